@@ -337,7 +337,7 @@ class PlantedTrial:
     @property
     def causes(self) -> list[str]:
         """Causes before, by name."""
-        return [name_of(one) for one in diagnose(self.before.verdict)]
+        return [name_of(diagnosis) for diagnosis in diagnose(self.before.verdict)]
 
     @property
     def is_right(self) -> bool:
@@ -350,7 +350,8 @@ class PlantedTrial:
         others = Cause.OTHER_PROGRAMS
         before = () if others in self.disturbance.causes else (self.before,)
         sets = [*before, *([self.after] if self.after is not None else [])]
-        return any(one.cause is others for each in sets for one in diagnose(each.verdict))
+        diagnoses = (diagnosis for run_set in sets for diagnosis in diagnose(run_set.verdict))
+        return any(diagnosis.cause is others for diagnosis in diagnoses)
 
     @property
     def is_cleared(self) -> bool:
@@ -397,8 +398,20 @@ def last_try(disturbance: Disturbance, tries: int, patience_s: float) -> Planted
     return trial
 
 
-def plant_and_follow(disturbance: Disturbance, folder: Path, number: int) -> PlantedTrial:
-    """A trial in directories of its own."""
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A device with a planted disturbance."""
+
+    lab: Lab
+    words: Sequence[str]
+    """The command that measures on it."""
+    remove: Callable[[], None]
+    """Removes the disturbance."""
+
+
+@contextmanager
+def planted(disturbance: Disturbance, folder: Path) -> Iterator[Planted]:
+    """Plant a disturbance, with agent, host and store in this folder."""
     usable = os.sched_getaffinity(0)
     for name in ("DATA", "CONFIG", "STATE"):
         os.environ[f"XDG_{name}_HOME"] = str(folder / name.lower())
@@ -415,7 +428,13 @@ def plant_and_follow(disturbance: Disturbance, folder: Path, number: int) -> Pla
         [device] = [device.name for device in lab.devices(0.1) if device.name != "local"]
         site = PlantedSite(folder, agent)
         words = ["bench", *disturbance.words(site), "--on", device]
-        remove = stack.enter_context(disturbance.plant(site))
+        yield Planted(lab, words, stack.enter_context(disturbance.plant(site)))
+
+
+def plant_and_follow(disturbance: Disturbance, folder: Path, number: int) -> PlantedTrial:
+    """A trial in directories of its own."""
+    with planted(disturbance, folder) as site:
+        lab, words = site.lab, list(site.words)
         before = measured(lab, words, folder)
         if before is None:
             raise SystemExit(f"{disturbance.name}: nothing was measured")
@@ -424,7 +443,7 @@ def plant_and_follow(disturbance: Disturbance, folder: Path, number: int) -> Pla
         if advice is None:
             return PlantedTrial(disturbance, before, "", None, number)
         if disturbance.person and re.search(disturbance.person, str(advice)):
-            remove()
+            site.remove()
         commands = [command for step in advice.steps for command in step.commands]
         again = next((list(command.words) for command in commands), words)
         if "METER" in again:
@@ -436,6 +455,11 @@ def plant_and_follow(disturbance: Disturbance, folder: Path, number: int) -> Pla
 
 def measured(lab: Lab, words: Sequence[str], folder: Path) -> StoredSet | None:
     """The set that a command measures; None if it measures nothing."""
+    return next(iter(measured_sets(lab, words, folder)), None)
+
+
+def measured_sets(lab: Lab, words: Sequence[str], folder: Path) -> list[StoredSet]:
+    """The sets that a command measures, one for each model."""
     script = str(Path(sys.executable).with_name("edgebench"))
     done = subprocess.run(
         [script, *words, "--json"], capture_output=True, text=True, cwd=folder, timeout=1800
@@ -444,9 +468,7 @@ def measured(lab: Lab, words: Sequence[str], folder: Path) -> StoredSet | None:
     ids = [run["run_id"] for run in document.get("runs", [])]
     if not ids:
         print(f"edgebench {' '.join(words)}: {done.stderr}", file=sys.stderr)
-        return None
-    [run_set] = lab.sets([lab.run(run_id) for run_id in ids])
-    return run_set
+    return lab.sets([lab.run(run_id) for run_id in ids])
 
 
 def text_of(trial: PlantedTrial) -> list[str]:
@@ -468,7 +490,7 @@ def lines_of(trials: Sequence[PlantedTrial]) -> list[str]:
     rows = [
         [
             trial.disturbance.name,
-            str(len([one for one in trial.before.verdict.failures if one.harmed])),
+            str(sum(bool(finding.harmed) for finding in trial.before.verdict.failures)),
             ", ".join(trial.causes),
             "yes" if trial.is_right else "no",
             trial.advice.replace("|", "/"),
