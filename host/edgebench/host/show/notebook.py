@@ -49,6 +49,8 @@ _HEIGHT, _TOP, _BASE = 170, 20, 140
 _LEFT, _RIGHT = (70, 480), (530, 690)
 """Horizontal extent of both drawings, pixels."""
 _INK, _BAND, _ABOVE, _TEXT = "#3b82c4", "#8ab8dd", "#d55e00", "#808080"
+_OVERLAID = ("#3b82c4", "#d55e00", "#2e8b57", "#a8478a", "#b8860b", "#6f7f8f")
+"""Colours of distributions over each other."""
 _COLOURS = {State.VALID: "#2e8b57", State.SUSPECT: "#b8860b", State.INVALID: "#c0392b"}
 
 
@@ -107,7 +109,13 @@ def sets_html(
     answers = "".join(f"<p><b>{_text(one.line)}</b></p>" for one in headlines(sets, settings))
     shown = list(latencies) or [()] * len(sets)
     parts = [set_html(run_set, own) for run_set, own in zip(sets, shown, strict=True)]
-    return f"<div>{answers}{''.join(parts)}</div>"
+    pooled = [
+        (run_set.model, np.concatenate([latency.steady_ns for latency in own]))
+        for run_set, own in zip(sets, shown, strict=True)
+        if own and not run_set.verdict.is_refused
+    ]
+    is_drawn = 2 <= len(pooled) <= len(_OVERLAID)
+    return f"<div>{answers}{_overlay(pooled) if is_drawn else ''}{''.join(parts)}</div>"
 
 
 def _head(title: str, result: Run | RunSet) -> str:
@@ -170,17 +178,47 @@ def _picture(latencies: Sequence[LatencySeries]) -> str:
         _label(_LEFT[0], 12, f"p50, p10 to p90{f'; {above:,} above' if above else ''}"),
         _label(_RIGHT[0], 12, f"{counts.sum() / len(steady_ns):.1%} of the inferences"),
     ]
+    about = (
+        f"Latency of {len(steady_ns)} inferences over {duration_s:.3g} s, "
+        f"{format_ns(float(steady_ns.min()))} to {format_ns(float(steady_ns.max()))}, and its "
+        "distribution"
+    )
+    return _image(parts, about)
+
+
+def _overlay(latencies_ns: Sequence[tuple[str, Floats]]) -> str:
+    """Distributions over each other, each as a share of its own latencies, as an image."""
+    limits = [distribution_limits(values) for _, values in latencies_ns]
+    ends = min(one.low_ns for one in limits), max(one.high_ns for one in limits)
+    left, right = _LEFT[0], _RIGHT[1]
+    shares = [np.histogram(values, 2 * BINS, ends)[0] / len(values) for _, values in latencies_ns]
+    width, most = (right - left) / (2 * BINS), float(max(share.max() for share in shares))
+    parts = _axis(left, right, format_ns(ends[0]), format_ns(ends[1]))
+    for place, ((name, _), share) in enumerate(zip(latencies_ns, shares, strict=True)):
+        outline = "".join(
+            f"V{_y(float(height), 0.0, most):.1f}H{left + width * (number + 1):.1f}"
+            for number, height in enumerate(share)
+        )
+        colour = _OVERLAID[place]
+        parts.append(
+            f'<path d="M{left} {_BASE}{outline}V{_BASE}Z" fill="{colour}" fill-opacity="0.35" '
+            f'stroke="{colour}"/>'
+        )
+        words = _label(right, 12 + 14 * place, printable(name), "end")
+        parts.append(words.replace("<text ", f'<text fill="{colour}" '))
+    names = ", ".join(name for name, _ in latencies_ns)
+    about = f"Distributions of the latency of {names}, {' to '.join(map(format_ns, ends))}"
+    return _image(parts, about)
+
+
+def _image(parts: Iterable[str], about: str) -> str:
+    """A drawing as an image with a description."""
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {_HEIGHT}" width="700" '
         f'height="{_HEIGHT}" font-family="sans-serif" font-size="12" fill="{_TEXT}">'
         f"{''.join(parts)}</svg>"
     )
     data = base64.b64encode(svg.encode()).decode()
-    about = (
-        f"Latency of {len(steady_ns)} inferences over {duration_s:.3g} s, "
-        f"{format_ns(float(steady_ns.min()))} to {format_ns(float(steady_ns.max()))}, and its "
-        "distribution"
-    )
     return f'<img width="700" alt="{_text(about)}" src="data:image/svg+xml;base64,{data}">'
 
 

@@ -12,12 +12,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from edgebench.host.analysis.run_set import alone
 from edgebench.host.lab import Lab
 from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.run import Run
 from edgebench.host.result.units import format_interval_ns
 from edgebench.host.result.verdict import RuleOutcome, State
-from edgebench.host.show.notebook import run_html, set_html
+from edgebench.host.show.notebook import run_html, set_html, sets_html
 from edgebench.host.store.layout import QUERIES_FILE
 from edgebench.host.stored_run import StoredRun
 
@@ -133,3 +134,21 @@ def test_set_shows_the_interval_between_its_runs(lab: Lab) -> None:
     assert one.marks.label in page.words
     assert {run.run_id for run in one.runs} <= set(page.words.split("\n"))
     assert f"<StoredSet {one.set_id} of {len(one.runs)} runs: " in repr(one)
+
+
+def test_several_sets_begin_with_their_distributions_over_each_other(lab: Lab) -> None:
+    """Otherwise a notebook would show two models below each other, on two axes."""
+    run = lab.run(PRECISE)
+    latency = run.series.latency
+    assert latency is not None
+    trusted = replace(run.result, verdict=replace(run.result.verdict, state=State.VALID, rules=()))
+    named = [replace(trusted, model=replace(run.model, name=name)) for name in ("<a>", "b")]
+    sets = [alone(one) for one in named]
+    first, *others = _Page(sets_html(sets, [[latency], [latency]])).images
+    assert len(others) == 2, "each set has its own picture, too"
+    drawn = base64.b64decode(first.partition(",")[2]).decode()
+    outlines = [one for one in ElementTree.fromstring(drawn).iter() if one.get("fill-opacity")]
+    assert len({one.get("d") for one in outlines}) == 1, "the latencies are the same"
+    assert len({one.get("fill") for one in outlines}) == 2
+    assert "&lt;a&gt;" in drawn
+    assert len(_Page(sets_html(sets[:1], [[latency]])).images) == 1
