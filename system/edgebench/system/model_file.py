@@ -12,9 +12,10 @@ Sources: https://flatbuffers.dev/internals, tensorflow/compiler/mlir/lite/schema
 from __future__ import annotations
 
 import mmap
-import struct
 from pathlib import Path
 from typing import BinaryIO
+
+from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile
 
 _IDENTIFIER = b"TFL3"
 _OPERATOR_CODES, _SUBGRAPHS, _BUFFERS = 1, 2, 4
@@ -45,52 +46,18 @@ def _fault_of_tflite(file: BinaryIO) -> str | None:
         if content[4:8] != _IDENTIFIER:
             return "it does not begin like a .tflite file"
         try:
-            model_at = _u32(content, 0)
-            for buffer_at in _tables(content, model_at, _BUFFERS):
-                data_at = _field_at(content, buffer_at, _DATA)
-                if data_at is not None:
-                    begin = data_at + _u32(content, data_at)
-                    if begin + 4 + _u32(content, begin) > len(content):
-                        return f"it is cut after {len(content):,} bytes"
-            _tables(content, model_at, _OPERATOR_CODES)
-            for graph_at in _tables(content, model_at, _SUBGRAPHS):
+            model = FlatFile(content).root()
+            for buffer in model.tables(_BUFFERS):
+                data_at, length = buffer.vector(_DATA)
+                if data_at + length > len(content):
+                    raise FlatbufferError
+            model.tables(_OPERATOR_CODES)
+            for graph in model.tables(_SUBGRAPHS):
                 for number in (_TENSORS, _OPERATORS):
-                    _tables(content, graph_at, number)
-        except struct.error:  # a position beyond the end
-            return f"it is cut after {len(content):,} bytes"
+                    graph.tables(number)
+        except FlatbufferError:  # a position beyond the end
+            return f"it is cut after {len(content):,} bytes, or damaged"
     return None
-
-
-def _u32(content: mmap.mmap, at: int) -> int:
-    return int(struct.unpack_from("<I", content, at)[0])
-
-
-def _field_at(content: mmap.mmap, table_at: int, number: int) -> int | None:
-    """Position of a field of a table; None if the table lacks it."""
-    vtable_at = table_at - int(struct.unpack_from("<i", content, table_at)[0])
-    size_bytes = int(struct.unpack_from("<H", content, max(vtable_at, 0))[0])
-    entry = 4 + 2 * number
-    if entry + 2 > size_bytes:
-        return None
-    offset = int(struct.unpack_from("<H", content, vtable_at + entry)[0])
-    return table_at + offset if offset else None
-
-
-def _tables(content: mmap.mmap, table_at: int, number: int) -> list[int]:
-    """Positions of the tables in a vector, which is a field of a table.
-
-    Raises:
-        struct.error: one of them is beyond the end.
-    """
-    field_at = _field_at(content, table_at, number)
-    if field_at is None:
-        return []
-    begin = field_at + _u32(content, field_at)
-    entries = range(begin + 4, begin + 4 + 4 * min(_u32(content, begin), _MAX_FIELDS), 4)
-    tables = [entry + _u32(content, entry) for entry in entries]
-    for table in tables:
-        _u32(content, table)
-    return tables
 
 
 def _fault_of_onnx(file: BinaryIO, size_bytes: int) -> str | None:
@@ -116,7 +83,7 @@ def _fault_of_onnx(file: BinaryIO, size_bytes: int) -> str | None:
             used = size_bytes + 1
         at += used
         if at > size_bytes:
-            return f"it is cut after {size_bytes:,} bytes"
+            return f"it is cut after {size_bytes:,} bytes, or damaged"
     return None
 
 

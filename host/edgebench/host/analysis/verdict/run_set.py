@@ -78,17 +78,7 @@ def _enough_runs(to: Situation) -> Advice:
     return advice.do(text, to.given.bench(runs=runs))
 
 
-REFUSALS = frozenset(
-    {
-        *(Cause.STOPPED, Cause.HEAT, Cause.TOO_SMALL, Cause.ARRIVALS, Cause.OUTPUTS, Cause.INPUTS),
-        *(Cause.NOT_APPLIED, Cause.NOT_VERIFIED, Cause.TIME, Cause.NOT_REAL),
-    }
-)
-"""Causes of rules that make a run invalid, so that it does not count in its set.
-
-Runs that are too short or vary too much are left out: they fail this way with the whole set, which
-has rules of its own for both.
-"""
+_OTHER_CAUSES = frozenset(Cause) - {Cause.TOO_SHORT}
 
 
 def _counted(value: float, limit: float, planned_count: int) -> str:
@@ -109,12 +99,12 @@ class RunCountRule(Rule[SetEvidence]):
     def counted(value: float, limit: float, *, planned_count: int) -> str:
         return _counted(value, limit, planned_count)
 
-    @reason("lost", effect_of=REFUSALS)
+    @reason("lost", effect_of=_OTHER_CAUSES)
     @staticmethod
     def lost(value: float, limit: float, *, planned_count: int) -> str:
         return _counted(value, limit, planned_count)
 
-    @reason("none", effect_of=frozenset(Cause) - {Cause.TOO_SHORT})
+    @reason("none", effect_of=_OTHER_CAUSES)
     @staticmethod
     def none_counted(value: float, limit: float, *, planned_count: int) -> str:
         return f"none of {planned_count} runs can be used"
