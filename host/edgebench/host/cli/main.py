@@ -73,7 +73,7 @@ COMMANDS = {name: text for group in GROUPS.values() for name, text in group.item
 _EXAMPLES = (
     ("edgebench bench model.tflite", "measure on this machine"),
     ("edgebench bench a.onnx b.onnx --on pi5", "measure two models on a device"),
-    ("edgebench show last", "show the newest run"),
+    ("edgebench show last", "show the results of the last command"),
 )
 _OPTIONS = (
     ("--json", "one JSON document on stdout; also -o json, -o csv, -o md"),
@@ -163,7 +163,7 @@ def _options_last(words: list[str]) -> list[str]:
         count += 2
     if words[count : count + 1] and words[count] not in COMMANDS:
         return words
-    end = words.index("--", count) if "--" in words[count:] else len(words)
+    end = next((at for at in range(count, len(words)) if words[at] == "--"), len(words))
     return [*words[count:end], *words[:count], *words[end:]]
 
 
@@ -173,13 +173,11 @@ def _report_unknown(words: Sequence[str]) -> ExitCode:
     from edgebench.protocol.errors import UsageError, with_meant
 
     error = UsageError(f"unknown command {words[0]!r}")
-    likely = hint_for_command(words)
-    if likely is None and with_meant(error, words[0], (*COMMANDS, "help", "version")).meant:
-        likely = f"did you mean edgebench {error.meant}?"
-    otherwise = (
-        "" if likely is None else f"{likely}{'' if likely.endswith('?') else ';'} otherwise "
-    )
-    hint = f"{otherwise}see the list of commands: edgebench --help"
+    hint = "see the list of commands: edgebench --help"
+    if (instruction := hint_for_command(words)) is not None:
+        hint = f"{instruction}; otherwise {hint}"
+    elif with_meant(error, words[0], (*COMMANDS, "help", "version")).meant:
+        hint = f"did you mean edgebench {error.meant}? otherwise {hint}"
     return report_failure(str(error), hint, ExitCode.USAGE, as_json=wants_json(words))
 
 

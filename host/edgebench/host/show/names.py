@@ -126,7 +126,7 @@ def _shared(names: Sequence[str]) -> tuple[str, str]:
 
 def _stem(parts: Sequence[str]) -> Sequence[str]:
     """The parts without the suffix of a file; a name that is only a suffix is a stem."""
-    return parts[:-1] if len(parts) > 1 and parts[-1].startswith(".") else parts
+    return parts[:-1] if len(parts) > 1 and parts[-1][:1] == "." else parts
 
 
 def short_name(name: str, width: int) -> str:

@@ -201,6 +201,17 @@ def _use_finer_meter(to: Situation) -> Advice:
 
 _OF_INSTRUMENT = (Kind.OFFSET.value, Kind.RESOLUTION.value)
 """Components that do not shrink with the length of the loop."""
+
+
+def _is_of_instrument(component: str) -> bool:
+    """Whether a component is one that does not shrink; its name may state a range of the meter.
+
+    >>> _is_of_instrument("offset of range 3"), _is_of_instrument("in step")
+    (True, False)
+    """
+    return component.partition(" ")[0] in _OF_INSTRUMENT
+
+
 _measure_longer = advice.more("measure for longer: {}", "duration_s", 120.0, "meter")
 
 
@@ -233,7 +244,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
         reason = why[0] if isinstance(why, tuple) and why else None
         if reason is None or reason.id not in (energy_uncertain.id, unsampled_activity.id):
             return advice.check_meter(to)
-        if str(reason.facts.get("component")).partition(" ")[0] in _OF_INSTRUMENT:
+        if _is_of_instrument(str(reason.facts.get("component", ""))):
             return _use_finer_meter(to)
         return _measure_longer(to)
 
