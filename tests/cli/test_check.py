@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,11 @@ def test_model_fits_on_boards_with_enough_memory(
     assert main(["check", str(small), "--on", "pico2", "--json"]) == 0
     (fit,) = json.loads(capsys.readouterr().out)["boards"]
     assert (fit["fits"], fit["is_linked"]) == (True, True), "RAM for the blob goes to the arena"
+    assert main(["check", str(small)]) == 0
+    shown = capsys.readouterr()
+    assert re.search(r"flash limit +RAM limit +flash +RAM +stack", shown.out)
+    assert "RAM 293 KiB (arena 195 KiB, input 97.7 KiB), output 97.7 KiB" in shown.out
+    assert re.search(r"pico2 +if linked +3.94 MiB +464 KiB ", shown.out)
 
 
 def test_missing_operators_are_named_with_their_counts(
@@ -55,7 +61,35 @@ def test_missing_operators_are_named_with_their_counts(
     assert document["missing_operators"] == {"BATCH_MATMUL": 2}
     assert document["boards"] == []
     assert main(["check", str(path)]) == 1
-    assert "does not support 2 of 2 operators: BATCH_MATMUL (2)" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "does not support 2 of 2 operators: BATCH_MATMUL (2)" in shown.out
+    assert "next: replace these operators, or measure it on another" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("operator", "type_number", "problem"),
+    [
+        (Operator(tb.RELU, "x", "y"), tb.FLOAT32, "has type float32, not int8"),
+        (Operator(tb.FULLY_CONNECTED, "x", "y"), tb.INT8, "tensors do not fit its operators"),
+    ],
+)
+def test_model_with_wrong_tensors_is_checked_without_advice_on_operators(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    operator: Operator,
+    type_number: int,
+    problem: str,
+) -> None:
+    """Otherwise the hint would be the command that failed, or operators that are supported."""
+    path = tmp_path / "other.tflite"
+    tensors = tuple(Tensor(name, type_number, scales=(0.1,)) for name in "xy")
+    path.write_bytes(model(Graph(tensors, (operator,))))
+    assert main(["check", str(path)]) == 1
+    shown = capsys.readouterr()
+    assert problem in shown.out
+    assert shown.err == "next: measure it on another device: edgebench devices\n"
+    assert main(["check", str(path), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["missing_operators"] == {}
 
 
 def test_what_cannot_be_checked_is_one_line_with_a_hint(
@@ -65,6 +99,21 @@ def test_what_cannot_be_checked_is_one_line_with_a_hint(
     path = tmp_path / "torn.tflite"
     path.write_bytes(int8_models.softmax(np.random.default_rng(0))[:200])
     assert main(["check", str(path)]) == 1
-    assert "not a TensorFlow Lite model, or is damaged" in capsys.readouterr().err
+    error, hint = capsys.readouterr().err.splitlines()
+    assert "not a TensorFlow Lite model, or is damaged" in error
+    assert hint == (
+        "hint: copy the file again: it is cut after 200 bytes, or damaged; or check a built-in "
+        "model: edgebench check digits_int8.tflite"
+    )
+    other = tmp_path / "other.onnx"
+    other.write_bytes(b"")
+    assert main(["check", str(other)]) == 1
+    assert "or check a built-in model: edgebench check digits" in capsys.readouterr().err
+    pointer = tmp_path / "pointer.tflite"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    assert main(["check", str(pointer)]) == 2
+    assert f"git lfs pull; then edgebench check {pointer}" in capsys.readouterr().err
+    assert main(["check", "absent.tflite"]) == 2
+    assert "give the path of a .tflite file, or check a built-in" in capsys.readouterr().err
     assert main(["check", "digits_int8.tflite", "--on", "pico3"]) == 2
     assert "pico2" in capsys.readouterr().err

@@ -13,7 +13,6 @@ from edgebench.firmware_bridge.generate import (
     ModelBlob,
     generate,
     id_of_file,
-    missing_operators_of,
 )
 from edgebench.protocol.bridge import BoardFit, ModelCheck
 from edgebench.protocol.errors import BoardModelRefused, ModelRefused, unknown_name
@@ -43,8 +42,7 @@ def check_model(data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
     try:
         blob = generate(data, model_id=id_of_file(name))
     except BoardModelRefused as error:
-        missing = missing_operators_of(data)
-        return ModelCheck(model=name, problem=str(error), missing_operators=missing)
+        return ModelCheck(model=name, problem=str(error), missing_operators=error.missing_operators)
     return ModelCheck(
         model=name,
         flash_bytes=blob.flash_bytes,

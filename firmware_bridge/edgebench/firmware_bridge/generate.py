@@ -28,7 +28,7 @@ from edgebench.firmware_bridge.blob import (
 from edgebench.firmware_bridge.folding import folded, is_of_uint8, shifted
 from edgebench.firmware_bridge.lowering import Lowering
 from edgebench.firmware_bridge.movement import join_inputs
-from edgebench.firmware_bridge.operators import lower, missing_operators, refuse_missing, to_uint8
+from edgebench.firmware_bridge.operators import lower, refuse_missing, to_uint8
 from edgebench.firmware_bridge.tflite import INT8, UINT8, TfliteGraph, read_model
 from edgebench.protocol.errors import BoardModelRefused, EdgebenchError
 from edgebench.protocol.flatbuffer import FlatbufferError
@@ -194,7 +194,7 @@ def generate(
     if not all(0 <= number < len(model.tensors) for number in (*model.inputs, *model.outputs)):
         raise BoardModelRefused("an input or output of the model does not exist")
     try:
-        graph = _prepared(model)
+        graph = folded(shifted(model) if is_of_uint8(model) else model)
         refuse_missing(graph)
         if not model.inputs or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
             raise BoardModelRefused(
@@ -243,22 +243,6 @@ def generate(
         rounding,
         is_stateful=bool(lowering.states),
     )
-
-
-def missing_operators_of(data: bytes) -> dict[str, int]:
-    """Operators of a .tflite file that the firmware does not support, by name.
-
-    Raises:
-        ModelRefused: the file is damaged.
-    """
-    try:
-        return missing_operators(_prepared(read_model(data)))
-    except _DAMAGES as error:
-        raise BoardModelRefused("the model's tensors do not fit its operators") from error
-
-
-def _prepared(model: TfliteGraph) -> TfliteGraph:
-    return folded(shifted(model) if is_of_uint8(model) else model)
 
 
 def _add_input(lowering: Lowering, encoding: InputEncoding) -> int:

@@ -472,24 +472,20 @@ _LOWERINGS: dict[int, Callable[[Lowering, ModelOperator], None]] = {
 }
 
 
-def missing_operators(model: TfliteGraph) -> dict[str, int]:
-    """Operators that the firmware does not support: how many of each, by name."""
-    counts = Counter(
-        operator.name for operator in model.operators if operator.code not in _LOWERINGS
-    )
-    return dict(sorted(counts.items()))
-
-
 def refuse_missing(model: TfliteGraph) -> None:
     """Check that the firmware supports every operator.
 
     Raises:
-        BoardModelRefused: it does not; the text has all of the missing operators.
+        BoardModelRefused: it does not; the error has all of the missing operators.
     """
-    if missing := missing_operators(model):
+    counts = Counter(
+        operator.name for operator in model.operators if operator.code not in _LOWERINGS
+    )
+    if missing := dict(sorted(counts.items())):
         total, names = sum(missing.values()), ", ".join(f"{n} ({c})" for n, c in missing.items())
         raise BoardModelRefused(
-            f"the firmware does not support {total} of {len(model.operators)} operators: {names}"
+            f"the firmware does not support {total} of {len(model.operators)} operators: {names}",
+            missing_operators=missing,
         )
 
 

@@ -53,7 +53,11 @@ def declare(lowering: Lowering, operator: ModelOperator) -> None:
 def _variable(lowering: Lowering, handle: int, tensor: ModelTensor) -> int:
     """A view of a variable, with the shape of this tensor."""
     name = lowering.handles.get(handle)
-    if name is None or tensor.type != INT8:
+    if name is None:
+        raise BoardModelRefused(
+            f"variable of tensor {tensor.name!r} is not the output of a VAR_HANDLE"
+        )
+    if tensor.type != INT8:
         raise BoardModelRefused(
             f"variable of tensor {tensor.name!r} has type {tensor.type}, not int8"
         )
@@ -64,7 +68,7 @@ def read(lowering: Lowering, operator: ModelOperator) -> None:
     """READ_VARIABLE.
 
     Raises:
-        BoardModelRefused: the variable is not int8.
+        BoardModelRefused: the variable is not int8, or its handle is unknown.
     """
     handle, out = operator.inputs[0], operator.outputs[0]
     view = _variable(lowering, handle, lowering.tensor(out))
@@ -89,7 +93,7 @@ def assign(lowering: Lowering, operator: ModelOperator) -> None:
     """ASSIGN_VARIABLE.
 
     Raises:
-        BoardModelRefused: the variable is not int8.
+        BoardModelRefused: the variable is not int8, or its handle is unknown.
     """
     handle, source = operator.inputs
     target = _variable(lowering, handle, lowering.tensor(source))

@@ -122,8 +122,9 @@ an `ErrorCode`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntEnum
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from edgebench.protocol.text import one_line, printable
@@ -479,10 +480,17 @@ class BoardModelRefused(ModelRefused):
 
     code = ErrorCode.BOARD_MODEL_REFUSED
 
+    def __init__(
+        self, text: str = "", *, missing_operators: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        super().__init__(text)
+        self.missing_operators = missing_operators
+        """Operators that the firmware does not support: how many of each, by name."""
+
     @property
     def kind(self) -> str:
-        """That of every refused model, in documents."""
-        return ModelRefused().kind
+        """Name of its base class: documents have one kind for refused models."""
+        return "model_refused"
 
 
 class DatasetRefused(ModelRefused):

@@ -26,6 +26,7 @@ from edgebench.firmware_bridge.generate import (
     model_id_of,
 )
 from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point, rounded
+from edgebench.firmware_bridge.tflite import TfliteCode
 from edgebench.protocol.errors import ModelRefused
 
 LIFETIMES = st.builds(
@@ -172,6 +173,26 @@ def test_operators_that_are_missing_are_all_named_before_anything_else_fails() -
     )
     text = refused(Graph(tensors, operators, inputs="x z"))
     assert text == ("the firmware does not support 3 of 4 operators: BATCH_MATMUL (2), PACK (1)")
+
+
+def test_page_lists_the_operators_that_are_not_missing() -> None:
+    """Otherwise a user would change a model for an operator that the firmware has, or lacks."""
+    page = (Path(__file__).parents[3] / "docs/model-blob.md").read_text()
+    (paragraph,) = re.findall(r"Operators of a model that can be converted: (.*?)\.", page, re.S)
+    listed = {TfliteCode[name] for name in re.findall(r"[A-Z][A-Z0-9_]+", paragraph)}
+    assert listed == set(TfliteCode)
+    operators = tuple(Operator(code, "x", "y") for code in sorted(listed))
+    text = refused(Graph((Tensor("x", tb.FLOAT32), Tensor("y", tb.INT8)), operators))
+    # SHAPE is computed before the others are counted; PACK of an activation is not supported.
+    assert text == f"the firmware does not support 1 of {len(listed) - 1} operators: PACK (1)"
+
+
+def test_variable_without_a_handle_is_refused_for_that() -> None:
+    """Otherwise the text would be that int8 is not int8."""
+    handle = Tensor("h", tb.RESOURCE, ())
+    tensors = (handle, *(Tensor(name, tb.INT8, scales=(0.1,)) for name in "xy"))
+    text = refused(Graph(tensors, (Operator(tb.READ_VARIABLE, "h", "y"),)))
+    assert text == "variable of tensor 'y' is not the output of a VAR_HANDLE"
 
 
 def test_model_of_floats_is_refused() -> None:

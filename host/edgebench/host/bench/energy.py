@@ -18,6 +18,7 @@ from pathlib import Path
 from edgebench.host.analysis.energy.plausible.screen import screen
 from edgebench.host.analysis.energy.sync.find_codes import RATE_LIMIT, are_alike
 from edgebench.host.analysis.energy.trace import IS_ASSUMED, MAX_GAIN_RATIO, NOTES
+from edgebench.host.analysis.energy.uncertainty import BETWEEN_SAMPLES, IN_STEP
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN
 from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.power.imports.importer import ImportFile, open_file
@@ -70,10 +71,6 @@ NEIGHBOURS = 100
 SAME_PLACE_NS = 100_000_000
 """Largest difference, without drift, between the clock offsets of two runs aligned with one file: a
 few chips of a load code."""
-
-
-_OF_INSTANTS = ("in step", "between samples")
-"""Components of the uncertainty that means over intervals do not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +205,8 @@ def _refuse_unknown_samples(power: PowerFile, energy: EnergyResult) -> None:
         SamplesUnknown: the file does not state whether the samples are means.
     """
     is_of_instants = any(
-        reason.id == unsampled_activity.id or reason.facts.get("component") in _OF_INSTANTS
+        reason.id == unsampled_activity.id
+        or reason.facts.get("component") in (IN_STEP, BETWEEN_SAMPLES)
         for reason in energy.refusal
     )
     if is_of_instants and power.header.facts.get(IS_ASSUMED):

@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
         "Print which microcontrollers a model fits on, without a board: flash, RAM, and operators "
         "that edgebench's firmware does not support. Exit code 1: it fits on none of them.",
     )
-    made.add_argument("model", metavar="MODEL", help="a .tflite file, or a built-in model")
+    made.add_argument("model_file", metavar="MODEL", help="a .tflite file, or a built-in model")
     made.add_argument(
         "--on",
         action="append",
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.boards import print_check
     from edgebench.protocol.plain import to_plain
 
-    model = find_model(options.model)
+    model = find_model(options.model_file)
     check = find_tools().check_model(Path(model.path).read_bytes(), model.name, options.on)
     if options.json:
         print(json.dumps(to_plain(check), indent=1))

@@ -138,7 +138,7 @@ class HelpOfAllOptions(argparse.Action):
 
 _NAMES = {
     "RUN": ("run", "runs", "names"),
-    "MODEL": ("models",),
+    "MODEL": ("models", "model_file"),
     "METER": ("meter",),
     "DEVICE": ("on",),
     "OTHER": ("other",),

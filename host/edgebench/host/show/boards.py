@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from edgebench.host.result.units import format_size
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import console, text
 from edgebench.protocol.bridge import BoardFit, ModelCheck, PortReport
 from edgebench.protocol.plain import to_plain
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable
 from edgebench.system.terminal import echo
 
@@ -46,24 +48,27 @@ def print_check(check: ModelCheck) -> None:
     """Print what a model needs on a microcontroller, and a line for each board."""
     if check.problem is not None:
         print(printable(f"{check.model}: {check.problem}"))
-        echo("next: replace these operators, or measure it on another device: edgebench devices")
+        replace = "replace these operators, or " if check.missing_operators else ""
+        echo(f"next: {replace}measure it on another device: edgebench devices")
         return
     print(
         printable(
-            f"{check.model}: flash {check.flash_bytes} bytes, RAM {check.ram_bytes} bytes (arena "
-            f"{check.arena_bytes}, input {check.input_bytes}), output {check.output_bytes} bytes"
+            f"{check.model}: flash {format_size(check.flash_bytes)}, RAM "
+            f"{format_size(check.ram_bytes)} (arena {format_size(check.arena_bytes)}, input "
+            f"{format_size(check.input_bytes)}), output {format_size(check.output_bytes)}"
         )
     )
-    table = DataTable("board", "fits", "flash for it", "RAM for it", "firmware", "its RAM", "stack")
+    table = DataTable("board", "fits")
+    table.add_numbers("flash limit", "RAM limit", "firmware\nflash", "firmware\nRAM", "stack")
     for fit in check.boards:
         table.add_row(
             fit.board,
             _fits(fit),
-            str(fit.flash_max_bytes),
-            str(fit.ram_max_bytes),
-            str(fit.firmware_flash_bytes),
-            str(fit.firmware_ram_bytes),
-            str(fit.stack_bytes),
+            format_bytes(fit.flash_max_bytes),
+            format_bytes(fit.ram_max_bytes),
+            format_bytes(fit.firmware_flash_bytes),
+            format_bytes(fit.firmware_ram_bytes),
+            format_bytes(fit.stack_bytes),
         )
     console().print(table)
     if any(fit.is_linked for fit in check.boards):
@@ -73,7 +78,7 @@ def print_check(check: ModelCheck) -> None:
 def _fits(fit: BoardFit) -> Text:
     if not fit.fits:
         return Text("no", style="yellow")
-    return Text("linked into the firmware" if fit.is_linked else "yes", style="green")
+    return Text("if linked" if fit.is_linked else "yes", style="green")
 
 
 def _board(port_report: PortReport) -> Text:

@@ -22,6 +22,7 @@ Row = tuple[type[e.EdgebenchError], Hint]
 _DEVICES, _METERS, _BRIDGE = command("devices"), command("meters"), command("bridge", "list")
 _IMPORT_HELP = command("meters", "import", "--help")
 _BUILT_IN = command("bench", "digits_int8.tflite")
+_CHECK_BUILT_IN = command("check", "digits_int8.tflite")
 _MODEL, _RUN, _ALL_RUNS, _METER, _TARGET = "MODEL", "RUN", "RUN…", "METER", "TARGET"
 _ACCOUNT, _OTHER, _SCHEDULER = "USER@HOST", "OTHER", "tcp://SCHEDULER:8786"
 
@@ -148,12 +149,17 @@ def _for_slow_dataset(_error: e.DatasetTooSlow, given: CommandLine) -> NextStep:
     )
 
 
+def _fault(given: CommandLine) -> str | None:
+    """What is wrong with the model file; None if it is whole, or if no single file was given."""
+    names = given.names.get(_MODEL)
+    return None if names is None else fault_of_model(Path(names[0]))
+
+
 def _for_model(text: str) -> Hint:
     """Replace a file that is not whole; else try the other runtimes, unless all were tried."""
 
     def hint(_error: e.EdgebenchError, given: CommandLine) -> NextStep:
-        [name, *others] = given.named(_MODEL)
-        fault = None if others else fault_of_model(Path(name))
+        fault = _fault(given)
         if fault is not None:
             return NextStep(
                 "copy the file again: {}; or measure another model: {}", fault, _BUILT_IN
@@ -176,6 +182,15 @@ def _for_damaged(error: e.RunDamaged, given: CommandLine) -> NextStep:
 def _for_board_model(_error: e.BoardModelRefused, given: CommandLine) -> NextStep:
     text = "see which boards it fits on: {}; or measure it on a device that is no microcontroller"
     return NextStep(text, command("check", given.named(_MODEL)[0]))
+
+
+def _for_checked_model(_error: e.ModelRefused, given: CommandLine) -> NextStep:
+    fault = _fault(given)
+    if fault is not None:
+        return NextStep(
+            "copy the file again: {}; or check a built-in model: {}", fault, _CHECK_BUILT_IN
+        )
+    return NextStep("name another .tflite file, or check a built-in model: {}", _CHECK_BUILT_IN)
 
 
 def _for_page(error: e.PageUnavailable, _given: CommandLine) -> NextStep:
@@ -656,6 +671,23 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
     ),
     "history": (
         _on(e.FileNotWritten, "write it elsewhere: {}", command("history", "-o", "FILE.html")),
+    ),
+    "check": (
+        _on(
+            e.ModelNotFetched,
+            "fetch it, in its repository: git lfs pull; then {}",
+            lambda _, given: given.again([]),
+        ),
+        *(
+            _on(
+                kind,
+                "give the path of a .tflite file, or check a built-in model: {}",
+                _CHECK_BUILT_IN,
+            )
+            for kind in (e.NoSuchModel, e.NotAModel)
+        ),
+        (e.ModelRefused, _for_checked_model),
+        _on(e.TargetDriverMissing, "install all of edgebench: pip install edgebench"),
     ),
     "campaign": (
         _on(

@@ -13,6 +13,7 @@ from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol import errors
 from edgebench.protocol.errors import (
+    BoardModelRefused,
     DirectoryTaken,
     EdgebenchError,
     ModelRefused,
@@ -114,4 +115,15 @@ def test_model_that_is_not_whole_is_copied_again(tmp_path: Path) -> None:
     for error in (ModelRefused("no"), WorkerDied("killed by signal 11")):
         hint = hint_for(error, given)
         assert hint.startswith("copy the file again: it is empty; or measure another model: ")
+    checked = CommandLine(command="check", names={"MODEL": (str(path),)})
+    hint = hint_for(BoardModelRefused("no"), checked)
+    assert hint.startswith("copy the file again: it is empty; or check a built-in model: ")
+
+
+def test_file_that_was_not_named_is_not_inspected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the hint for several models would describe a file called MODEL."""
+    monkeypatch.chdir(tmp_path)
+    Path("MODEL").touch()
     assert "--runtime all" in hint_for(ModelRefused("no"), CommandLine(command="bench"))

@@ -271,6 +271,7 @@ def _refuse_uncertain(energy: UncertainValue) -> None:
                 u95_j=energy.u95_absolute,
                 limit_j=limit_j,
                 component=energy.largest_component,
+                is_of_instrument=energy.is_of_instrument,
             )
         )
 
@@ -405,6 +406,7 @@ def _with_net(
             energy_j=net.value,
             u95_j=net.u95_absolute,
             limit_j=limit_j,
+            limit_ratio=U95_LIMIT_RATIO,
             component=net.largest_component,
         )
         return replace(result, net_refusal=(uncertain,))

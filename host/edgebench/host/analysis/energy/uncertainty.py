@@ -43,6 +43,8 @@ ALL_RANGES = None
 _RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
 _RATIO_NAMES = {kind.value for kind in _RATIOS}
 _OF_RANGE, _OF_THE = " of range ", " of the "
+IN_STEP, BETWEEN_SAMPLES = "in step", "between samples"
+"""Components that only instants have, and means over intervals do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,12 @@ class UncertainValue:
         """Name of the largest component, without its window; empty if there is none."""
         largest = max(self.components, key=self.components.__getitem__, default="")
         return largest.partition(_OF_THE)[0]
+
+    @property
+    def is_of_instrument(self) -> bool:
+        """Whether the largest component is one that does not shrink with a longer window."""
+        kind = self.largest_component.partition(_OF_RANGE)[0]
+        return kind in (Kind.OFFSET.value, Kind.RESOLUTION.value)
 
 
 class MeterErrors:
@@ -381,10 +389,10 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "counter": math.sqrt(2) * counter_j,
         "noise": noise_j,
         "clock rate": window.rate_j,
-        "in step": window.in_step_j,
+        IN_STEP: window.in_step_j,
         "gaps": window.gaps_j,
         "count": window.count_j,
-        "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
+        BETWEEN_SAMPLES: math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
         "saturated": window.saturated_s * max(window.power_w_span, window.ceiling_w) / math.sqrt(3),
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,

@@ -33,7 +33,6 @@ from edgebench.host.result.reasons.energy import (
 from edgebench.host.result.reasons.table import sentence_of
 from edgebench.host.result.units import format_joules
 from edgebench.host.result.verdict import NumberKind
-from edgebench.meters.uncertainty import Kind
 
 IDLE_LIMIT_RATIO = 0.1
 """Largest change of the idle power from before to after the run: this share of the net power …"""
@@ -199,19 +198,6 @@ def _use_finer_meter(to: Situation) -> Advice:
     return advice.do(text, to.given.bench("--meter", "METER"), command("meters"))
 
 
-_OF_INSTRUMENT = (Kind.OFFSET.value, Kind.RESOLUTION.value)
-"""Components that do not shrink with the length of the loop."""
-
-
-def _is_of_instrument(component: str) -> bool:
-    """Whether a component is one that does not shrink; its name may state a range of the meter.
-
-    >>> _is_of_instrument("offset of range 3"), _is_of_instrument("in step")
-    (True, False)
-    """
-    return component.partition(" ")[0] in _OF_INSTRUMENT
-
-
 _measure_longer = advice.more("measure for longer: {}", "duration_s", 120.0, "meter")
 
 
@@ -244,7 +230,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
         reason = why[0] if isinstance(why, tuple) and why else None
         if reason is None or reason.id not in (energy_uncertain.id, unsampled_activity.id):
             return advice.check_meter(to)
-        if _is_of_instrument(str(reason.facts.get("component", ""))):
+        if reason.facts.get("is_of_instrument"):
             return _use_finer_meter(to)
         return _measure_longer(to)
 

@@ -49,15 +49,19 @@ def negative_energy(*, energy_j: float) -> str:
 
 
 @ReasonKind
-def energy_uncertain(*, energy_j: float, u95_j: float, limit_j: float, component: str) -> str:
+def energy_uncertain(
+    *, energy_j: float, u95_j: float, limit_j: float, component: str, is_of_instrument: bool
+) -> str:
     energy = f"energy is {energy_j:.3g} ± {u95_j:.2g} J, limit ± {limit_j:.3g} J"
     return f"{energy}; largest uncertainty: {component}"
 
 
 @ReasonKind
-def net_uncertain(*, energy_j: float, u95_j: float, limit_j: float, component: str) -> str:
+def net_uncertain(
+    *, energy_j: float, u95_j: float, limit_j: float, limit_ratio: float, component: str
+) -> str:
     energy = f"net energy is {energy_j:.3g} ± {u95_j:.2g} J"
-    limit = f"limit ± {limit_j:.3g} J, the gross energy"
+    limit = f"limit ± {limit_j:.3g} J, {limit_ratio:.0%} of the gross energy"
     return f"{energy}, {limit}; largest uncertainty: {component}"
 
 

@@ -249,7 +249,7 @@ def test_net_energy_is_limited_by_the_gross_energy(
     else:
         text = given(found.net_refused)
         assert text.startswith("net energy is 0.00101 ± 0.3 J, limit ± 0.27 J, ")
-        assert text.endswith("the gross energy; largest uncertainty: drift")
+        assert text.endswith("90% of the gross energy; largest uncertainty: drift")
 
 
 def test_meter_whose_error_is_not_a_number_gives_no_joules(tmp_path: Path) -> None:

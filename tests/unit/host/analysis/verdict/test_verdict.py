@@ -1313,17 +1313,31 @@ def test_binding_that_is_slow_beside_other_programs_is_an_effect_of_them() -> No
 
 
 @pytest.mark.parametrize(
-    ("component", "advised"),
+    ("component", "is_of_instrument", "advised"),
     [
-        ("offset of range 3", "use a smaller range of the meter, or a meter for smaller powers: "),
-        ("in step", "measure for longer: edgebench bench MODEL --meter METER --duration 120s"),
+        (
+            "offset of range 3",
+            True,
+            "use a smaller range of the meter, or a meter for smaller powers: ",
+        ),
+        (
+            "in step",
+            False,
+            "measure for longer: edgebench bench MODEL --meter METER --duration 120s",
+        ),
     ],
 )
 def test_advice_for_an_uncertain_energy_is_about_its_largest_component(
-    component: str, advised: str
+    component: str, is_of_instrument: bool, advised: str
 ) -> None:
     """Otherwise a longer run would be advised against an offset, which every run has."""
-    uncertain = energy_uncertain(energy_j=0.3, u95_j=0.28, limit_j=0.27, component=component)
+    uncertain = energy_uncertain(
+        energy_j=0.3,
+        u95_j=0.28,
+        limit_j=0.27,
+        component=component,
+        is_of_instrument=is_of_instrument,
+    )
     refused = replace(REFUSED, refusal=(uncertain,))
     rule = rule_of(judged(replace(good(), energy=refused)), "energy")
     assert rule.detail.startswith("refused: energy is 0.3 ± 0.28 J, limit ± 0.27 J; ")
