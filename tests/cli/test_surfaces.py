@@ -49,7 +49,7 @@ def command(*arguments: str) -> Surface:
 
 def bench(store: Store, _: object, capsys: pytest.CaptureFixture[str]) -> str:
     """Report of `edgebench bench` on the runs of a set, and the line of each finished run."""
-    lab, watcher = Lab(store.root), ProgressWatcher()
+    lab, watcher = Lab(store.root), ProgressWatcher(is_quiet=False)
     options = argparse.Namespace(json=False, store=None, meter=None, sync=None, given=[])
     watcher.notify(events.DeviceSelected("board", 1))
     for one in _runs(lab):

@@ -71,7 +71,7 @@ class Bench:
     def measure(self, *models: Path) -> dict[str, Ending]:
         """Measure these files on every runtime that loads them."""
         limits = Limits(load_timeout_s=LOAD_TIMEOUT_S)
-        with ProgressWatcher() as watcher:
+        with ProgressWatcher(is_quiet=False) as watcher:
             self.host.lab.bench(
                 *models,
                 runs=1,

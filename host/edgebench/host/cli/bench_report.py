@@ -86,8 +86,8 @@ def report_runs(
         table = results_table(sets, out.width, watcher.unmeasured)
         out.print(table)
         marks = (*mark_lines(sets), tails_line(sets, table), length_line(sets))
-        notes = (*marks, *note_lines(sets), next_time_line(sets, map(expected, sets)))
-        for line in filter(None, notes):
+        notes = (*note_lines(sets), next_time_line(sets, map(expected, sets)))
+        for line in filter(None, marks if is_quiet(options) else (*marks, *notes)):
             print_line(out, line)
         for run in runs:
             if run.metrics.profile is not None and not run.verdict.is_refused:

@@ -11,6 +11,7 @@ from edgebench.host.cli.options import (
     add_json,
     add_store,
     add_trust_model,
+    is_quiet,
     new_parser,
 )
 from edgebench.system.exit_code import ExitCode
@@ -129,7 +130,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.tables import console
     from edgebench.protocol.text import printable
 
-    with ProgressWatcher() as watcher:
+    with ProgressWatcher(is_quiet=is_quiet(options)) as watcher:
         plan = Lab(options.store).plan_campaign(options.file, watcher.notify, _cluster(options))
     _print_new_names(options.file, echo)
     lanes_s = expected_plan_s(plan)
@@ -179,7 +180,8 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
     lab, cluster = Lab(options.store), _cluster(options)
     is_interrupted = False
-    with ProgressWatcher(trusts_models=options.trust_model) as watcher:
+    trusts_models = options.trust_model
+    with ProgressWatcher(trusts_models=trusts_models, is_quiet=is_quiet(options)) as watcher:
         if options.action == "resume":
             campaign = lab.campaign(options.campaign)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.cli.options import add_json, add_store, is_quiet, new_parser
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import echo
 
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         raise UsageError("--set-aside takes no device: it analyses runs on this host")
     lab: Lab | None = None
     is_interrupted = False
-    with ProgressWatcher() as watcher:
+    with ProgressWatcher(is_quiet=is_quiet(options)) as watcher:
         try:
             lab = Lab(options.store)
             runs = (

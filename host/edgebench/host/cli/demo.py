@@ -8,7 +8,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.cli.options import add_json, add_store, is_quiet, new_parser
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import echo
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         # The board is the machine of a lab that exists for this command only.
         config, state = Path(folder) / "config", Path(folder) / "agent"
         lab = Lab(options.store, config=config, agent_state=state)
-        with ProgressWatcher() as watcher, simulated_agent(state, BOARD):
+        with ProgressWatcher(is_quiet=is_quiet(options)) as watcher, simulated_agent(state, BOARD):
             try:
                 runs = lab.bench(
                     MODEL, sustained_s=SUSTAINED_S, cooldown_timeout_s=0.0, watcher=watcher.notify

@@ -76,7 +76,7 @@ _EXAMPLES = (
     ("edgebench show last", "show the results of the last command"),
 )
 _OPTIONS = (
-    ("--json", "one JSON document on stdout; also -o json, -o csv, -o md"),
+    ("--json", "a JSON document (-o json); bench, runs, show: also -o csv, -o md"),
     ("-q, -v", "no progress, notes and next steps; or logs and tracebacks"),
     ("-h", "the help; --help-all has all options of bench"),
 )

@@ -182,7 +182,7 @@ class ProgressWatcher:
     Both use the host's clock, because nothing is sent to the device during its timed loop.
     """
 
-    def __init__(self, *, trusts_models: bool = False, is_quiet: bool = False) -> None:
+    def __init__(self, *, is_quiet: bool, trusts_models: bool = False) -> None:
         """Create the display.
 
         Args:

@@ -103,6 +103,8 @@ class BenchOption(NamedTuple):
     completions: tuple[str, ...] = ()
     is_of_machine: bool = False
     """Whether an environment variable can set the default on this machine."""
+    is_basic: bool = False
+    """Whether `bench --help` lists it, not only `--help-all`."""
 
     @property
     def flag(self) -> str:
@@ -136,7 +138,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "paired devices, separated by commas (repeatable); all; or conditions that must all "
             "hold, such as label:pi,arch:aarch64 (keys: label, arch, name); several devices are "
             "measured at the same time", metavar="DEVICE", join=tuple, is_of_machine=True,
-            default="local"),
+            default="local", is_basic=True),
         BenchOption("wait", "wait_s", SECONDS,
             "if another command is measuring on the device, wait up to this long", metavar="10m",
             is_of_machine=True, default="0s"),
@@ -144,16 +146,17 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     RUNTIME: (
         BenchOption("runtime", "runtime", TEXT,
             "runtime, such as onnx, or all", metavar="R", is_given_once=True,
-            default="by the model", completions=("litert", "onnx", "tflite", "all")),
-        BenchOption("threads", "threads", WHOLE, "threads of the runtime", default="1"),
+            default="by the model", completions=("litert", "onnx", "tflite", "all"), is_basic=True),
+        BenchOption("threads", "threads", WHOLE, "threads of the runtime", default="1",
+            is_basic=True),
         BenchOption("delegate", "delegate", TEXT,
             "delegate or execution provider", metavar="D", is_given_once=True,
-            completions=("xnnpack", "none")),
+            completions=("xnnpack", "none"), is_basic=True),
         BenchOption("signature", "signature", TEXT,
             "signature to measure, for a .tflite file with several", metavar="NAME",
             is_given_once=True, default="its first graph"),
         BenchOption("cpus", "cpus", NUMBERS,
-            "bind the model's process to these CPUs", is_of_machine=True),
+            "bind the model's process to these CPUs", is_of_machine=True, is_basic=True),
         BenchOption("priority", "priority", TEXT,
             "normal (default), or realtime: SCHED_FIFO", metavar="P", is_of_machine=True,
             completions=("normal", "realtime")),
@@ -173,7 +176,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     "inputs": (
         BenchOption("shape", "input_shapes", SHAPE,
             "shape of an input with open dimensions (default: 1 for each of them); repeatable",
-            join=_shapes),
+            join=_shapes, is_basic=True),
         BenchOption("inputs", "inputs", TEXT,
             "run on these inputs: a .npz file, arrays by input name, first axis: samples",
             metavar="FILE", is_given_once=True),
@@ -182,14 +185,14 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     "length of the run": (
         BenchOption("duration", "duration_s", SECONDS,
             "measure for at least this long in total; with --against, in each run", metavar="60s",
-            excludes=("--sustained", "--max-duration")),
+            excludes=("--sustained", "--max-duration"), is_basic=True),
         BenchOption("max_duration", "max_duration_s", SECONDS,
             "stop after this long in total, even with fewer queries than requested", metavar="20m",
             default="30m, or 30 times the duration; with --quick 1m, or 6 times; with --preset "
             "mlperf no limit"),
         BenchOption("sustained", "sustained_s", SECONDS,
             "measure sustained performance for this long: start, onset of throttling, end",
-            metavar="20m", excludes=("--duration", "--max-duration", "--runs")),
+            metavar="20m", excludes=("--duration", "--max-duration", "--runs"), is_basic=True),
         BenchOption("min_queries", "min_query_count", WHOLE,
             "measure at least this many queries in total"),
         BenchOption("warmup", "warmup_query_count", WHOLE,
@@ -199,12 +202,12 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("runs", "runs", WHOLE,
             "runs of each model, each in a new process; they share the duration and the queries",
             default="5, with --quick 8; 1 where a single run is judged",
-            excludes=("--profile", "--sustained")),
+            excludes=("--profile", "--sustained"), is_basic=True),
         BenchOption("extra_runs", "extra_runs", WHOLE,
             "maximum number of extra runs of each model, which replace runs in which the machine "
             "was disturbed; 0: none", default="3"),
         BenchOption("quick", "preset", FLAG,
-            "short for --preset quick", constant="quick", excludes=("--preset",)),
+            "short for --preset quick", constant="quick", excludes=("--preset",), is_basic=True),
         BenchOption("preset", "preset", TEXT,
             "default, quick or mlperf", metavar="P", completions=("default", "quick", "mlperf")),
     ),
@@ -212,7 +215,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("scenario", "scenario", TEXT,
             "MLPerf scenario: single_stream (default), multi_stream, server or offline",
             metavar="S", completions=("single_stream", "multi_stream", "server", "offline"),
-            excludes=("--profile",)),
+            excludes=("--profile",), is_basic=True),
         BenchOption("samples_per_query", "samples_per_query", WHOLE,
             "multi_stream: samples per query", default="8"),
         BenchOption("qps", "target_qps", REAL,
@@ -225,7 +228,8 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     ),
     "outputs, operators and temperature": (
         BenchOption("accuracy", "accuracy", TEXT,
-            "also run a labelled data set: a .npz file, or digits", metavar="DATASET"),
+            "also run a labelled data set: a .npz file, or digits", metavar="DATASET",
+            is_basic=True),
         BenchOption("accuracy_samples", "dataset_sample_count", WHOLE,
             "run N samples of the data set, drawn at random by the seed", default="all"),
         BenchOption("accuracy_limit", "dataset_limit_s", SECONDS,
@@ -238,7 +242,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("profile", "is_profiled", FLAG,
             "time every operator, in a separate run", constant=True,
             excludes=("--runs", "--sustained", "--engine", "--scenario", "--samples-per-query",
-                      "--qps", "--target-latency")),
+                      "--qps", "--target-latency"), is_basic=True),
         BenchOption("ambient", "ambient_c", CELSIUS,
             "ambient temperature, °C; stored with the run", is_of_machine=True),
         BenchOption("cooldown", "cooldown_timeout_s", SECONDS,
@@ -253,7 +257,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "energy meter, such as ppk2:/dev/ttyACM0,supply=3.3; agent:METER for a meter served "
             "by the device's agent; or farm for the device's meter in farm.toml; edgebench meters "
             "lists the meters, edgebench meters --help their options", metavar="METER",
-            is_of_machine=True),
+            is_of_machine=True, is_basic=True),
         BenchOption("sync", "sync", TEXT,
             "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
             "or shared_clock only (default: auto, the best available); coded_load without a "
@@ -276,7 +280,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("against", "candidate", TEXT,
             "compare B, the candidate, with the model, the baseline: paired runs in random order; "
             "both may also be stored runs, such as a set, whose file is found by its hash",
-            metavar="B", is_given_once=True),
+            metavar="B", is_given_once=True, is_basic=True),
         BenchOption("pairs", "pairs", WHOLE,
             "pairs of runs", default="10; times need at least 6, and more for several comparisons",
             excludes=("--runs",)),
@@ -284,7 +288,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "metric to compare, such as latency_ns.p50 or energy_j; repeatable", metavar="M",
             join=tuple, default="the headline of the scenario"),
         BenchOption("fail_on", "margin_ratio", PERCENT,
-            "smallest change that matters", default="1%%"),  # as argparse formats it
+            "smallest change that matters", default="1%%", is_basic=True),  # as argparse formats it
         BenchOption("allow", "allowed", TEXT,
             "allow the sides to differ in this key, such as runtime_version; repeatable",
             metavar="KEY", join=tuple),
@@ -293,24 +297,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
 # fmt: on
 """Options of a measurement by section of the help; generated commands keep this order."""
 OPTIONS = tuple(chain(*SECTIONS.values()))
-BASIC = (
-    "on",
-    "runtime",
-    "threads",
-    "delegate",
-    "cpus",
-    "shape",
-    "duration",
-    "sustained",
-    "runs",
-    "quick",
-    "scenario",
-    "accuracy",
-    "profile",
-    "meter",
-    "against",
-    "fail_on",
-)
+BASIC = tuple(option.name for option in OPTIONS if option.is_basic)
 """Names of the options that `bench --help` lists; `bench --help-all` lists all of them."""
 FIELDS = frozenset(option.field for option in OPTIONS)
 SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])

@@ -15,28 +15,21 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
 class PeerWord:
     """Spellings of other tools with one meaning."""
 
-    __slots__ = ("commands", "hint", "tools", "words")
-
-    def __init__(
-        self, words: tuple[str, ...], tools: str, hint: str, commands: tuple[str, ...] = ()
-    ) -> None:
-        """Make a row.
-
-        Args:
-            words: The spellings.
-            tools: Tools that have the words.
-            hint: What to write here, beginning with a verb.
-            commands: Commands whose unknown options have this meaning; empty for all commands.
-        """
-        self.words = words
-        self.tools = tools
-        self.hint = hint
-        self.commands = commands
+    words: tuple[str, ...]
+    """The spellings."""
+    tools: str
+    """Tools that have the words."""
+    hint: str
+    """What to write here, beginning with a verb."""
+    commands: tuple[str, ...] = ()
+    """Commands whose unknown options have this meaning; empty for all commands."""
 
 
 _BENCH = ("bench", "campaign", "collect")
@@ -216,7 +209,7 @@ OPTIONS = (
              "print only results and errors with -q"),
     PeerWord(("--no-color", "--no-colour", "--color", "--colour"), "git, uv",
              "turn colours off with a variable: NO_COLOR=1 edgebench …"),
-    PeerWord(("--yes", "--force"), "apt", "remove it: edgebench asks no questions here",
+    PeerWord(("--yes", "--force"), "apt", "omit it: no question follows",
              ("bench", "show", "runs", "report")),
     PeerWord(("--name", "--command-name", "--label", "--tag"), "hyperfine, docker",
              "tag the runs afterwards: edgebench tag last {NAME}; or select devices: --on "
@@ -237,7 +230,9 @@ OPTIONS = (
              "limit loading with --timeout: --timeout {60}s", _BENCH),
     # Commands that read runs.
     PeerWord(("-n", "-L", "--limit", "--max-count", "--head"), "gh, git",
-             "list only the newest: --last {20}", ("history", "prune")),
+             "list only the newest: --last {20}", ("history",)),
+    PeerWord(("-n", "-L", "--limit", "--last", "--max-count"), "gh, git",
+             "keep only the newest: --keep-last {20}", ("prune",)),
     PeerWord(("-n", "-L", "--max-count", "--head", "--tail"), "gh, git",
              "list only the newest: --limit {20}", ("runs",)),
     PeerWord(("-l", "--selector", "--filter", "-f"), "kubectl, docker",

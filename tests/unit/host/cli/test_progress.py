@@ -48,7 +48,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
         out = io.StringIO()
         made = Console(file=out, force_terminal=is_terminal, width=width, color_system=None)
         monkeypatch.setattr(progress, "console", lambda **_: made)
-        return ProgressWatcher(), out
+        return ProgressWatcher(is_quiet=False), out
 
     return make
 

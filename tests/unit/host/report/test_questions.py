@@ -151,7 +151,7 @@ def surfaces_of_runs(store: Store, capsys: pytest.CaptureFixture[str]) -> Surfac
     sets = lab.sets(runs)
     names = [run_set.set_id or run_set.first.run_id for run_set in sets]
     shown = first_lines(capsys, "show", *names, "--store", str(store.root))
-    with ProgressWatcher() as watcher:
+    with ProgressWatcher(is_quiet=False) as watcher:
         watcher.notify(DeviceSelected("board", 1))
         for run in runs:
             watcher.notify(RunStored("board", run.result))

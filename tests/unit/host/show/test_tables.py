@@ -584,6 +584,13 @@ def test_reasons_are_the_rules_that_failed() -> None:
     assert verdict_lines(find_sets([run()])) == []
 
 
+def test_reason_of_a_short_run_is_its_number_of_queries() -> None:
+    """The findings are those of the rules of a run with 20 queries, not typed by hand."""
+    short = run(20)
+    assert short.verdict.failures, "too short to pass"
+    assert any("queries, at least 100 needed" in line for line in verdict_lines(find_sets([short])))
+
+
 def test_reason_that_several_sets_share_is_said_once() -> None:
     """Otherwise one sentence for six models on a busy machine would hide a fault of one model."""
     busy = failing({"background_load": "others took 100 %"})
