@@ -20,8 +20,8 @@ from edgebench.host.store.layout import Store
 
 MODEL = "digits_int8.tflite"
 METER = "synthetic:square,low=0.5,high=1.5,period=0.004"
-"""Of so short a period that it does not matter which part of one a window has besides: or the net
-energy, which is 0, might be below zero by more than anybody knows."""
+"""Power with a short period, so that an incomplete one in a window changes little: otherwise the
+net energy, which is 0, might be below zero by more than its uncertainty."""
 DESIGNED = {
     *("gross_j_per_inference", "net_j_per_inference", "u95_absolute_j", "u95_comparative_j"),
     *("power_w_mean", "power_w_idle", "power_w_peak", "sync", "boundary", "meter"),

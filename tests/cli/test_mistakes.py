@@ -13,7 +13,7 @@ LEAST_RIGHT = 79
 
 
 def test_hints_are_about_what_was_wanted(edgebench: Run) -> None:
-    """Of 79 mistakes, at least 76 get the right hint; all are one line, a hint and exit code 2."""
+    """Each of 79 mistakes gets the right hint; all are one line, a hint and exit code 2."""
     assert len(MISTAKES) == 79
     wrong: list[str] = []
     for _, line, expected in MISTAKES:

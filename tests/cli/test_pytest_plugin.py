@@ -24,7 +24,7 @@ SETTINGS = (
     'runtime="litert", preset="quick", runs=1, duration_s=0.1, min_query_count=50, '
     "warmup_query_count=2, warmup_duration_s=0.05"
 )
-"""Those of the shared run, which the baselines are made of."""
+"""Settings of the shared run, from which the baselines are made."""
 MEASURES = f"""
 def test_measures(edgebench_bench):
     result = edgebench_bench("digits_int8.tflite", {SETTINGS})

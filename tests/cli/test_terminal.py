@@ -6,10 +6,12 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
@@ -19,6 +21,8 @@ from support.reported import PLAIN
 from support.screens import SUITE, TINY, fill_store
 
 from edgebench.host.cli.main import main
+from edgebench.host.result.document import to_document
+from edgebench.host.result.facts import SetMember
 
 LINES = 24
 
@@ -56,6 +60,16 @@ def test_help_fits_the_terminal(
     lines, _ = on_terminal(host, "--help", columns=columns)
     assert max(map(len, lines)) <= columns
     assert " ".join(lines).split() == piped.split()
+    texts = {
+        len(begin) + len(blanks)
+        for line in piped.splitlines()
+        if (parts := re.match(r"(  \S.*?\S|  \S)( {2,})\S", line)) and "edgebench" not in line
+        for begin, blanks in [parts.groups()]
+    }
+    [column] = texts
+    wrapped = [line for line in lines if line.startswith("   ")]
+    assert all(len(line) - len(line.lstrip()) == column for line in wrapped), "aligned"
+    assert bool(wrapped) == (columns < 80)
     if columns == 80:
         assert lines == piped.splitlines(), "nothing is wrapped"
         assert len(lines) <= 60
@@ -93,3 +107,18 @@ def test_rows_of_sets_have_names_that_commands_accept(host: Host) -> None:
     alone = on_terminal(host, "runs", "--model", "digits_int8.tflite", "--device", "*")[0]
     assert any(PLAIN in line for line in alone), "runs of a single group have whole ids"
     assert json.loads(host.run("show", "2633", "--json").stdout)["run_id"] == PLAIN
+
+
+def test_short_name_is_unique_in_the_store_of_which_a_part_is_listed(host: Host) -> None:
+    """Otherwise a command would refuse the name: another set, not listed, begins so too."""
+    store = host.lab.store
+    for number, set_id in enumerate(("set-c3100000", "set-c310ffff", "set-d4200000")):
+        run_id = f"20260102-03040{number}-0123000{number}"
+        store_run(store, run_id)
+        run = replace(store.run(run_id), member=SetMember(set_id, 0, 1))
+        store.document_path(run_id).write_text(json.dumps(to_document(run)))
+    lines, _ = on_terminal(host, "runs", "--limit", "2")
+    names = [line.split()[0] for line in lines if "set-" in line]
+    assert names == ["set-c310f", "set-d420"]
+    lines, _ = on_terminal(host, "runs", "set-c310f", "set-d420")
+    assert [line.split()[0] for line in lines if "set-" in line] == names

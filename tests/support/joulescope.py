@@ -27,7 +27,7 @@ class Faults:
     """What goes wrong; places count samples at the rate asked for."""
 
     lost_blocks: tuple[int, ...] = ()
-    """Of every signal."""
+    """Indexes of the blocks that every signal loses."""
     lost_of: tuple[tuple[str, int], ...] = ()
     """Topic and number of blocks that only this signal loses."""
     no_value_at: tuple[int, ...] = ()
@@ -60,9 +60,9 @@ class FakeDriver:
     is_final: bool = False
     subscribed: dict[str, list[OnBlock]] = field(default_factory=dict[str, list[OnBlock]])
     range_number: int | str = 4
-    """Of the current, automatic, of a JS110 180 mA; 0 is off, and the device has no supply."""
+    """Range of the current, automatic, of a JS110 180 mA; 0: off, the device has no supply."""
     range_choice: int | str = 0
-    """Of a range that is chosen by hand, of others than a JS110; 0 is off."""
+    """Range of the current that is chosen by hand, not of a JS110; 0 is off."""
     voltage_range: int | str = 0
     """The widest; 1 is less of a JS110, 5 V, and of the others one that is chosen, 2 V."""
     block_count: int = 0

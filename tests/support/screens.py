@@ -19,10 +19,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from edgebench.host.result.document import to_document
+from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.measured import Metrics
 from edgebench.host.result.run import Run
-from edgebench.host.store.layout import RUN_FILE
+from edgebench.host.store.layout import QUERIES_FILE, RUN_FILE
 from support.reported import BASELINE, CANDIDATE, PLAIN, RUNS, runs_of_set, stored_run
 
 SIZES = ((80, 24), (120, 40))
@@ -67,14 +73,19 @@ def fill_store(root: Path, now: datetime) -> None:
         root: The store.
         now: The present time, from which the ages of the sets are counted.
     """
-    for sets, base, days in ((TINY, PLAIN, 3), (SUITE, BUSY, 1)):
+
+    def store(base: str, run: Run, days: int) -> None:
+        created = (now - timedelta(days=days, hours=1)).isoformat()
+        _put(root, base, replace(run, created_utc=created))
+
+    # In the order of their ids.
+    store(PLAIN, stored_run(PLAIN), 6)
+    for sets, base, days in ((TINY, PLAIN, 5), (SUITE, BUSY, 1)):
         for set_id, (model, scale) in sets.items():
-            created = (now - timedelta(days=days, hours=1)).isoformat()
             for run in _members(base, set_id, model, scale):
-                _put(root, base, replace(run, created_utc=created))
-    created = (now - timedelta(days=6, hours=1)).isoformat()
-    for name in (PLAIN, BASELINE, CANDIDATE):
-        _put(root, name, replace(stored_run(name), created_utc=created))
+                store(base, run, days)
+    for name in (BASELINE, CANDIDATE):
+        store(name, stored_run(name), 3)
 
 
 def _members(base: str, set_id: str, model: str, scale: float) -> list[Run]:
@@ -83,13 +94,62 @@ def _members(base: str, set_id: str, model: str, scale: float) -> list[Run]:
     # So few inferences drift by themselves.
     plain = replace(plain, metrics=replace(plain.metrics, warmup=None, stability=None))
     runs = runs_of_set(replace(plain, model=replace(plain.model, name=model)), set_id, scale=scale)
+    runs = [replace(run, metrics=_consistent(run, plain)) for run in runs]
     return [replace(run, verdict=plain.verdict) for run in runs] if base == BUSY else runs
+
+
+def _factor(run: Run, base: Run) -> float:
+    """How many times longer the latencies of a run are than those of another."""
+    medians = [one.metrics.latency_ns.p50 for one in (run, base) if one.metrics.latency_ns]
+    assert all(medians)
+    return float(medians[0] or 0) / float(medians[1] or 1)
+
+
+def _consistent(run: Run, base: Run) -> Metrics:
+    """The metrics of a run with all its latencies longer by the factor of the median."""
+    by = _factor(run, base)
+    [latency, end_to_end] = [base.metrics.latency_ns, base.metrics.end_to_end_ns]
+    assert latency is not None
+    assert end_to_end is not None
+    assert run.metrics.latency_ns is not None
+    rate = base.metrics.throughput_per_s
+    return replace(
+        run.metrics,
+        latency_ns=replace(_times(latency, by), p50_ci95=run.metrics.latency_ns.p50_ci95),
+        end_to_end_ns=_times(end_to_end, by),
+        throughput_per_s=None if rate is None else rate / by,
+    )
+
+
+def _times(latency: LatencySummary, by: float) -> LatencySummary:
+    """A summary of longer latencies; counts stay."""
+    longer: dict[str, Any] = {}
+    for name in ("min", "mean", "p50", "p90", "p99", "p99_9", "max"):
+        value, interval = getattr(latency, name), getattr(latency, f"{name}_ci95", None)
+        longer[name] = None if value is None else round(value * by)
+        if interval is not None:
+            longer[f"{name}_ci95"] = tuple(round(bound * by) for bound in interval)
+    return replace(latency, **longer)
 
 
 def _put(root: Path, base: str, run: Run) -> None:
     directory = root / "runs" / run.run_id
     shutil.copytree(RUNS / base, directory)
+    if (by := _factor(run, stored_run(base))) != 1:
+        _lengthen(directory / QUERIES_FILE, by)
     (directory / RUN_FILE).write_text(json.dumps(to_document(run)))
+
+
+def _lengthen(queries: Path, by: float) -> None:
+    """Make the queries of a file longer by a factor, from the begin of the first."""
+    table = pq.read_table(queries)
+    begin_ns = table["scheduled_ns"][0].as_py()
+    for name in table.column_names:
+        if name.endswith("_ns"):
+            times = [begin_ns + round((time - begin_ns) * by) for time in table[name].to_pylist()]
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, pa.array(times, table.schema.field(name).type))
+    pq.write_table(table, queries)
 
 
 def screen(words: Sequence[str], environment: Mapping[str, str], columns: int, lines: int) -> str:

@@ -134,7 +134,7 @@ class TfliteGraph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     others: tuple[TfliteGraph, ...] = ()
-    """Of the first graph: the graphs after it, which its operators call."""
+    """Graphs after the first one, which its operators call; only the first graph has them."""
 
 
 def read_model(data: bytes) -> TfliteGraph:

@@ -489,8 +489,8 @@ class BoardModelRefused(ModelRefused):
 
     @property
     def kind(self) -> str:
-        """That of every refused model, in documents."""
-        return ModelRefused().kind
+        """Name of its base class: documents have one kind for refused models."""
+        return "model_refused"
 
 
 class DatasetRefused(ModelRefused):

@@ -71,7 +71,16 @@ def are_too_far_apart(values: Sequence[float]) -> bool:
     interval = median_interval(values)
     if interval is None:
         return False
-    return (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * median(values)
+    return is_too_wide(interval, median(values))
+
+
+def is_too_wide(interval: tuple[float, float], middle: float) -> bool:
+    """Whether the interval of a median is so wide that the median is refused.
+
+    >>> is_too_wide((80.0, 120.0), 100.0), is_too_wide((70.0, 130.0), 100.0)
+    (False, True)
+    """
+    return (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * middle
 
 
 @cache

@@ -16,6 +16,7 @@ from edgebench.host.cli.options import (
     add_json,
     add_store,
     format_of,
+    is_quiet,
     new_parser,
 )
 from edgebench.host.options.values import moment, whole
@@ -25,6 +26,7 @@ from edgebench.system.terminal import echo, echo_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
+    from edgebench.host.show.run_list import RunGroup
     from edgebench.host.store.incomplete import IncompleteRun
     from edgebench.host.store.index import RunFilter, RunSummary
     from edgebench.host.store.layout import Store
@@ -57,17 +59,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List the runs, or remove lost runs."""
-    from datetime import datetime, timezone
-
-    from edgebench.host.show.run_list import (
-        group_mark_lines,
-        groups_table,
-        invalid_lines,
-        run_groups,
-        runs_table,
-    )
-    from edgebench.host.show.tables import console, mark_lines, print_line
-    from edgebench.host.store.address import list_named, short_ids
+    from edgebench.host.show.run_list import run_groups
+    from edgebench.host.store.address import list_named
     from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs
     from edgebench.host.store.layout import Store
@@ -104,23 +97,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
     if rows:
-        out = console()
-        if out.is_terminal and len(groups) > 1:
-            others = [other.run_id for other in (list_runs(store) if not options.runs else rows)]
-            names = short_ids(others, [group.name for group in groups if group.name not in others])
-            now = datetime.now(timezone.utc)
-            out.print(groups_table(groups, names, now, out.width))
-            marks = group_mark_lines(groups)
-        else:
-            out.print(runs_table(rows, out.width))
-            marks = mark_lines(rows)
-        for line in (*marks, *invalid_lines(rows)):
-            print_line(out, line)
-        is_whole = options.last is None and options.limit is None
-        if is_whole and out.is_terminal and len(groups) > out.height:
-            given = [word for words in options.given for word in words]
-            fewer = shlex.join(["edgebench", "runs", *given, "--limit", "20"])
-            echo(f"note: {len(groups)} rows; to list only the newest: {fewer}")
+        _print_table(options, store, rows, groups)
     else:
         where = " ".join(options.runs) or store.root
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
@@ -138,6 +115,51 @@ def run(options: argparse.Namespace) -> ExitCode:
             print(f"in {lost[0].directory.parent}; to remove: edgebench runs --remove-lost")
         _print_set_aside(aside)
     return ExitCode.DONE
+
+
+def _print_table(
+    options: argparse.Namespace,
+    store: Store,
+    rows: Sequence[RunSummary],
+    groups: Sequence[RunGroup],
+) -> None:
+    """Print a row for each group on a terminal, else for each run."""
+    from datetime import datetime, timezone
+
+    from edgebench.host.show.run_list import (
+        group_mark_lines,
+        groups_table,
+        invalid_lines,
+        runs_table,
+    )
+    from edgebench.host.show.tables import console, mark_lines, print_line
+
+    out = console()
+    if out.is_terminal and len(groups) > 1:
+        now = datetime.now(timezone.utc)
+        out.print(groups_table(groups, _short_names(store, rows), now, out.width))
+        marks = group_mark_lines(groups)
+    else:
+        out.print(runs_table(rows, out.width))
+        marks = mark_lines(rows)
+    for line in (*marks, *invalid_lines(rows)):
+        print_line(out, line)
+    is_whole = options.last is None and options.limit is None
+    if is_whole and out.is_terminal and len(groups) > out.height and not is_quiet(options):
+        given = [word for words in options.given for word in words]
+        fewer = shlex.join(["edgebench", "runs", *given, "--limit", "20"])
+        echo(f"note: {len(groups)} rows; to list only the newest: {fewer}")
+
+
+def _short_names(store: Store, rows: Sequence[RunSummary]) -> dict[str, str]:
+    """Short names that are unique in the whole store, of which a command may list a part."""
+    from edgebench.host.store.address import short_ids
+    from edgebench.host.store.index import list_runs
+
+    # The listed runs may be in a bundle.
+    run_by_id = {row.run_id: row for row in (*list_runs(store), *rows)}
+    groups = {name for row in run_by_id.values() for name in (row.set_id, row.comparison_id)}
+    return short_ids([*run_by_id], sorted(filter(None, groups)))
 
 
 def _print_runs(

@@ -32,12 +32,17 @@ from edgebench.host.series.run_series import LatencySeries, PowerSeries, RunSeri
 MAX_INTERVALS = 8192
 """Number of intervals of a trace in a report of a single run: 73 ms each over ten minutes."""
 FINER = 5
-"""Ratio between the numbers of intervals of two resolutions of the latency."""
+"""Ratio between the numbers of intervals of two resolutions of the latency; up to the finest, which
+has as many intervals as the page has room for."""
+LEAST_FINER = 2
+"""Least ratio between the inferences per interval of two resolutions: a smaller one would cost the
+page more than it shows."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
-"""Limit on the traces in a sensor panel, and on distributions over each other: more cannot be
-distinguished."""
+"""Limit on the traces in a sensor panel: more cannot be distinguished."""
+MAX_OVERLAID = 6
+"""Limit on the distributions over each other, which is the number of colours in style.css."""
 BIN_COUNT = 80
 """Bars of a histogram."""
 ECDF_COUNT = 257
@@ -192,9 +197,11 @@ class DistributionChart:
     is_log: bool
     edges: tuple[float, ...]
     histograms: tuple[ChartHistogram, ...]
-    """That of a subject, or those of several subjects over each other."""
+    """One histogram of a subject, or histograms of several subjects over each other."""
     ecdfs: tuple[ChartEcdf, ...]
     marks: tuple[ChartMark, ...]
+    note: str = ""
+    """Numbers of drawn and of all subjects if some are left out; empty otherwise."""
     unit: Unit = "ns"
     kind: Literal["distribution"] = "distribution"
 
@@ -335,19 +342,25 @@ def overlaid_chart(
 ) -> DistributionChart | None:
     """Distributions of several subjects over each other; None if fewer than two have latencies.
 
+    Only the first `MAX_OVERLAID` subjects with latencies are drawn.
+
     Args:
         latencies_ns: Name of each subject and its latencies, nanoseconds, shape (n,).
         marks: Percentiles to mark; their groups are indexes of the subjects.
     """
-    known = [place for place, (_, values) in enumerate(latencies_ns) if len(values)][:MAX_SENSORS]
-    if len(known) < 2:
+    filled = [place for place, (_, values) in enumerate(latencies_ns) if len(values)]
+    if len(filled) < 2:
         return None
+    known = filled[:MAX_OVERLAID]
     counted = [(latencies_ns[place][0], np.sort(latencies_ns[place][1])) for place in known]
     ecdfs = tuple(
         ChartEcdf(name, _quantiles(values), group) for group, (name, values) in enumerate(counted)
     )
     shown = [replace(mark, group=known.index(mark.group)) for mark in marks if mark.group in known]
-    return _distribution(counted, ecdfs, shown)
+    chart = _distribution(counted, ecdfs, shown)
+    return replace(
+        chart, note=f"{len(known)} of {len(filled)} results" if len(filled) > len(known) else ""
+    )
 
 
 def _distribution(
@@ -405,10 +418,13 @@ def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
 def latency_trace(latency: LatencySeries, most: int) -> ChartTrace:
     """Latencies in several resolutions, with at most about so many intervals in the finest."""
     resolutions = [_resolution(latency_line(latency))]
-    count = OVERVIEW_COUNT * FINER
-    while resolutions[-1].size > 1 and count <= most:
-        resolutions.append(_resolution(latency_line(latency, count)))
-        count *= FINER
+    count = OVERVIEW_COUNT
+    while resolutions[-1].size > 1 and count < most:
+        count = min(count * FINER, most)
+        line = latency_line(latency, count)
+        if LEAST_FINER * line.size > resolutions[-1].size:
+            break
+        resolutions.append(_resolution(line))
     return ChartTrace(
         name="latency", form="latency", count=resolutions[0].count, resolutions=tuple(resolutions)
     )
@@ -493,7 +509,9 @@ def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
             continue
         traces = [_trace(name, points, edges_s) for name, points in shown.items()]
         count = len(series.named(panel.suffix))
-        note = f"the {len(shown)} highest of {count} sensors" if len(shown) == MAX_SENSORS else ""
+        note = ""
+        if len(shown) == MAX_SENSORS < count:
+            note = f"the {len(shown)} highest of {count} sensors"
         panels.append(
             ChartPanel(title=panel.title, unit=panel.unit, traces=tuple(traces), note=note)
         )

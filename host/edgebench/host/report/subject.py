@@ -225,23 +225,10 @@ def subject_of(
     is_refused, is_failed = run_set.verdict.is_refused, run_set.first.failure is not None
     # For a failed run, the sentence with the reason is enough.
     causes = () if is_failed else tuple(cause_texts(run_set, runs[0].run))
-    worst = [_worst_run(run_set, cause) for cause in causes]
-    strips: dict[int, EvidencePart] = {}
-    parts: list[TracePart] = []
-    latencies: list[tuple[str, Floats]] = []
-    for reported in sorted(runs, key=lambda each: each.run.run_id != _typical(run_set).run_id):
-        part, series = _trace_part(reported, run_count)
-        if part is not None:
-            parts.append(part)
-        if series is None:
-            continue
-        if series.latency is not None and not reported.run.verdict.is_refused:
-            latencies.append((reported.run.run_id, series.latency.steady_ns))
-        for place, cause in enumerate(causes):
-            if worst[place] == reported.run.run_id:
-                strip = evidence_strip(cause.cause, series, reported.run)
-                strips |= {place: EvidencePart(reported.run.run_id, strip)} if strip else {}
     typical = _typical(run_set)
+    ordered = sorted(runs, key=lambda each: each.run.run_id != typical.run_id)
+    worst = [(cause, _worst_run(run_set, cause)) for cause in causes]
+    traces = _traces(ordered, worst, run_count)
     percentiles = [
         number for number in all_numbers(run_set) if number.path.rpartition(".")[2] in PERCENTILES
     ]
@@ -270,7 +257,7 @@ def subject_of(
         sentence=" ".join([_sentence(run_set), *settings]),
         causes_line="" if is_refused or not causes_of(run_set) else titles_of(run_set),
         causes=causes,
-        strips=strips,
+        strips=traces.strips,
         sections=tuple(sections_of(rule.id for rule in run_set.verdict.failures)),
         advices=() if is_failed or causes_of(run_set) else tuple(advices(run_set, runs[0].run)),
         problems=problems,
@@ -280,11 +267,11 @@ def subject_of(
         numbers=tuple(headline_numbers(run_set)),
         all_numbers=tuple(all_numbers(run_set)),
         notes=tuple(_notes(run_set, runs)),
-        distribution=None if is_refused else distribution_chart(latencies, marks),
-        latencies_ns=_quantiles([] if is_refused else [values for _, values in latencies]),
+        distribution=None if is_refused else distribution_chart(traces.latencies, marks),
+        latencies_ns=_quantiles([] if is_refused else [values for _, values in traces.latencies]),
         percentiles=tuple(percentiles),
         spread=_spread(run_set),
-        traces=tuple(parts),
+        traces=tuple(traces.parts),
         energy=None if energy is None or is_refused else _energy(energy),
         energy_run=energy_run,
         operators=None if profile is None or is_refused else operator_lines(profile),
@@ -353,6 +340,43 @@ def _worst_run(run_set: RunSet, cause: CauseText) -> str:
         return len(failed), sum(map(excess, failed))
 
     return max(run_set.counted or run_set.runs, key=excess_in).run_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Traces:
+    """Content of a page that is made of the traces of a set's runs."""
+
+    parts: list[TracePart] = field(default_factory=list)
+    strips: dict[int, EvidencePart] = field(default_factory=dict)
+    """Pictures of the causes that a trace shows, by the index of the cause."""
+    latencies: list[tuple[str, Floats]] = field(default_factory=list)
+    """Id of each run that is not refused, and its latencies after the warm-up, nanoseconds."""
+
+
+def _traces(
+    runs: Sequence[ReportedRun], worst: Sequence[tuple[CauseText, str]], run_count: int
+) -> _Traces:
+    """Content of the runs' traces, of which only those of one run are in memory at a time.
+
+    Args:
+        runs: The runs, in the order in which their traces are shown.
+        worst: Causes, each with the id of the run that shows it best.
+        run_count: Number of runs on the page.
+    """
+    content = _Traces()
+    for reported in runs:
+        part, series = _trace_part(reported, run_count)
+        if part is not None:
+            content.parts.append(part)
+        if series is None:
+            continue
+        run_id = reported.run.run_id
+        if series.latency is not None and not reported.run.verdict.is_refused:
+            content.latencies.append((run_id, series.latency.steady_ns))
+        for place, (cause, worst_id) in enumerate(worst):
+            if worst_id == run_id and (strip := evidence_strip(cause.cause, series, reported.run)):
+                content.strips[place] = EvidencePart(run_id, strip)
+    return content
 
 
 def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None, RunSeries | None]:

@@ -21,6 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from edgebench.host.analysis.latency.summary import percentile_index
 from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import LatencySeries
 
@@ -197,13 +198,12 @@ def distribution_limits(latency_ns: Floats) -> AxisLimits:
 
 def middle_of(values: Floats) -> float:
     """Median without interpolation, as of latencies; at least one value."""
-    middle = len(values) // 2
+    middle = percentile_index(len(values), 0.5)
     return float(np.partition(values, middle)[middle])
 
 
 def _percentiles(latency_ns: Floats) -> tuple[float, float, float, float]:
-    """p10, p50, p90 and maximum, as `analysis.latency.summary.percentile` chooses them."""
+    """p10, p50, p90 and maximum, each of them a measured value."""
     ordered = np.sort(latency_ns)
-    places = (int(ordered.size * p) for p in (0.1, 0.5, 0.9))
-    p10, p50, p90 = (float(ordered[place]) for place in places)
+    p10, p50, p90 = (float(ordered[percentile_index(ordered.size, p)]) for p in (0.1, 0.5, 0.9))
     return p10, p50, p90, float(ordered[-1])

@@ -1,7 +1,7 @@
 """Results of sets while their runs are made: a row for each set, from its first run on.
 
 1 of 8 runs   p50 203 µs   ±0.4 % in this run        the interval within the run
-3 of 8 runs   p50 203 µs   201 µs to 206 µs          lowest and highest run
+3 of 8 runs   p50 203 µs   lowest 201 µs, highest 206 µs
 6 of 8 runs   p50 202 µs   ±0.8 %                    95 % interval of the median of the runs
 8 of 8 runs   p50 202 µs   ±0.5 %   suspect          with the verdict
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from edgebench.host.analysis.median import PRECISION_INVALID_RATIO
+from edgebench.host.analysis.median import is_too_wide
 from edgebench.host.analysis.run_set import find_set, headline_over
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import without_replaced
@@ -73,7 +73,7 @@ def _headline(runs: Sequence[Run]) -> tuple[str, str]:
     interval, where = summary.ci95, ""
     if summary.count == 1:
         interval, where = metric.expanded_interval(counted[0]), " in this run"
-    if interval is not None and (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * median:
+    if interval is not None and is_too_wide(interval, median):
         return f"{label} {REFUSED}", f"{format_half_width(median, interval)}{where}"
     half_width = half_width_of(interval, median)
     value = f"{label} {format_metric(metric, median, half_width)}"
@@ -83,7 +83,7 @@ def _headline(runs: Sequence[Run]) -> tuple[str, str]:
         return value, f"{format_half_width(median, interval)}{where}"
     if summary.count > 1:
         low, high = (format_metric(metric, bound) for bound in (summary.min, summary.max))
-        return value, f"{low} to {high}"
+        return value, f"lowest {low}, highest {high}"
     return value, "no interval"
 
 

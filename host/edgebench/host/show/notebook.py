@@ -41,6 +41,7 @@ from edgebench.host.series.run_series import LatencySeries
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.headline import Settings, headlines
 from edgebench.host.show.numbers import headline_words
+from edgebench.host.show.times import local_time
 from edgebench.host.show.verdict import cause_texts
 from edgebench.protocol.text import printable
 
@@ -63,7 +64,7 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
         missing: Reason for a missing picture if a file cannot be read.
     """
     title = f"{run.model.name} on {run.runtime.name} {run.runtime.version or ''}, {run.device.name}"
-    rows = [("run", f"{run.run_id}, {run.created_utc}")]
+    rows = [("run", f"{run.run_id}, {local_time(run.created_utc)}")]
     if run.failure is not None:
         rows.append(("failed", f"{run.failure.message} ({run.failure.code})"))
     elif not run.verdict.is_refused:
@@ -99,7 +100,9 @@ def sets_html(
     latencies: Sequence[Sequence[LatencySeries]] = (),
     settings: Settings | None = None,
 ) -> str:
-    """Several sets: the main results of the command, their distributions, and each set.
+    """Several sets: their main results, each set, and pictures of the latencies that are given.
+
+    The first picture has the distributions of at most six sets over each other.
 
     Args:
         sets: The sets.
@@ -114,8 +117,10 @@ def sets_html(
         for run_set, own in zip(sets, shown, strict=True)
         if own and not run_set.verdict.is_refused
     ]
-    is_drawn = 2 <= len(pooled) <= len(_OVERLAID)
-    return f"<div>{answers}{_overlay(pooled) if is_drawn else ''}{''.join(parts)}</div>"
+    overlay = _overlay(pooled[: len(_OVERLAID)]) if len(pooled) > 1 else ""
+    if len(pooled) > len(_OVERLAID):
+        overlay += f"<p>{len(_OVERLAID)} of {len(pooled)} results</p>"
+    return f"<div>{answers}{overlay}{''.join(parts)}</div>"
 
 
 def _head(title: str, result: Run | RunSet) -> str:

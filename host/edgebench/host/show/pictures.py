@@ -30,8 +30,10 @@ from edgebench.host.series.run_series import (
     busiest_clock,
     hottest_sensor,
 )
+from edgebench.host.show.names import LEAST_NAME_WIDTH, short_names
 from edgebench.host.show.tables import text
 from edgebench.protocol.record import Phase
+from edgebench.protocol.text import printable
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN = "_.-~=+*#"
@@ -170,13 +172,18 @@ def overlaid_picture(
     limits = [distribution_limits(latency_ns) for _, latency_ns in pooled]
     ends = min(one.low_ns for one in limits), max(one.high_ns for one in limits)
     table = _table()
-    for run_set, latency_ns in pooled:
+    medians = [run_set.metrics.get("latency_ns.p50") for run_set, _ in pooled]
+    labels = ["" if p50 is None else f", p50 {format_ns(p50.median)}" for p50 in medians]
+    models = [printable(run_set.model) for run_set, _ in pooled]
+    room = max(RANGE_WIDTH - max(map(len, labels)), LEAST_NAME_WIDTH)
+    short = short_names(models, room)
+    names = models if short is None else short.names
+    for number, (_, latency_ns) in enumerate(pooled):
         counts, _ = np.histogram(latency_ns, columns, ends)
         heights = np.where(counts > 0, counts.astype(np.float64), np.nan)
-        p50 = run_set.metrics.get("latency_ns.p50")
-        shown = "" if p50 is None else f", p50 {format_ns(p50.median)}"
-        name = "distribution" if run_set is pooled[0][0] else ""
-        table.add_row(name, sparkline(heights, glyphs), text(f"{run_set.model}{shown}"))
+        title = "" if number else "distribution"
+        label = text(f"{names[number]}{labels[number]}")
+        table.add_row(title, sparkline(heights, glyphs), label)
     low, high = map(format_ns, ends)
     table.add_row("", f"{low}{' ' * max(1, columns - len(low) - len(high))}{high}", "")
     return [table]

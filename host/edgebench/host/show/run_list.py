@@ -127,14 +127,26 @@ def _names(
 
 def _number(row: RunSummary) -> str | Text:
     """Headline of a stored run: its median latency, number of instructions or throughput."""
-    if row.verdict == INVALID:
-        return refused_cell()
-    median_ns = row.headline_ns[0]
-    if row.instructions_per_inference is not None:
-        return f"{format_instructions(row.instructions_per_inference)} instr."
-    if median_ns is None and row.throughput_per_s is not None:
-        return f"{format_rate(row.throughput_per_s)}/s"
-    return format_ns(median_ns)
+    return refused_cell() if row.verdict == INVALID else _median_of([row])
+
+
+def _median_of(rows: Sequence[RunSummary]) -> str | Text:
+    """Median over runs of instructions, latency or throughput: the first that all runs have.
+
+    A dash if they have none in common, and `refused` if the runs are too far apart.
+    """
+    quantities = (
+        ([row.instructions_per_inference for row in rows], "{} instr.", format_instructions),
+        ([row.headline_ns[0] for row in rows], "{}", format_ns),
+        ([row.throughput_per_s for row in rows], "{}/s", format_rate),
+    )
+    for values, form, number in quantities:
+        known = [value for value in values if value is not None]
+        if len(known) == len(rows):
+            return (
+                refused_cell() if are_too_far_apart(known) else form.format(number(median(known)))
+            )
+    return ABSENT
 
 
 def _energy(row: RunSummary) -> str | Text:
@@ -149,6 +161,9 @@ class RunGroup:
     """Stored runs of a set or of a side of a comparison, or a run alone."""
 
     name: str
+    """Id of the set, the comparison or the run."""
+    side: str | None
+    """Side of the comparison; None if it is a set or a run."""
     rows: tuple[RunSummary, ...]
 
     @property
@@ -165,9 +180,17 @@ def run_groups(rows: Sequence[RunSummary]) -> list[RunGroup]:
     """
     groups: dict[tuple[str, str | None], list[RunSummary]] = {}
     for row in rows:
-        key = (row.set_id or row.comparison_id or row.run_id, row.side)
-        groups[key] = [*groups.pop(key, []), row]
-    return [RunGroup(name, tuple(members)) for (name, _), members in groups.items()]
+        side = row.side if row.set_id is None and row.comparison_id is not None else None
+        key = (row.set_id or row.comparison_id or row.run_id, side)
+        members = groups[key] = groups.pop(key, [])
+        members.append(row)
+    return [RunGroup(name, side, tuple(members)) for (name, side), members in groups.items()]
+
+
+def _shown_name(group: RunGroup, names: Mapping[str, str]) -> str:
+    """The name of a group that commands accept; the sides of a comparison have two names."""
+    name = names.get(group.name, group.name)
+    return name if group.side is None else side_id(name, group.side)
 
 
 def groups_table(
@@ -193,7 +216,7 @@ def groups_table(
     has_others = any(row.instructions_per_inference or row.throughput_per_s for row in others)
     number = "p50, or rate" if has_others else "p50"
     columns: dict[str, list[Text]] = {
-        "name": [text(names.get(group.name, group.name)) for group in groups],
+        "name": [text(_shown_name(group, names)) for group in groups],
         "age": [text(age(group.newest.created_utc, now)) for group in groups],
         "model": [],
         **{name: [text(getattr(group.newest, name)) for group in groups] for name in differing},
@@ -233,12 +256,8 @@ def _median_cell(group: RunGroup) -> Text:
     rows = [row for row in kept if row.verdict in COUNTED_STATES]
     if not rows:
         return refused_cell() if kept and kept[-1].verdict == INVALID else Text(ABSENT)
-    values = [row.headline_ns[0] for row in rows]
-    known = [value for value in values if value is not None]
-    if len(rows) == 1 or len(known) < len(rows):
-        cell = _number(rows[-1])
-        return cell if isinstance(cell, Text) else Text(cell)
-    return refused_cell() if are_too_far_apart(known) else Text(format_ns(median(known)))
+    cell = _median_of(rows)
+    return cell if isinstance(cell, Text) else Text(cell)
 
 
 def _count_cell(group: RunGroup) -> Text:

@@ -212,9 +212,10 @@ def _find_group(store: Store, name: str) -> list[Address]:
         found = [row for row in rows if whole in (row.set_id, row.comparison_id)]
     if found:
         return [Address(store, row.run_id) for row in found]
-    comparison_id, _, side = name.rpartition("-")
+    begin, _, side = name.rpartition("-")
     if side not in (BASELINE, CANDIDATE):
         return []
+    comparison_id = _whole_group(rows, begin) or begin
     runs = [Address(store, row.run_id) for row in rows if row.comparison_id == comparison_id]
     return [run for run in runs if (pair := run.run().pair) and pair.side == side]
 
@@ -246,6 +247,7 @@ def short_ids(run_ids: Sequence[str], groups: Iterable[str]) -> dict[str, str]:
 'set-1f2e3d4c': 'set-1f2e'}
     """
     from collections import Counter
+    from itertools import chain
 
     short: dict[str, str] = {}
     for length in range(SHORT_LENGTH, max(map(len, run_ids), default=0) + 1):
@@ -261,13 +263,17 @@ def short_ids(run_ids: Sequence[str], groups: Iterable[str]) -> dict[str, str]:
             begin = run_id.rpartition("-")[2][:length]
             if len(begin) == length and parts[begin] == 1:
                 short[run_id] = begin
-    names = dict.fromkeys(groups)
-    for name in names:
-        least = len(name.partition("-")[0]) + 1 + SHORT_LENGTH
-        begins = (name[:end] for end in range(least, len(name)))
-        unique = (begin for begin in begins if sum(one.startswith(begin) for one in names) == 1)
-        short[name] = next(unique, name)
-    return {name: short.get(name, name) for name in (*run_ids, *names)}
+    begins = {
+        name: [
+            name[:end] for end in range(len(name.partition("-")[0]) + 1 + SHORT_LENGTH, len(name))
+        ]
+        for name in groups
+    }
+    counts = Counter(chain.from_iterable(begins.values()))
+    for name, choices in begins.items():
+        # A whole id is found before a part, so it needs no count.
+        short[name] = next((begin for begin in choices if counts[begin] == 1), name)
+    return {name: short.get(name, name) for name in (*run_ids, *begins)}
 
 
 def _similar_name(store: Store, name: str) -> str | None:

@@ -96,7 +96,7 @@ def test_sampler_tells_the_hottest_zone_once_a_second(tmp_path: Path) -> None:
 
 
 DUMMY = "thermal_zone4"
-"""Of the Jetson Nano: reads 100 °C, whatever happens."""
+"""Zone of the Jetson Nano that always reads 100 °C."""
 
 
 def watched(said: list[dict[str, Any]]) -> list[tuple[str, str, float | None]]:

@@ -42,7 +42,7 @@ WILD: tuple[Any, ...] = (
 )
 
 TIMES = (None, 0, 1e300, 1e308, 2**200)
-"""Those of them that are expected times, though longer than any job allows."""
+"""Values of an expected time that can be read, most of them longer than any job allows."""
 
 
 def line(**fields: Any) -> bytes:

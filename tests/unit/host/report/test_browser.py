@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from support.reported import (
 
 from edgebench.host.report.page import campaign_report, find_reported, run_report
 from edgebench.host.report.subject import ReportedRun
+from edgebench.host.result.verdict import State, Verdict
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -148,6 +150,28 @@ def test_history_draws_every_point_and_level(browser: Browser, pages: dict[str, 
         heights = [one.get_attribute("d") for one in figure.locator("path.level").all()]
         assert len(set(heights)) == 2
         assert watched.complaints == []
+
+
+def test_distributions_that_are_left_out_are_counted(browser: Browser, tmp_path: Path) -> None:
+    """Otherwise a page of seven results would seem to draw all of them."""
+    [base] = reported(BASELINE)
+    trusted = Verdict(state=State.VALID, rules=())
+    runs = [
+        replace(
+            base.run,
+            run_id=f"{base.run.run_id[:-1]}{place}",
+            model=replace(base.run.model, name=f"{place}.tflite"),
+            verdict=trusted,
+            pair=None,
+        )
+        for place in range(7)
+    ]
+    path = tmp_path / "seven.html"
+    path.write_text(run_report([replace(base, run=run) for run in runs]), "utf-8")
+    with opened_page(browser, path) as watched:
+        caption = watched.page.locator("figure[data-chart=overlay] figcaption").text_content()
+    assert caption is not None
+    assert caption.startswith("6 of 7 results. Bars: ")
 
 
 def test_theme_can_be_changed(browser: Browser, pages: dict[str, Path]) -> None:

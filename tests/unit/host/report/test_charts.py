@@ -62,9 +62,37 @@ def test_peak_of_a_long_trace_is_not_averaged_away() -> None:
         highest = unpacked(resolution.max)
         place = int(np.argmax(highest))
         assert highest[place] == 1e9
-        assert unpacked(resolution.time)[place] == pytest.approx(123.456, abs=2)
+        half_s = 0.5e-3 * resolution.size + 1e-5  # and the steps of a float32
+        assert unpacked(resolution.time)[place] == pytest.approx(123.456, abs=half_s)
         assert unpacked(resolution.p50).max() == 1e5
     assert [one.count for one in trace.resolutions] == pytest.approx([240, 1200, 6000], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("run_count", "expected"),
+    [
+        (1, [240, 1200, 6000]),
+        (2, [240, 1200, 4096]),
+        (8, [240, 1024]),
+        (32, [240]),
+    ],
+)
+def test_zoom_has_as_many_intervals_as_the_page_has_room_for(
+    run_count: int, expected: list[int]
+) -> None:
+    """Otherwise zooming would show nothing finer on a page with a set of seven runs or more."""
+    start_s = np.arange(600_000) * 1e-3
+    series = RunSeries(latency=LatencySeries(start_s, np.full(600_000, 1e5), 0))
+    [chart] = time_charts(series, run_count=run_count)
+    [trace] = chart.panels[0].traces
+    counts = [one.count for one in trace.resolutions]
+    assert counts == pytest.approx(expected, rel=0.02)
+
+
+def test_single_inferences_are_seen_up_to_the_limit() -> None:
+    """Otherwise the limit of 8,192, which docs/report.md states, would not be reached."""
+    assert latency_trace(1e5 + np.arange(8192.0)).resolutions[-1].size == 1
+    assert latency_trace(1e5 + np.arange(8193.0)).resolutions[-1].size > 1
 
 
 def test_axis_of_the_latency_shows_the_steady_part() -> None:
@@ -92,7 +120,17 @@ def test_distributions_of_several_subjects_have_the_same_axis() -> None:
         total = sum(one.counts)
         assert total + one.below_count + one.above_count == len(values)
         assert np.dot(centres, one.counts) / total == pytest.approx(values.mean(), rel=0.01)
+    assert chart.note == ""
     assert overlaid_chart([("1. a", fast), ("2. b", np.zeros(0))], marks) is None
+
+
+def test_distributions_that_are_left_out_are_counted() -> None:
+    """Otherwise nine results would seem to be six."""
+    named = [(f"{place}. a", np.arange(1.0, 9.0)) for place in range(1, 10)]
+    chart = overlaid_chart([*named, ("10. b", np.zeros(0))], [])
+    assert chart is not None
+    assert [one.name for one in chart.histograms] == [name for name, _ in named[:6]]
+    assert chart.note == "6 of 9 results"
 
 
 def test_gap_of_a_sensor_is_a_gap() -> None:

@@ -47,8 +47,6 @@ from edgebench.host.store.layout import Store
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.slow
-
 LEVELS_NS = (1_000_000, 1_004_000, 996_000, 1_008_000, 1_002_000)
 VALID = Verdict(state=State.VALID, rules=())
 
@@ -63,7 +61,7 @@ class Surfaces:
     """HTML of the page."""
     notebook: str
     sentences: list[str]
-    """Those of `headlines` in JSON."""
+    """Sentences of `headlines` in JSON."""
 
 
 def stored_sets(store: Store, *models: str, count: int = 5, **values: object) -> None:
@@ -195,23 +193,40 @@ def text_above(browser: Browser, path: Path, width: int, height: int) -> str:
     return " ".join(" ".join(texts).split())
 
 
-@pytest.mark.parametrize("question", [*QUESTIONS, "campaign"])
-def test_every_surface_begins_with_the_answer(
-    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str], question: str
-) -> None:
-    """Otherwise the answer to what was asked would be the fifth row of a table."""
-    store = Store(tmp_path / "store")
+def surfaces_of(
+    question: str, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[Surfaces, str]:
+    """Surfaces that answer a question, and the pattern of the answer."""
+    store = Store(directory / "store")
     if question == "campaign":
         expected = r"digits_int8.tflite is 1.30× .*faster than digits_fp32.tflite"
-        surfaces = surfaces_of_campaign(store, capsys)
-    else:
-        models, values, expected = QUESTIONS[question]
-        stored_sets(store, *models, **values)
-        surfaces = surfaces_of_runs(store, capsys)
+        return surfaces_of_campaign(store, capsys), expected
+    models, values, expected = QUESTIONS[question]
+    stored_sets(store, *models, **values)
+    return surfaces_of_runs(store, capsys), expected
+
+
+@pytest.mark.parametrize("question", [*QUESTIONS, "campaign"])
+def test_every_surface_begins_with_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], question: str
+) -> None:
+    """Otherwise the answer to what was asked would be the fifth row of a table."""
+    surfaces, expected = surfaces_of(question, tmp_path, capsys)
     [sentence] = surfaces.sentences
     assert re.match(expected, sentence), sentence
     assert sentence in surfaces.terminal
     assert sentence in unescape(surfaces.notebook)
+    assert sentence in unescape(surfaces.page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", [*QUESTIONS, "campaign"])
+def test_answer_is_seen_without_scrolling(
+    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str], question: str
+) -> None:
+    """Otherwise the answer would be on the page, but below other parts, on a screen or a phone."""
+    surfaces, _ = surfaces_of(question, tmp_path, capsys)
+    [sentence] = surfaces.sentences
     (tmp_path / "page.html").write_text(surfaces.page, "utf-8")
     for width, height in ((1280, 400), (390, 600)):
         assert sentence in text_above(browser, tmp_path / "page.html", width, height), width

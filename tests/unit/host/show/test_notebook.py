@@ -19,6 +19,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.units import format_interval_ns
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.notebook import run_html, set_html, sets_html
+from edgebench.host.show.times import local_time
 from edgebench.host.store.layout import QUERIES_FILE
 from edgebench.host.stored_run import StoredRun
 
@@ -152,3 +153,14 @@ def test_several_sets_begin_with_their_distributions_over_each_other(lab: Lab) -
     assert len({one.get("fill") for one in outlines}) == 2
     assert "&lt;a&gt;" in drawn
     assert len(_Page(sets_html(sets[:1], [[latency]])).images) == 1
+    assert "of 2 results" not in _Page(sets_html(sets, [[latency], [latency]])).words
+    many = _Page(sets_html([sets[0]] * 7, [[latency]] * 7))
+    assert len(many.images) == 1 + 7
+    assert "6 of 7 results" in many.words
+
+
+def test_time_of_a_run_is_local(lab: Lab) -> None:
+    """Otherwise a notebook would differ from the terminal and the report."""
+    run = lab.run(PLAIN).result
+    words = _Page(run_html(run, None)).words
+    assert f"{run.run_id}, {local_time(run.created_utc)}" in words

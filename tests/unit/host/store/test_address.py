@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from support.records import RUN_ID, store_run
 
 from edgebench.host.bench.verify import verify
+from edgebench.host.result.document import to_document
+from edgebench.host.result.facts import BASELINE, CANDIDATE, Pair, SetMember, side_id
 from edgebench.host.store import address
 from edgebench.host.store.address import find_each, find_run, find_runs, short_ids
 from edgebench.host.store.annotations import (
@@ -188,13 +192,41 @@ def test_damaged_run_has_its_id_in_the_error(store: Store, tmp_path: Path) -> No
 
 
 def test_short_names_are_accepted(store: Store) -> None:
-    """Each short name of `edgebench runs` names the run or the set that it stands for."""
-    ids = [RUN_ID, OTHER_ID]
-    short = short_ids(store.run_ids(), ["set-1f2e3d4c", "set-1f2f0000", "pairs-00000001"])
-    assert short["set-1f2e3d4c"] == "set-1f2e"
-    for run_id in ids:
-        if run_id in short:
-            assert [run.run_id for run in find_runs(store, short[run_id])] == [run_id]
+    """Each short name of `edgebench runs` names the run, set or side that it stands for."""
+    members = {
+        "20260104-000000-00000001": "set-1f2e3d4c",
+        "20260104-000000-00000002": "set-1f2e0000",
+    }
+    for run_id, set_id in members.items():
+        _store_changed(store, run_id, member=SetMember(set_id, 0, 1))
+    sides = {"20260105-000000-00000003": BASELINE, "20260105-000000-00000004": CANDIDATE}
+    for run_id, side in sides.items():
+        _store_changed(store, run_id, pair=Pair("pairs-0a1b2c3d", 0, side))
+    short = short_ids(store.run_ids(), [*members.values(), "pairs-0a1b2c3d"])
+    assert short["set-1f2e3d4c"] == "set-1f2e3"
+    assert short["pairs-0a1b2c3d"] == "pairs-0a1b"
+    named = {short[run_id]: run_id for run_id in store.run_ids()}
+    named |= {short[set_id]: run_id for run_id, set_id in members.items()}
+    named |= {side_id(short["pairs-0a1b2c3d"], side): run_id for run_id, side in sides.items()}
+    assert {name: [run.run_id for run in find_runs(store, name)] for name in named} == {
+        name: [run_id] for name, run_id in named.items()
+    }
+
+
+def test_thousands_of_short_names_are_made_at_once() -> None:
+    """Otherwise the list of a store of a year would take time that grows with its square."""
+    names = [f"set-{number:08x}" for number in range(5_000)]
+    began_s = time.process_time()
+    short = short_ids([], names)
+    assert time.process_time() - began_s < 2, "0.03 s; with a scan for each name, over a minute"
+    assert len(set(short.values())) == len(names)
+
+
+def _store_changed(store: Store, run_id: str, **changes: Any) -> None:
+    """Store a run with other facts."""
+    store_run(store, run_id)
+    path = store.document_path(run_id)
+    path.write_text(json.dumps(to_document(replace(store.run(run_id), **changes))))
 
 
 @given(

@@ -119,7 +119,7 @@ def share_limit(share: float, visits: int) -> float:
 
 def _effective_count(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], p: float) -> int:
     """Number of independent queries that determine a percentile as precisely as these queries."""
-    value = ordered[_index(ordered.size, p)]
+    value = ordered[percentile_index(ordered.size, p)]
     count = cautious_count((latency_ns <= value).astype(np.float64))
     if np.searchsorted(ordered, value, "right") - np.searchsorted(ordered, value, "left") > 1:
         # With many equal values, one side may contain nearly all values, and so no information.
@@ -127,8 +127,11 @@ def _effective_count(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], 
     return int(count)
 
 
-def _index(count: int, p: float) -> int:
-    """Index of a percentile, from 0."""
+def percentile_index(count: int, p: float) -> int:
+    """Index, from 0, of a percentile among `count` values in ascending order, at least one.
+
+    Source: mlcommons/inference, loadgen/results.cc, `sorted[int(n·p)]`.
+    """
     return min(count - 1, int(count * p))
 
 
@@ -189,13 +192,11 @@ def percentile(ordered: NDArray[np.int64], p: float) -> tuple[int | None, Interv
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-
-    Source: value: mlcommons/inference, loadgen/results.cc, `sorted[int(n·p)]`.
     """
     interval = percentile_interval(ordered, p)
     if interval is None:
         return None, None
-    return int(ordered[_index(ordered.size, p)]), interval
+    return int(ordered[percentile_index(ordered.size, p)]), interval
 
 
 def interval_ranks(count: int, p: float) -> tuple[int, int] | None:

@@ -596,7 +596,7 @@
       const isOutside = outside.some(([count]) => count > 0);
       const shares = isOverlaid ? outside.map(([count, total]) => show(count / total, "ratio")).join(" and ") : outside.map(([count, total]) => `${count} of ${total}`).join();
       const of = isOverlaid ? " of each result" : data.ecdfs.length > 1 ? " of each run" : "";
-      addHtml(figure, "figcaption", "note", `Bars: share of the latencies${isOutside ? `; ${shares} are outside the axis` : ""}. ${isOverlaid ? "Lines" : "Line"} (right axis): cumulative share${of}.${hasShading ? " Shaded: 95 % interval of a percentile." : ""}`);
+      addHtml(figure, "figcaption", "note", `${data.note ? `${data.note}. ` : ""}Bars: share of the latencies${isOutside ? `; ${shares} are outside the axis` : ""}. ${isOverlaid ? "Lines" : "Line"} (right axis): cumulative share${of}.${hasShading ? " Shaded: 95 % interval of a percentile." : ""}`);
     }
 
     drawBars(svg, histogram, total, group, x, bars, bottom) {
