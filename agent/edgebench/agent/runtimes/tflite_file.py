@@ -34,7 +34,7 @@ from edgebench.agent.runtimes.arithmetic import (
     precision_of,
 )
 from edgebench.protocol import flatbuffer
-from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile
+from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile, FlatTable
 from edgebench.protocol.record import QuantizedOperands
 
 _MODEL_CODES, _MODEL_GRAPHS, _MODEL_BUFFERS = 1, 2, 4
@@ -53,6 +53,7 @@ _MULTIPLYING = {3, 4, 9, 16, 24, 27, 35, 44, 46, 52, 126, 132, _TRANSPOSE_CONV, 
 direction and in two, BATCH_MATMUL, CONV_3D, and the two below."""
 _ACTIVATION = {_TRANSPOSE_CONV: 2, _CONV_3D_TRANSPOSE: 2}
 """Position of the activation among the inputs, if it is not the first."""
+_VAR_HANDLE = 142
 _UNPACKING = {6, 124}
 """DEQUANTIZE and DENSIFY."""
 _TYPES = {
@@ -104,6 +105,27 @@ def inspect_tflite(path: str, *, without: Collection[int] = ()) -> TfliteFacts:
         return TfliteFacts()
 
 
+def has_variables(path: str) -> bool:
+    """Whether a model file has resource variables; False if it is no readable .tflite file.
+
+    They keep their values from one inference to the next, and no call of the interpreter resets
+    them. Source: `Interpreter::ResetVariableTensors`, tensorflow/lite/core/interpreter.cc.
+    """
+    try:
+        with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            is_tflite = data[4:8] == b"TFL3"
+            return is_tflite and _VAR_HANDLE in _codes(FlatFile(data, flatbuffer.MAX_ITEMS).root())
+    except (OSError, ValueError, IndexError, FlatbufferError):
+        return False
+
+
+def _codes(model: FlatTable) -> list[int]:
+    return [
+        max(table.number(_CODE_OLD, "<b"), table.number(_CODE))
+        for table in model.tables(_MODEL_CODES)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Tensor:
     type: str | None
@@ -129,10 +151,7 @@ class _Operator:
 
 def _read_model(data: mmap, without: Collection[int]) -> TfliteFacts:
     model = FlatFile(data, flatbuffer.MAX_ITEMS).root()
-    codes = [
-        max(table.number(_CODE_OLD, "<b"), table.number(_CODE))
-        for table in model.tables(_MODEL_CODES)
-    ]
+    codes = _codes(model)
     buffers = [table.vector(_BUFFER_DATA) for table in model.tables(_MODEL_BUFFERS)]
     facts = TfliteFacts()
     for number, graph in enumerate(model.tables(_MODEL_GRAPHS)):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,8 @@ class Subject:
     """Outputs of the first inference, for the first sample."""
     query_ns: int
     """Typical latency, for estimates."""
+    is_repeatable: bool = True
+    """Whether `reset` restores the state of the model, as far as it was compared."""
 
 
 def output_facts(outputs: list[Tensor], later: Sequence[list[Tensor]] = ()) -> OutputFacts:
@@ -190,6 +193,8 @@ def reference_outputs(
     samples: Sequence[Sequence[Tensor]],
     shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     signature: str | None = None,
+    *,
+    is_repeatable: bool = True,
 ) -> list[list[Tensor]]:
     """Outputs of the reference kernels for the samples, or for as many as the time allows.
 
@@ -199,15 +204,27 @@ def reference_outputs(
         samples: A tensor per input for each sample.
         shapes: Shapes of inputs by name, for a model that leaves dimensions open.
         signature: Signature whose graph is run; None: the first graph.
+        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded anew
+            for each sample.
 
     Raises:
         ModelRefused: the reference kernels do not load the model.
     """
-    deadline_s = time.monotonic() + REFERENCE_BUDGET_S
     options = LoadOptions(threads=1, signature=signature, is_reference=True, shapes=shapes)
-    model = runtime.load(model_path, options)
+    load = partial(runtime.load, model_path, options)
+    return _outputs_from_start(load, samples, is_repeatable=is_repeatable)
+
+
+def _outputs_from_start(
+    load: Callable[[], LoadedModel], samples: Sequence[Sequence[Tensor]], *, is_repeatable: bool
+) -> list[list[Tensor]]:
+    deadline_s = time.monotonic() + REFERENCE_BUDGET_S
+    model = load()
     outputs: list[list[Tensor]] = []
     for sample in samples:
+        if outputs and not is_repeatable:
+            model.close()
+            model = load()
         outputs.append(infer(model, sample))
         if time.monotonic() > deadline_s:
             break
@@ -217,6 +234,14 @@ def reference_outputs(
 def _run_reference(
     subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
 ) -> CheckFacts:
+    if not subject.is_repeatable:
+        # The model has a history that the reference lacks, such as the resource variables of
+        # TensorFlow Lite, which its `reset_all_variables` leaves as they are.
+        used = _outputs_from_start(
+            partial(subject.runtime.load, subject.model_path, subject.options),
+            subject.samples[: len(used)],
+            is_repeatable=False,
+        )
     outputs, runtime = _reference(subject, subject.samples[: len(used)])
     arrays.update(stack_outputs("used", used[: len(outputs)]) | stack_outputs("reference", outputs))
     samples = {digest_of(sample) for sample in subject.samples[: len(outputs)]}
@@ -237,12 +262,19 @@ def _reference(
     A third-party driver may have the same fault in its reference, so a built-in runtime that loads
     the file is preferred.
     """
-    shapes, signature = subject.options.shapes, subject.options.signature
+    outputs_by = partial(
+        reference_outputs,
+        model_path=subject.model_path,
+        samples=samples,
+        shapes=subject.options.shapes,
+        signature=subject.options.signature,
+        is_repeatable=subject.is_repeatable,
+    )
     for other in built_in_for(subject.runtime):
         with suppress(Exception):  # not installed, or it does not load this file
             facts = RuntimeFacts(other.name, other.import_library())
-            return reference_outputs(other, subject.model_path, samples, shapes, signature), facts
-    return reference_outputs(subject.runtime, subject.model_path, samples, shapes, signature), None
+            return outputs_by(other), facts
+    return outputs_by(subject.runtime), None
 
 
 def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:

@@ -59,6 +59,10 @@ _UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
 """Cost of the binding in a record that is written before the cost is measured."""
 _NOT_COMPARED = TimedPathFacts(reason="the worker ended during its checks")
 """Comparison of the timed calls in a record that is written before it."""
+_WITH_VARIABLES = TimedPathFacts(
+    reason="the model has variables, which the runtime does not reset", is_repeatable=False
+)
+"""Comparison of the timed calls of a model whose outputs depend on all earlier inferences."""
 
 
 def main(arguments: list[str]) -> int:
@@ -239,6 +243,7 @@ def _with_checks(
     pipe: Pipe,
 ) -> WorkerRecord:
     """The record with the checks of the outputs."""
+    from edgebench.agent.runtimes.tflite_file import has_variables
     from edgebench.agent.worker.checks import Subject, run_checks
     from edgebench.agent.worker.timed_path import check_timed_path
 
@@ -246,13 +251,16 @@ def _with_checks(
     pipe.phase(Phase.CHECKING, CHECK_EXPECTED_S)
     try:
         with STOP.armed():
-            timed_path = check_timed_path(
-                prepared.model,
-                prepared.calls,
-                prepared.samples,
-                last_sample=loop.timed.sample[-1],
-                query_ns=query_ns,
-            )
+            if has_variables(job.model_path):
+                timed_path = _WITH_VARIABLES
+            else:
+                timed_path = check_timed_path(
+                    prepared.model,
+                    prepared.calls,
+                    prepared.samples,
+                    last_sample=loop.timed.sample[-1],
+                    query_ns=query_ns,
+                )
             record = replace(record, timed_path=timed_path)
             # Kept if the reference kernels, which may be those of another library, crash.
             write_record(directory / WORKER_RECORD_FILE, record)
@@ -266,6 +274,7 @@ def _with_checks(
                 prepared.samples,
                 prepared.first_outputs,
                 query_ns,
+                timed_path.is_repeatable,
             )
             output, check = run_checks(subject, directory)
     except StopRequested:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import int8_models
 from support import tflite_bytes as tb
 from support.tflite_bytes import Graph, Operator, Tensor
 from support.tools import need_shared
 
-from edgebench.agent.runtimes.tflite_file import TfliteFacts, inspect_tflite
+from edgebench.agent.runtimes.tflite_file import TfliteFacts, has_variables, inspect_tflite
 from edgebench.protocol import flatbuffer
 from edgebench.protocol.record import QuantizedOperands
 
@@ -26,6 +28,21 @@ def inspect(folder: Path, data: bytes) -> TfliteFacts:
     path = folder / "model.tflite"
     path.write_bytes(data)
     return inspect_tflite(str(path))
+
+
+def test_variables_of_a_file_are_found(tmp_path: Path) -> None:
+    """Otherwise a model with a state would be compared with inferences of another history."""
+    path = tmp_path / "model.tflite"
+    for data, expected in (
+        (int8_models.stream(np.random.default_rng(7)), True),
+        (int8_models.softmax(np.random.default_rng(7)), False),
+        (int8_models.stream(np.random.default_rng(7))[:60], False),
+        (b"\x08\x07", False),
+        (b"", False),
+    ):
+        path.write_bytes(data)
+        assert has_variables(str(path)) is expected
+    assert not has_variables(str(tmp_path / "absent.tflite"))
 
 
 def layer(

@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support import int8_models
 from support.digits import CASES, FOLDER, ONE_THREAD, PACKAGES, Case, images, imported
 from support.faulty_drivers import FaultyRuntime
 from support.tools import need_runtime
 
 from edgebench.agent.worker import checks
-from edgebench.agent.worker.checks import CHECKED_SAMPLES, Subject, output_facts, run_checks
+from edgebench.agent.worker.checks import (
+    CHECKED_SAMPLES,
+    Subject,
+    infer,
+    output_facts,
+    run_checks,
+)
 from edgebench.agent.worker.inputs import make_samples
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.host.bench.dataset import open_dataset
@@ -461,6 +468,34 @@ def test_built_in_model_answers_as_the_manifest_says(tmp_path: Path, case: Case)
     answers = arrays(tmp_path)["dataset.0"]
     correct = int((answers.reshape(360, -1).argmax(axis=1) == images(case.entry)[1]).sum())
     assert correct in {known["correct_count"] for known in case.entry["accuracy"]}
+
+
+def test_model_with_variables_is_compared_from_the_same_state(tmp_path: Path) -> None:
+    """Otherwise its outputs after many inferences would be compared with the reference's first."""
+    need_runtime(PACKAGES["litert"])
+    driver, path = imported("litert"), tmp_path / "stream.tflite"
+    path.write_bytes(int8_models.stream(np.random.default_rng(7)))
+    model = driver.load(str(path), ONE_THREAD)
+    samples = make_samples(model.inputs, count=8, seed=1, memory_bytes=2**30)
+    for sample in samples:
+        infer(model, sample)
+    checked = Subject(
+        RunSpec(driver.name),
+        driver,
+        str(path),
+        None,
+        model,
+        ONE_THREAD,
+        samples,
+        [np.zeros(1)],
+        1,
+        is_repeatable=False,
+    )
+    _, found = run_checks(checked, tmp_path)
+    assert (found.reference_error, found.sample_count) == (None, CHECKED_SAMPLES)
+    kept = arrays(tmp_path)
+    assert np.array_equal(kept["used.0"], kept["reference.0"])
+    assert len({output.tobytes() for output in kept["used.0"]}) > 1
 
 
 def test_third_party_driver_is_compared_with_the_built_in_one(tmp_path: Path) -> None:
