@@ -92,6 +92,14 @@ def test_run_that_is_not_there_is_a_usage_error(edgebench: Run, command: str, na
     assert hint.startswith("hint: measure a model: edgebench bench MODEL; or open a bundle: ")
 
 
+def test_hint_for_a_store_without_runs_names_the_store(edgebench: Run, tmp_path: Path) -> None:
+    """Otherwise the hint would list or fill another store than the one that was named."""
+    for place, words in ((tmp_path / "nowhere", ["runs"]), (tmp_path, ["show", "last"])):
+        said = edgebench(*words, "--store", str(place))
+        assert said.code == 2
+        assert f"edgebench bench MODEL --store {place}; or open" in said.err.splitlines()[1]
+
+
 @pytest.mark.parametrize("command", ["bundle", "report", "tag"])
 def test_failed_run_is_not_handed_on_without_a_word(
     edgebench: Run, host: Host, copied: str, tmp_path: Path, command: str

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.errors import NoSuchRun, UsageError
 
     if options.store is not None and not options.store.is_dir():
-        raise NoSuchRun(f"no such directory: {options.store}")
+        raise NoSuchRun(f"no such directory: {options.store}", is_store_empty=True)
     store = Store(options.store)
     aside: list[SetAsideRun] = []
     if options.remove_lost and options.runs:

@@ -66,7 +66,12 @@ def _for_lease(error: e.LeaseHeld, given: CommandLine) -> NextStep:
 def _for_missing_run(error: e.NoSuchRun, given: CommandLine) -> NextStep:
     if error.is_store_empty:
         text = "measure a model: {}; or open a bundle: {}"
-        return NextStep(text, given.bench(), command("show", "FILE.zip"))
+        measured = (
+            given.bench()
+            if not given.store
+            else command("bench", Placeholder("MODEL"), given.store)
+        )
+        return NextStep(text, measured, command("show", "FILE.zip"))
     if error.bundle is not None:
         one = Placeholder(f"{shlex.quote(error.bundle)}#ID")
         text = "list its runs: {}; then choose a run: {}"
