@@ -110,6 +110,24 @@ def test_options_may_precede_the_command(edgebench: Run, words: tuple[str, ...])
     assert json.loads(edgebench(*words).out) == json.loads(edgebench("runs", "--json").out)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("runs -o csv --json", "argument --json: csv and json cannot both be printed"),
+        ("runs --json -o md", "argument -o: json and md cannot both be printed"),
+        (
+            "bench a.onnx --against b.onnx -o csv",
+            "-o csv is for runs, and --against prints a comparison: use -o json",
+        ),
+    ],
+)
+def test_formats_that_contradict_are_refused(edgebench: Run, words: str, message: str) -> None:
+    """Otherwise one of them would win, and another one in the next command."""
+    said = edgebench(*words.split())
+    assert said.code == 2
+    assert f"error: {message}\n" in said.err
+
+
 def test_failure_with_o_json_is_a_document(edgebench: Run) -> None:
     """Otherwise a script would read nothing from stdout."""
     said = edgebench("show", "nothing", "-o", "json")

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from edgebench.host.cli.formats import TEXT_FORMATS, print_runs
+from edgebench.host.cli.formats import TEXT_FORMATS
 from edgebench.host.cli.options import (
     CSV,
     JSON,
@@ -122,10 +122,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     assert lab is not None  # nothing is measured or interrupted before it exists
     if compared:
         errors = [failure_entry(failure, options) for failure in watcher.failures]
-        if (form := format_of(options)) in TEXT_FORMATS:
-            print_runs(_exported(options, lab, watcher.runs), form)
-        else:
-            report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
+        report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         report_missing_pairs(watcher)
         if not options.json:
             print_next_step(options, find_sets(watcher.runs))
@@ -209,6 +206,8 @@ def _request(options: argparse.Namespace, store: Store) -> BenchRequest:
             if option not in SETTINGS and getattr(options, option.name) is not None:
                 raise UsageError(f"{option.flag} needs --against B")
         return new_request(options.models, **_settings(options))
+    if (form := format_of(options)) in TEXT_FORMATS:
+        raise UsageError(f"-o {form} is for runs, and --against prints a comparison: use -o json")
     if len(options.models) != 1:
         raise UsageError(f"--against takes a single baseline model, got {len(options.models)}")
     return comparison_request(

@@ -346,7 +346,7 @@ def stated_columns(options: argparse.Namespace) -> ImportOptions:
 
 
 class OutputFormat(argparse.Action):
-    """`-o json`, the same as `--json`; of commands that list runs, also `-o csv` and `-o md`."""
+    """The format of stdout: `--json`, or `-o json`; of commands that list runs, also csv and md."""
 
     def __call__(
         self,
@@ -355,10 +355,18 @@ class OutputFormat(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        """Store the format."""
+        """Store the format.
+
+        Raises:
+            ArgumentError: another format was given before.
+        """
         del parser, option_string
-        namespace.json = values == JSON
-        namespace.output_format = values
+        given = values if self.option_strings == ["-o"] else JSON
+        before = getattr(namespace, "output_format", given)
+        if before != given:
+            raise argparse.ArgumentError(self, f"{before} and {given} cannot both be printed")
+        namespace.json = given == JSON
+        namespace.output_format = given
 
 
 JSON, CSV, MARKDOWN = "json", "csv", "md"
@@ -378,7 +386,7 @@ def add_json(
         formats: Formats of -o.
     """
     text = "print a JSON document on stdout"
-    parser.add_argument("--json", action="store_true", default=default, help=text)
+    parser.add_argument("--json", action=OutputFormat, nargs=0, default=default, help=text)
     if "-o" in options_of(parser):
         return
     metavar = "|".join(formats)

@@ -57,7 +57,10 @@ def run(options: argparse.Namespace) -> ExitCode:
     if len(names) == 1 and (directory := find_session(store, names[0])) is not None:
         from edgebench.host.power.stored import stored_session
         from edgebench.host.show.meters import print_session
+        from edgebench.protocol.errors import UsageError
 
+        if format_of(options) in TEXT_FORMATS:
+            raise UsageError(f"-o {format_of(options)} is for runs, and {names[0]} is a recording")
         with stored_session(directory) as session:
             print_session(session, as_json=options.json)
             return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
