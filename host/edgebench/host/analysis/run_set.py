@@ -380,6 +380,7 @@ def _broken_by_runs(
             "failed_count": len(broken),
             "of_count": len(runs),
             "is_worst": shown is not None,
+            "is_same": shown is None and all(one == broken[0] for one in broken),
             "is_outvoted": not harmed,
         }
         findings.append(

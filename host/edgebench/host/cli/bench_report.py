@@ -48,18 +48,8 @@ def report_runs(
     from edgebench.host.export.exported import ExportedRun
     from edgebench.host.result.document import to_document
     from edgebench.host.show.headline import headlines
-    from edgebench.host.show.notes import note_lines
-    from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.ratios import ratio_lines
-    from edgebench.host.show.set_page import next_time_line, set_document
-    from edgebench.host.show.tables import (
-        console,
-        length_line,
-        mark_lines,
-        print_line,
-        results_table,
-        tails_line,
-    )
+    from edgebench.host.show.set_page import set_document
     from edgebench.host.store.occasions import next_time_of
 
     runs = watcher.runs
@@ -82,19 +72,8 @@ def report_runs(
     elif runs and (form := format_of(options)) in TEXT_FORMATS and lab is not None:
         print_runs([ExportedRun(run, lab.store.directory(run.run_id)) for run in runs], form)
     elif runs:
-        out = console()
-        table = results_table(sets, out.width, watcher.unmeasured)
-        out.print(table)
-        marks = (*mark_lines(sets), tails_line(sets, table), length_line(sets))
-        notes = (*note_lines(sets), next_time_line(sets, map(expected, sets)))
-        for line in filter(None, marks if is_quiet(options) else (*marks, *notes)):
-            print_line(out, line)
-        for run in runs:
-            if run.metrics.profile is not None and not run.verdict.is_refused:
-                out.print(operators_table(run.metrics.profile))
-            if run.spec.is_sustained and not run.verdict.is_refused:
-                for line in heat_lines(run.metrics.thermal):
-                    print_line(out, f"sustained: {run.model.name}: {line}")
+        next_times = [expected(run_set) for run_set in sets]
+        _print_tables(watcher, sets, next_times, is_quiet=is_quiet(options))
     for line in ratio_lines(sets):
         watcher.echo(line)
     watcher.show_doubts(sets)
@@ -107,6 +86,41 @@ def report_runs(
         if not is_quiet(options):
             echo(f"results: {lab.store.runs}")
         print_next_step(options, sets)
+
+
+def _print_tables(
+    watcher: ProgressWatcher,
+    sets: Sequence[RunSet],
+    next_times: Sequence[NextTime | None],
+    *,
+    is_quiet: bool,
+) -> None:
+    """Print the table of the sets with its marks and notes, then what single runs measured."""
+    from edgebench.host.show.notes import note_lines
+    from edgebench.host.show.page import heat_lines, operators_table
+    from edgebench.host.show.set_page import next_time_line
+    from edgebench.host.show.tables import (
+        console,
+        length_line,
+        mark_lines,
+        print_line,
+        results_table,
+        tails_line,
+    )
+
+    out = console()
+    table = results_table(sets, out.width, watcher.unmeasured)
+    out.print(table)
+    marks = (*mark_lines(sets), tails_line(sets, table), length_line(sets))
+    notes = (*note_lines(sets), next_time_line(sets, next_times))
+    for line in filter(None, marks if is_quiet else (*marks, *notes)):
+        print_line(out, line)
+    for run in watcher.runs:
+        if run.metrics.profile is not None and not run.verdict.is_refused:
+            out.print(operators_table(run.metrics.profile))
+        if run.spec.is_sustained and not run.verdict.is_refused:
+            for line in heat_lines(run.metrics.thermal):
+                print_line(out, f"sustained: {run.model.name}: {line}")
 
 
 def conclude(

@@ -23,8 +23,8 @@ def sentence(finding: Finding) -> str:
     if failed_count is None or of_count == 1:
         return shown
     outvoted = "; outvoted by the other runs" if finding.facts.get("is_outvoted") else ""
-    if failed_count == 1:
-        return f"in 1 of {of_count} runs {shown}{outvoted}"
+    if failed_count == 1 or finding.facts.get("is_same"):
+        return f"in {failed_count} of {of_count} runs {shown}{outvoted}"
     which = "the worst" if finding.facts.get("is_worst") else "one"
     return f"in {failed_count} of {of_count} runs, in {which} of them {shown}{outvoted}"
 

@@ -535,6 +535,29 @@ def test_rule_that_several_runs_broke_shows_the_worst() -> None:
     assert (found.value, found.facts["is_worst"]) == (0.135, False)
 
 
+@pytest.mark.parametrize(
+    ("details", "shown"),
+    [
+        (["it is simulated"] * 5, "in 5 of 5 runs it is simulated"),
+        (["a ran", *["b ran"] * 4], "in 5 of 5 runs, in one of them a ran"),
+    ],
+)
+def test_rule_that_all_runs_broke_alike_is_shown_once(details: list[str], shown: str) -> None:
+    """Otherwise a set of simulated runs would read as if one of them were."""
+    runs = [
+        changed(
+            run,
+            {
+                "verdict.rules": (replace(FAILED, value=None, detail=detail, reason="new"),),
+                "verdict.state": State.SUSPECT,
+            },
+        )
+        for run, detail in zip(runs_of([1000, 1001, 1002, 1003, 1004]), details, strict=True)
+    ]
+    [found] = [failure for failure in find_set(runs).verdict.failures if failure.id == FAILED.id]
+    assert sentence(found) == shown
+
+
 def test_accuracy_of_a_set_is_that_of_its_first_run_with_its_interval() -> None:
     """Otherwise the interval of the only run with an accuracy would be lost among the others."""
     runs = runs_of([1000, 1001, 1002, 1003, 1004])
