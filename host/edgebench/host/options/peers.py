@@ -32,7 +32,7 @@ class PeerWord:
     """Commands whose unknown options have this meaning; empty for all commands."""
 
 
-_BENCH = ("bench", "campaign", "collect")
+_BENCH = ("bench",)
 
 OPTIONS = (
     # What is measured, and where.
