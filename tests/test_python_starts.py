@@ -19,6 +19,8 @@ INTERPRETERS = {"system/edgebench/system/python_start.py", ON_DEVICE}
 FOREIGN_WORDS = {
     # Options of OpenOCD.
     "firmware_bridge/edgebench/firmware_bridge/flashing.py",
+    # Options of other tools.
+    "host/edgebench/host/options/peers.py",
     # `uname -m`.
     "host/edgebench/host/devices/kits.py",
     # Words of Android's shell.

@@ -113,6 +113,7 @@ ENDINGS = {
     "bench": (0, 3, 4, 5),
     "compare": (0, 4, 5),
     "history": (0, 4, 5),
+    "changes": (0, 4, 5),
     "campaign": (0, 3),
     "meters": (0, 3),
 }

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.store.set_aside import runs_set_aside
     from edgebench.protocol.errors import NoSuchRun, UsageError
 
-    if options.store is not None and not options.store.is_dir():
+    if options.store is not None and not options.runs and not options.store.is_dir():
         raise NoSuchRun(f"no such directory: {options.store}", is_store_empty=True)
     store = Store(options.store)
     aside: list[SetAsideRun] = []

@@ -98,7 +98,7 @@ def test_every_command_is_one_that_is_accepted(line: str) -> None:
     assert refused == []
 
 
-STANDINS = {"N": "5", "HZ": "100", "D": "xnnpack", "FILE.npz": "FILE.npz"}
+STANDINS = {"N": "5", "HZ": "100", "D": "xnnpack", "FILE.npz": "FILE.npz", "NAME=SHAPE": "x=1x8"}
 
 
 def check(words: Sequence[str]) -> None:

@@ -169,6 +169,7 @@ PLACES = {
     "DATASET": "digits",
     "FILE.npz": "inputs.npz",
     "DEVICE": "local",
+    "NAME=SHAPE": "x=1x8",
 }
 """Values for the placeholders of an advice."""
 
