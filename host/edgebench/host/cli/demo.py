@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, is_quiet, new_parser
@@ -38,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure, write the report and open it; the exit code does not depend on the verdict."""
     from edgebench.host.analysis.run_set import find_sets
-    from edgebench.host.bench.cancellation import Interrupted
+    from edgebench.host.bench.cancellation import Interrupted, holding_interrupts
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.cli.report import open_in_browser
     from edgebench.host.lab import Lab
@@ -49,8 +50,12 @@ def run(options: argparse.Namespace) -> ExitCode:
         # The board is the machine of a lab that exists for this command only.
         config, state = Path(folder) / "config", Path(folder) / "agent"
         lab = Lab(options.store, config=config, agent_state=state)
-        with ProgressWatcher(is_quiet=is_quiet(options)) as watcher, simulated_agent(state, BOARD):
+        with ProgressWatcher(is_quiet=is_quiet(options)) as watcher, ExitStack() as stack:
+            with holding_interrupts() as is_pressed:  # else Ctrl-C could leave the agent running
+                stack.enter_context(simulated_agent(state, BOARD))
             try:
+                if is_pressed.is_set():
+                    raise Interrupted(None)
                 runs = lab.bench(
                     MODEL, sustained_s=SUSTAINED_S, cooldown_timeout_s=0.0, watcher=watcher.notify
                 )
