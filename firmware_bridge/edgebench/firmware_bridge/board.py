@@ -289,12 +289,20 @@ class Board:
         """Maximum time that `close` waits, because a window of a board cannot be cancelled."""
         return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
 
+    def finish(self) -> None:
+        """Wait for the end of an interrupted window.
+
+        Raises:
+            BoardLost: the board was disconnected.
+        """
+        if self.busy_s and not self._exchange.finish():
+            logger.warning("%s is still busy", self._exchange.transport.name)
+
     def close(self) -> None:
         """Release the board after the end of an interrupted window; may be called twice."""
         try:
             with suppress(BoardLost):
-                if self.busy_s and not self._exchange.finish():
-                    logger.warning("%s is still busy", self._exchange.transport.name)
+                self.finish()
         finally:
             self._exchange.transport.close()
 

@@ -260,6 +260,14 @@ class SoundBegin:
 
 
 @dataclass(frozen=True, slots=True)
+class SoundEnd:
+    """An interface board has played a file, or cannot play it."""
+
+    error: str | None = None
+    """Its reason; None: the file was played to its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordBegin:
     """An interface board starts to record edges of the board's pins."""
 
@@ -317,6 +325,7 @@ BoardEvent = (
     | ActivationsHead
     | NumberList
     | SoundBegin
+    | SoundEnd
     | RecordBegin
     | DetectionsHead
     | ProcessingHead
