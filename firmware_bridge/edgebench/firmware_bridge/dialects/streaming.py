@@ -30,8 +30,9 @@ processed. Its times are counts of 10 µs, although the text states seconds.
     print_dutycycle%    →  Duty cycle start times (s), then Duty cycle stop times (s), each followed
                            by lines of numbers, m-ready on the last of these lines
 
-Source: mlcommons/tiny @ 1afd2c98, benchmark/reference_submissions/streaming_wakeword (sww_ref_util),
-benchmark/interface (InterfaceMenu, DeviceUnderTest), benchmark/runner (streaming_ww_utils).
+Source: mlcommons/tiny @ 1afd2c98, benchmark/reference_submissions/streaming_wakeword
+(sww_ref_util), benchmark/interface (InterfaceMenu, DeviceUnderTest), benchmark/runner
+(streaming_ww_utils).
 """
 
 from __future__ import annotations
