@@ -63,6 +63,7 @@
     │   ├── BoardSilent              a microcontroller does not respond, or in no known dialect
     │   ├── BoardRestarted           a microcontroller restarted during an operation
     │   ├── BoardRefusal             a microcontroller rejects a command with an error of its own
+    │   ├── BoardFault               a microcontroller stopped in a fault of its processor
     │   ├── OtherBoard               another microcontroller than expected is connected
     │   ├── LineDamaged              a serial line loses or changes bytes repeatedly
     │   ├── LeaseHeld                another client measures there now
@@ -623,6 +624,10 @@ class BoardRestarted(TargetError):
 
 class BoardRefusal(TargetError):
     """A microcontroller rejects a command with an error; the text quotes it."""
+
+
+class BoardFault(TargetError):
+    """A microcontroller reports a fault of its processor; it has stopped, or will restart."""
 
 
 class OtherBoard(TargetError):

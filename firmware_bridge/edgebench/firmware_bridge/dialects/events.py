@@ -144,6 +144,13 @@ class ErrorReply:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultText:
+    """The processor of the board is in its fault handler: no reply follows."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class InputMismatch:
     """The size of the input differs from the expected size; the board uses the previous input.
 
@@ -310,6 +317,7 @@ BoardEvent = (
     | InferenceEnd
     | ModelOutputs
     | ErrorReply
+    | FaultText
     | InputMismatch
     | ComplaintText
     | FailureText
