@@ -138,6 +138,24 @@ def test_counted_ticks_are_the_same_in_every_process(
         assert max(ticks) - min(ticks) <= spread_max, processes
 
 
+def test_fault_restarts_the_board(tmp_path: Path) -> None:
+    """Otherwise a host would wait for its whole silence, and need a hand at the reset button."""
+    need_tool("qemu-system-arm")
+    data = bytearray((PACKAGED / "mps2-an386.elf").read_bytes())
+    (at,), (size, count) = struct.unpack_from("<I", data, 28), struct.unpack_from("<HH", data, 42)
+    headers = [struct.unpack_from("<2I", data, at + number * size) for number in range(count)]
+    vectors_at = next(offset for kind, offset in headers if kind == 1)  # the first that is loaded
+    struct.pack_into("<I", data, vectors_at + 4 * 16, 0)  # interrupt of the line: no Thumb code
+    elf = tmp_path / "faulty.elf"
+    elf.write_bytes(data)
+    with emulated("mps2-an386", elf, *COUNTED) as line:
+        banner = line.lines()
+        line.send(b"n")
+        restarted = line.lines()
+    assert restarted[:2] == ["", "e-[Fault]"]
+    assert restarted[2:] == banner
+
+
 def test_pin_is_the_second_line(blob_file: Path, tmp_path: Path) -> None:
     """Otherwise the energy of an emulated board would have no windows."""
     pin = tmp_path / "pin"

@@ -404,7 +404,10 @@ static bool is_interface_good(struct model *model)
 	if (!input || input->place != PLACE_ARENA || (header->input_encoding != INPUT_INT8 && input->type != TYPE_INT8))
 		return false;
 	model->input_bytes = input->bytes * (header->input_encoding == INPUT_FLOAT32 ? 4 : 1);
-	if (header->input_encoding == INPUT_FLOAT32 && (!is_scale_good(input) || input->bytes > 1u << 28))
+	if (header->input_encoding == INPUT_FLOAT32 && input->bytes > 1u << 28)
+		return false;
+	/* Floats and features of sound are divided by it. */
+	if (input->type == TYPE_INT8 && !is_scale_good(input))
 		return false;
 	for (uint32_t i = 0; i < header->output_count; i++) {
 		output = model_output(model, i);
