@@ -441,6 +441,7 @@ enum model_state model_open(struct model *model, const uint8_t *blob, size_t blo
 
 		if (!is_operator_good(model, &o))
 			return MODEL_BAD_OPERATOR;
+		model->run_count += !(o.operator->flags & FLAG_RESET);
 	}
 	memset(arena, 0, header->arena_bytes);
 	model_reset(model);
@@ -470,8 +471,9 @@ void model_set_input(const struct model *model, const uint8_t *data)
 	}
 }
 
-/* Run the operators whose flag for the reset is as given. */
-static void run(const struct model *model, uint32_t flag)
+/* Run the operators whose flag for the reset is as given. Inlined, so that an inference that is not
+ * observed does not test for it. */
+static inline __attribute__((always_inline)) void run(const struct model *model, uint32_t flag, void (*after)(void))
 {
 	static void (*const kernels[])(const struct operands *o) = {
 		[KIND_CONV] = conv, [KIND_DEPTHWISE] = depthwise, [KIND_AVERAGE_POOL] = average_pool,
@@ -490,11 +492,36 @@ static void run(const struct model *model, uint32_t flag)
 		struct operands o = operands_of(model, &model->operators[i]);
 
 		kernels[o.operator->kind](&o);
+		if (after)
+			after();
 	}
 }
 
-void model_run(const struct model *model) { run(model, 0); }
-void model_reset(const struct model *model) { run(model, FLAG_RESET); }
+void model_run(const struct model *model) { run(model, 0, NULL); }
+void model_run_observed(const struct model *model, void (*after)(void)) { run(model, 0, after); }
+void model_reset(const struct model *model) { run(model, FLAG_RESET, NULL); }
+
+const char *model_next_name(const struct model *model, uint32_t *index)
+{
+	static const char *const NAMES[] = {
+		[KIND_CONV] = "CONV", [KIND_DEPTHWISE] = "DEPTHWISE", [KIND_AVERAGE_POOL] = "AVERAGE_POOL",
+		[KIND_MAX_POOL] = "MAX_POOL", [KIND_ADD] = "ADD", [KIND_MUL] = "MUL", [KIND_COPY] = "COPY",
+		[KIND_PAD] = "PAD", [KIND_SOFTMAX] = "SOFTMAX", [KIND_MEAN] = "MEAN", [KIND_CONCAT] = "CONCAT",
+		[KIND_QUANTIZE] = "QUANTIZE", [KIND_REQUANTIZE] = "REQUANTIZE", [KIND_DEQUANTIZE] = "DEQUANTIZE",
+		[KIND_SUB] = "SUB", [KIND_MAXIMUM] = "MAXIMUM", [KIND_MINIMUM] = "MINIMUM", [KIND_PRELU] = "PRELU",
+		[KIND_LOOKUP] = "LOOKUP", [KIND_STRIDED] = "STRIDED", [KIND_RESIZE_BILINEAR] = "RESIZE_BILINEAR",
+		[KIND_RESIZE_NEAREST] = "RESIZE_NEAREST", [KIND_TRANSPOSE_CONV] = "TRANSPOSE_CONV",
+		[KIND_SVDF] = "SVDF",
+	};
+
+	while (*index < model->header->operator_count) {
+		const struct blob_operator *operator = &model->operators[(*index)++];
+
+		if (!(operator->flags & FLAG_RESET))
+			return NAMES[operator->kind];
+	}
+	return NULL;
+}
 
 const struct blob_tensor *model_input(const struct model *model) { return tensor_at(model, model->header->input); }
 
