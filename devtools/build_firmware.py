@@ -7,8 +7,8 @@
     python devtools/build_firmware.py --check               # … compared with those in the package
     python devtools/build_firmware.py pico2 --model M.tflite  # with a model in it
 
-Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi); what is in the package was built with
-COMPILER, and another version makes other bytes. No C library is linked.
+Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi) or riscv64-unknown-elf-gcc; what is in the
+package was built with COMPILERS, and another version makes other bytes. No C library is linked.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from edgebench.protocol.errors import EdgebenchError, ModelRefused
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "firmware_bridge/firmware"
 PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
-COMPILER = "12.2.1 20221205"
+COMPILERS = {
+    "arm-none-eabi-gcc": "12.2.1 20221205",  # --version
+    "riscv64-unknown-elf-gcc": "12.2.0",  # --version
+}
 WARNINGS = "-Wall -Wextra -Werror -Wconversion -Wno-sign-conversion -Wshadow"
 COMMON = "-std=c11 -fno-strict-aliasing -fno-common -ffunction-sections -fdata-sections"
 BARE = (
-    "-O2 -ffreestanding -nostdlib -Ifreestanding -mthumb -fno-tree-loop-distribute-patterns"
-    " -Wl,--gc-sections"
+    "-O2 -ffreestanding -nostdlib -Ifreestanding -fno-tree-loop-distribute-patterns"
+    " -Wl,--gc-sections -Wl,--build-id=none -s"
 )
 
 
@@ -57,13 +60,14 @@ class BoardBuild:
 
     def libraries(self) -> list[str]:
         """Arithmetic that the processor has not; nothing else is linked."""
-        return ["-lgcc"] if self.compiler.startswith("arm") else []
+        return ["-lgcc"] if "ports/bare_metal" in self.folders else []
 
 
 def _cortex_m(options: str, script: str, *folders: str) -> BoardBuild:
     """A board with a Cortex-M, by its linker script."""
-    options = f"{BARE} {options} -Wl,-T{folders[-1]}/{script}.ld -Wl,--build-id=none -s"
-    return BoardBuild("arm-none-eabi-gcc", options, ("ports/cortex_m", *folders))
+    options = f"{BARE} -mthumb {options} -Wl,-T{folders[-1]}/{script}.ld"
+    common = "ports/bare_metal", "ports/cortex_m"
+    return BoardBuild("arm-none-eabi-gcc", options, (*common, *folders))
 
 
 M3 = "-mcpu=cortex-m3 -mfloat-abi=soft"
@@ -71,6 +75,8 @@ M4 = "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16"
 M7 = "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
 M33 = "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
 M55 = "-mcpu=cortex-m55 -mfloat-abi=hard"
+# CSRs are in this edition of the instruction set without an extension that the libraries lack.
+RV32 = "-march=rv32imac -mabi=ilp32 -misa-spec=2.2 -msmall-data-limit=0"
 SYSTICK, COUNTER, PL011 = "ports/systick", "ports/cycle_counter", "ports/pl011"
 BOARDS = {
     "posix": BoardBuild("gcc", "-O2", ("ports/posix",)),
@@ -85,6 +91,11 @@ BOARDS = {
     ),
     "mps2-an500": _cortex_m(f"{M7} -DMPS2_AN500", "mps2", SYSTICK, "ports/mps"),
     "mps3-an547": _cortex_m(f"{M55} -DMPS3_AN547", "mps3", SYSTICK, "ports/mps"),
+    "riscv32-virt": BoardBuild(
+        "riscv64-unknown-elf-gcc",
+        f"{BARE} {RV32} -Wl,-Tports/riscv_virt/riscv_virt.ld",
+        ("library", "ports/bare_metal", "ports/riscv_virt"),
+    ),
     "nucleo-l4r5zi": _cortex_m(M4, "nucleo_l4r5zi", COUNTER, "ports/nucleo_l4r5zi"),
     "pico2": _cortex_m(M33, "pico2", COUNTER, PL011, "ports/pico2"),
     "musca-b1": _cortex_m(M33, "musca", SYSTICK, PL011, "ports/musca"),

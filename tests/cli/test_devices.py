@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from support.agents import Host
@@ -41,6 +42,29 @@ def test_device_is_labelled_renamed_and_forgotten(edgebench: Run, known: Host) -
     assert "edgebench deploy me@pi5 --uninstall" in said.err
     assert known.devices == ()
     assert farm.read_text() == changed
+
+
+def test_emulated_boards_are_listed(
+    edgebench: Run, host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Otherwise a user without a microcontroller would find them only by a wrong name."""
+    monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
+    tool = tmp_path / "qemu-system-arm"
+    tool.write_text("")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    document = json.loads(edgebench("devices", "--json").out)
+    boards = {board["name"]: board for board in document["emulated_boards"]}
+    assert boards["qemu:mps2-an386"] == {
+        "name": "qemu:mps2-an386",
+        "cpu": "Cortex-M4",
+        "is_available": True,
+        "package": "qemu-system-arm",
+    }
+    lines = edgebench("devices").out.splitlines()
+    assert "qemu:mps2-an386 (Cortex-M4)" in lines[-2]
+    needs = "emulated boards, for --on, after: apt install qemu-system-misc: "
+    assert lines[-1] == f"{needs}qemu:riscv32-virt (rv32imac)"
 
 
 def test_check_of_a_device_that_is_off(

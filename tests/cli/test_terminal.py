@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
 from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
+from support import screens
 from support.agents import Host
 from support.records import store_run
 from support.reported import PLAIN
@@ -29,25 +23,10 @@ LINES = 24
 
 def on_terminal(host: Host, *words: str, columns: int = 80) -> tuple[list[str], str]:
     """Lines that a command prints on a terminal of this width, and its stderr, which is a pipe."""
-    environment = os.environ | host.environment | {"NO_COLOR": "1"}
-    for name in ("COLUMNS", "LINES"):
-        environment.pop(name, None)
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
-    command = [sys.executable, "-m", "edgebench.host.cli", *words]
-    printed = b""
-    with os.fdopen(ours, "rb", buffering=0) as terminal, subprocess.Popen(
-        command, stdout=theirs, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:  # fmt: skip
-        os.close(theirs)
-        try:
-            while part := terminal.read(4096):
-                printed += part
-        except OSError:  # the command has closed the terminal
-            pass
-        errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 0, errors
-    return printed.decode().splitlines(), errors
+    environment = host.environment | {"NO_COLOR": "1"}
+    ended = screens.on_terminal(words, environment, columns, LINES, pipes_errors=True)
+    assert ended.exit_code == 0, ended.errors
+    return ended.printed.splitlines(), ended.errors
 
 
 @pytest.mark.parametrize("columns", [60, 80])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.agents import AgentProcess, Host
-from support.browser import opened_page, started_browser
+from support.browser import opened_page, serious_violations, started_browser
 from support.netns import Namespace, two_machines
 from support.records import RUN_ID, store_run
 from support.served import EventReader, ServedPage, served
@@ -316,14 +316,17 @@ def test_page_in_a_browser_shows_names_as_text(host: Host, page: ServedPage) -> 
         cards.get_by_role("heading", name=EVIL).wait_for()
         file.put(LiveDevice(device=EVIL, at_utc="", state="measuring", temp_c=71.5))
         cards.get_by_text("71.5 °C").wait_for()
+        assert serious_violations(seen.page) == []
         file.close()
         seen.page.get_by_text("nothing is being measured").wait_for()
         run = seen.page.locator("#runs tr", has_text=RUN_ID)
         assert EVIL in run.inner_text()
         run.get_by_role("link", name="history").click()
         seen.page.get_by_role("heading", name=EVIL).wait_for()
+        assert serious_violations(seen.page) == []
         seen.page.get_by_role("link", name=RUN_ID).click()
         assert EVIL in seen.page.locator("pre").inner_text()
+        assert serious_violations(seen.page) == []
         assert seen.page.locator("img").count() == 0
         assert seen.complaints == []
         assert all(address.startswith((page.url, "data:,")) for address in seen.requests)

@@ -38,6 +38,18 @@ class WatchedPage:
     """Addresses that were asked for."""
 
 
+def serious_violations(page: Page) -> list[str]:
+    """What axe-core finds on a page that keeps people from reading it, with an element of each."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:120]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
 @contextmanager
 def started_browser() -> Iterator[Browser]:
     """Debian's chromium, without a window."""

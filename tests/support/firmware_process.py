@@ -35,8 +35,15 @@ SOURCES = ROOT / "firmware_bridge"
 DATA_BYTES = 1024
 INPUT_BEGIN, INPUT_DATA, MODEL_BEGIN, MODEL_DATA, MODEL_COMMIT, LEAVE = 1, 2, 3, 4, 5, 15
 ACK, NAK = 0x80, 0x81
-MODEL_ADDRESS = {"mps3-an547": 0x11000000}
+MODEL_ADDRESS = {"mps3-an547": 0x11000000, "riscv32-virt": 0x80100000}
 """Where QEMU's loader puts a blob; 0x100000 on the other boards."""
+QEMU = {"riscv32-virt": ("qemu-system-riscv32", "-M", "virt", "-bios", "none")}
+"""Command that emulates a board; the others are machines of `qemu-system-arm`."""
+
+
+def compiler_of(board: str) -> str:
+    """The compiler of a board's firmware."""
+    return "riscv64-unknown-elf-gcc" if board.startswith("riscv") else "arm-none-eabi-gcc"
 
 
 def built(name: str, compiler: str, *options: str) -> Path:
@@ -234,16 +241,8 @@ def running(binary: Path, *options: str) -> Iterator[Line]:
 def emulated(board: str, elf: Path, *options: str, blob: Path | None = None) -> Iterator[Line]:
     """The firmware on a board of QEMU's, from its reset on; its line is a socket."""
     ours, theirs = socket.socketpair()
-    command = [
-        "qemu-system-arm",
-        "-M",
-        board,
-        "-nographic",
-        "-monitor",
-        "none",
-        "-kernel",
-        str(elf),
-    ]
+    machine = QEMU.get(board, ("qemu-system-arm", "-M", board))
+    command = [*machine, "-nographic", "-monitor", "none", "-kernel", str(elf)]
     command += ["-chardev", f"socket,id=line,fd={theirs.fileno()}", "-serial", "chardev:line"]
     if blob is not None:
         address = MODEL_ADDRESS.get(board, 0x100000)

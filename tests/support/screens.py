@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -154,14 +154,48 @@ def _lengthen(queries: Path, by: float) -> None:
 
 def screen(words: Sequence[str], environment: Mapping[str, str], columns: int, lines: int) -> str:
     """What a command prints on a terminal, without colours and blanks at the ends of lines."""
+    variables = {**environment, "TERM": "xterm", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    return final_text(on_terminal(words, variables, columns, lines).printed)
+
+
+class TerminalCommand(NamedTuple):
+    """What a command with a terminal as its output has printed."""
+
+    printed: str
+    errors: str
+    """What is on standard error, if that is a pipe."""
+    exit_code: int
+
+
+def on_terminal(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    columns: int,
+    lines: int,
+    *,
+    pipes_errors: bool = False,
+) -> TerminalCommand:
+    """Run a command on a pseudo-terminal of this size.
+
+    Args:
+        words: Words behind `edgebench`.
+        environment: Variables beside those of this process, without `COLUMNS` and `LINES`.
+        columns: Columns of the terminal.
+        lines: Lines of the terminal.
+        pipes_errors: Whether standard input is that of this process and standard error a pipe.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    variables = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    variables |= {**environment, "TERM": "xterm", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    variables = os.environ | environment
+    for name in ("COLUMNS", "LINES"):
+        variables.pop(name, None)
     printed = b""
     with os.fdopen(ours, "rb", buffering=0) as terminal, subprocess.Popen(
         [sys.executable, "-m", "edgebench.host.cli", *words],
-        stdin=theirs, stdout=theirs, stderr=theirs, env=variables,
+        stdin=None if pipes_errors else theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE if pipes_errors else theirs,
+        env=variables,
     ) as process:  # fmt: skip
         os.close(theirs)
         try:
@@ -169,8 +203,8 @@ def screen(words: Sequence[str], environment: Mapping[str, str], columns: int, l
                 printed += part
         except OSError:  # the command has closed the terminal
             pass
-        process.wait(timeout=60)
-    return final_text(printed.decode())
+        errors = process.communicate(timeout=60)[1] or b""
+    return TerminalCommand(printed.decode(), errors.decode(), process.returncode)
 
 
 def final_text(printed: str) -> str:

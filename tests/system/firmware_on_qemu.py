@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.firmware_process import built, emulated, run_inference
+from support.firmware_process import built, compiler_of, emulated, run_inference
 from support.reference_kernels import REFERENCES, Reference, as_sent, inputs, model_files
 
 from edgebench.firmware_bridge.generate import BOARD_MEMORY, generate
@@ -65,7 +65,7 @@ def main() -> int:
     total = 0
     with tempfile.TemporaryDirectory() as folder:
         for board in options.board or BOARDS:
-            elf = built(board, "arm-none-eabi-gcc")
+            elf = built(board, compiler_of(board))
             for name, path in model_files().items():
                 if options.models and name not in options.models:
                     continue

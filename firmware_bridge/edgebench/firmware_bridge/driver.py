@@ -41,7 +41,6 @@ from edgebench.firmware_bridge.generate import (
 from edgebench.firmware_bridge.listening import ListeningBoard
 from edgebench.firmware_bridge.transports.qemu import (
     DEFAULT_SHIFT,
-    PROGRAM,
     QEMU_MACHINES,
     QemuBoard,
     QemuSetup,
@@ -70,6 +69,7 @@ BLOB_ADDRESS = {
     "mps2-an386": 0x0010_0000,
     "mps2-an500": 0x0010_0000,
     "mps3-an547": 0x1100_0000,
+    "riscv32-virt": 0x8010_0000,
 }
 """Address of the memory for a model on each emulated board, as `x-info` reports it
 (`model_address`)."""
@@ -84,9 +84,8 @@ class BoardDriver:
 
     def on_demand(self) -> Sequence[TargetDescription]:
         """Emulated boards, if there is an emulator."""
-        if shutil.which(PROGRAM) is None:
-            return []
-        return [_emulated(name) for name in QEMU_MACHINES]
+        machines = QEMU_MACHINES.values()
+        return [_emulated(one.name) for one in machines if shutil.which(one.program)]
 
     def ports(self, named: Sequence[str], memory: Path, *, is_probing: bool) -> BoardPorts:
         """The ports of this machine, and the named addresses."""
@@ -139,7 +138,7 @@ class BoardDriver:
         blob.check_fit(BOARD_MEMORY[name])
         emulator = EmulatorFacts(
             name="QEMU",
-            version=qemu_version() or "unknown",
+            version=qemu_version(QEMU_MACHINES[name].program) or "unknown",
             machine=name,
             instruction_ns=float(2**DEFAULT_SHIFT),
         )

@@ -81,6 +81,7 @@ BOARD_MEMORY = {
     "mps2-an386": BoardMemory(3 << 20, 3 << 20),
     "mps2-an500": BoardMemory(3 << 20, 3 << 20),
     "mps3-an547": BoardMemory(2 << 20, 2 << 20),
+    "riscv32-virt": BoardMemory(3 << 20, 3 << 20),
     "nucleo-l4r5zi": BoardMemory(384 << 10, 208 << 10),
     "pico2": BoardMemory(320 << 10, 144 << 10),
 }
@@ -93,6 +94,7 @@ LINKED_MEMORY = {
     "mps2-an386": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
     "mps2-an500": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
     "mps3-an547": BoardMemory((512 << 10) - _FIRMWARE_BYTES, 2 << 20),
+    "riscv32-virt": BoardMemory((1 << 20) - (96 << 10), 3 << 20),
     "nucleo-l4r5zi": BoardMemory((2 << 20) - _FIRMWARE_BYTES, 592 << 10),
     "pico2": BoardMemory((4 << 20) - _FIRMWARE_BYTES, 464 << 10),
 }

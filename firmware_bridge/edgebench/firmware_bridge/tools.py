@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from edgebench.firmware_bridge.board_fit import check_model
@@ -24,9 +26,10 @@ from edgebench.firmware_bridge.flashing import (
 )
 from edgebench.firmware_bridge.port_users import users_of
 from edgebench.firmware_bridge.terminal import converse
+from edgebench.firmware_bridge.transports.qemu import PACKAGES, QEMU_MACHINES
 from edgebench.firmware_bridge.transports.serial_port import open_line
 from edgebench.firmware_bridge.usb_ids import METER_IDS
-from edgebench.protocol.bridge import ModelCheck, PortReport
+from edgebench.protocol.bridge import EmulatedBoard, ModelCheck, PortReport
 from edgebench.protocol.errors import TargetError, UsageError
 
 
@@ -92,14 +95,32 @@ class BoardTools:
             boards |= {board.port.path: board for board in find_boards(known, ask=True, ports=free)}
         return [_report(port, boards.get(port.path), used[port.path]) for port in listed]
 
+    def emulated_boards(self) -> list[EmulatedBoard]:
+        """Boards that QEMU emulates."""
+        return [
+            EmulatedBoard(
+                name=f"qemu:{machine.name}",
+                cpu=machine.cpu,
+                is_available=shutil.which(machine.program) is not None,
+                package=PACKAGES[machine.program],
+            )
+            for machine in QEMU_MACHINES.values()
+        ]
+
     def check_model(self, data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
         """What a model needs, and which boards it fits on."""
         return check_model(data, name, boards)
 
     def flash_command(
-        self, board: str, firmware: Path, memory: Path, *, tool: str | None, serial: str | None
+        self,
+        board: str,
+        firmware: Path | None,
+        memory: Path,
+        *,
+        tool: str | None,
+        serial: str | None,
     ) -> BoardFlashing:
-        """Command that writes firmware onto a board."""
+        """Command that writes firmware onto a board; None: the firmware in the package."""
         known, kind = KnownBoards(memory), board
         if board not in FLASH_RECIPES:
             port, meant = board_named(
@@ -107,6 +128,12 @@ class BoardTools:
             )
             kind = meant.board or meant.name
             serial = serial or port.serial_number
+        if firmware is None and kind not in FLASH_RECIPES:
+            raise UsageError(
+                f"the package has no firmware for {kind[:80]!r}; name a file, or a kind of board: "
+                f"{', '.join(sorted(FLASH_RECIPES))}"
+            )
+        firmware = firmware or packaged_firmware(kind)
         command = flash_command(kind, firmware, program=tool, serial=serial)
         return BoardFlashing(command, known, kind, serial)
 
@@ -118,6 +145,11 @@ class BoardTools:
             raise _used(address, users)
         with closing(open_line(address, baud_rate)) as line:
             yield from converse(line, commands, silence_s=silence_s)
+
+
+def packaged_firmware(board: str) -> Path:
+    """The ELF of a kind of board in the package, in its default mode of timing."""
+    return Path(str(files("edgebench.firmware_bridge") / "elf" / f"{board}.elf"))
 
 
 def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo, KnownBoard]:

@@ -337,6 +337,10 @@ static void command_mode(char *rest)
 {
 	char *word = next_word(&rest);
 
+	if (word && port.is_without_pin && is_word(word, "energy")) {
+		put_line("e-[No timestamp pin]", NULL);
+		return;
+	}
 	if (word && is_word(word, "energy"))
 		set_mode(MODE_ENERGY);
 	else if (word && is_word(word, "performance"))

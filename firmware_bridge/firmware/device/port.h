@@ -10,6 +10,7 @@ struct port {
 	const char *board, *cpu;
 	const char *tick_source;
 	bool is_untested; /* the port has never run on hardware */
+	bool is_without_pin; /* no timestamp pin, and so no energy mode */
 	uint64_t tick_hz;
 	uint8_t *model; /* address of blobs; a multiple of 16 */
 	size_t model_max;

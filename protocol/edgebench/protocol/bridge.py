@@ -78,6 +78,19 @@ class ModelCheck:
     boards: tuple[BoardFit, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedBoard:
+    """Board that an emulator runs, with edgebench's firmware."""
+
+    name: str
+    """Name for `--on`."""
+    cpu: str
+    is_available: bool
+    """Whether the emulator is installed on this machine."""
+    package: str
+    """Debian package of the emulator."""
+
+
 class FlashCommand(Protocol):
     """Command that writes firmware onto a board."""
 
@@ -110,6 +123,10 @@ class BridgeTools(Protocol):
         """
         ...
 
+    def emulated_boards(self) -> Sequence[EmulatedBoard]:
+        """Boards that an emulator runs, whether or not the emulator is installed."""
+        ...
+
     def check_model(self, data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
         """What a model needs, and which boards it fits on.
 
@@ -125,13 +142,19 @@ class BridgeTools(Protocol):
         ...
 
     def flash_command(
-        self, board: str, firmware: Path, memory: Path, *, tool: str | None, serial: str | None
+        self,
+        board: str,
+        firmware: Path | None,
+        memory: Path,
+        *,
+        tool: str | None,
+        serial: str | None,
     ) -> FlashCommand:
         """Command that writes firmware onto a board, by a tool that is on PATH.
 
         Args:
             board: Kind of board, or a port, USB serial number or name of a known board.
-            firmware: File to write.
+            firmware: File to write; None: the firmware in the package for this kind of board.
             memory: As for `ports`; the entry of the board is removed after the command has run. If
                 the board cannot be determined, the entries of all boards that it may be are
                 removed.

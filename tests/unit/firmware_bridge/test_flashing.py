@@ -148,6 +148,29 @@ def test_board_that_is_written_is_forgotten(
     assert len(memory.known()) == 3
 
 
+@pytest.mark.parametrize("board", FLASH_RECIPES)
+def test_firmware_of_the_package_needs_no_path(tools: Path, tmp_path: Path, board: str) -> None:
+    """Otherwise a user would have to find the ELF among the packages of Python."""
+    put(tools, FLASH_RECIPES[board].tools[0], 'for one in "$@"; do echo "$one"; done')
+    command = BoardTools().flash_command(
+        board, None, tmp_path / "boards.json", tool=None, serial=None
+    )
+    assert f"/elf/{board}.elf" in command.run()
+
+
+def test_board_without_packaged_firmware_needs_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a board of another maker would be overwritten, or the error name no choice."""
+    port = SerialPortInfo(path="/dev/a", vendor=0x2341, product=0x5A, serial_number="1")
+    memory = KnownBoards(tmp_path / "boards.json")
+    memory.remember(port, KnownBoard(name="nano", board="nano"))
+    monkeypatch.setattr(board_tools, "list_serial_ports", lambda: [port])
+    path = tmp_path / "boards.json"
+    with pytest.raises(UsageError, match=r"the package has no firmware for 'nano'; name a file"):
+        BoardTools().flash_command("nano", None, path, tool=None, serial=None)
+
+
 def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> None:
     """Otherwise a user would see a status, and not that no probe is connected."""
     put(tools, "picotool", "echo looking; echo No accessible RP-series devices found >&2; exit 249")

@@ -35,6 +35,9 @@ from edgebench.protocol.errors import BoardLost, TargetError, UsageError
 from edgebench.protocol.text import one_line
 
 PROGRAM = "qemu-system-arm"
+RISCV_PROGRAM = "qemu-system-riscv32"
+PACKAGES = {PROGRAM: "qemu-system-arm", RISCV_PROGRAM: "qemu-system-misc"}
+"""Debian packages of the programs."""
 DEFAULT_SHIFT = 3
 """Virtual time of an instruction is 2^3 = 8 ns: a CPU of 125 MHz with an instruction per cycle."""
 MAX_SHIFT = 10
@@ -48,10 +51,20 @@ class QemuMachine:
     """Board that QEMU emulates and edgebench's firmware supports."""
 
     name: str
-    """Name of QEMU's machine, and of the firmware's board."""
+    """Name of the firmware's board."""
     cpu: str
     tick_rate_hz: int
-    """Rate of the timer that the firmware reads."""
+    """Rate of the counter that the firmware reads, in virtual time with `DEFAULT_SHIFT`."""
+    machine: str | None = None
+    """Name of QEMU's machine; None: the name of the board."""
+    program: str = PROGRAM
+    options: tuple[str, ...] = ()
+    """Further options of the machine."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Options of QEMU that choose the machine."""
+        return "-M", self.machine or self.name, *self.options
 
 
 QEMU_MACHINES: dict[str, QemuMachine] = {
@@ -61,6 +74,14 @@ QEMU_MACHINES: dict[str, QemuMachine] = {
         QemuMachine(name="mps2-an386", cpu="Cortex-M4", tick_rate_hz=25_000_000),
         QemuMachine(name="mps2-an500", cpu="Cortex-M7", tick_rate_hz=25_000_000),
         QemuMachine(name="mps3-an547", cpu="Cortex-M55", tick_rate_hz=32_000_000),
+        QemuMachine(
+            name="riscv32-virt",
+            cpu="rv32imac",
+            tick_rate_hz=125_000_000,  # instructions
+            machine="virt",
+            program=RISCV_PROGRAM,
+            options=("-bios", "none"),
+        ),
     )
 }
 
@@ -95,7 +116,7 @@ def qemu_command(program: str, setup: QemuSetup, *, line: int, control: int) -> 
         control: File descriptor of the control socket.
     """
     command = [
-        *(program, "-M", setup.machine.name, "-kernel", str(setup.firmware)),
+        *(program, *setup.machine.arguments, "-kernel", str(setup.firmware)),
         *("-nodefaults", "-display", "none", "-S"),
         *("-icount", f"shift={setup.shift},sleep=off"),
         *("-chardev", f"socket,id=line,fd={line}", "-serial", "chardev:line"),
@@ -109,9 +130,9 @@ def qemu_command(program: str, setup: QemuSetup, *, line: int, control: int) -> 
     return command
 
 
-def qemu_version(program: str | None = None) -> str | None:
-    """Version of the installed QEMU; None if it is not installed."""
-    path = program or shutil.which(PROGRAM)
+def qemu_version(program: str = PROGRAM) -> str | None:
+    """Version of the installed QEMU; None if this program is not installed."""
+    path = shutil.which(program)
     if path is None:
         return None
     with suppress(OSError, subprocess.SubprocessError):
@@ -139,9 +160,10 @@ class QemuBoard:
         Raises:
             TargetError: QEMU is not installed, or does not start this board.
         """
-        path = program or shutil.which(PROGRAM)
+        wanted = setup.machine.program
+        path = program or shutil.which(wanted)
         if path is None:
-            raise TargetError(f"{PROGRAM} is not installed: apt install {PROGRAM}")
+            raise TargetError(f"{wanted} is not installed: apt install {PACKAGES[wanted]}")
         self.name = f"qemu:{setup.machine.name}"
         self._line, line = socket.socketpair()
         self._control, control = socket.socketpair()

@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "device/port.h"
+#include "ports/bare_metal/stack.h"
 #include "ports/cortex_m/cortex_m.h"
 
 /* Armv7-M Architecture Reference Manual (Arm DDI 0403E), B3.2 and B3.4. */
@@ -12,12 +13,9 @@
 #define INTERRUPT_ENABLE(number) REGISTER(0xe000e100u + 4u * ((number) / 32))
 #define RECEIVED_MAX 4096u /* bytes; a power of two, and more than two frames */
 #define CYCLES_MAX 4096u
-#define STACK_PAINT 0xa5a5a5a5u
-#define STACK_MARGIN 16 /* words below the pointer that a function may push after it has read it */
 
 extern uint8_t data_from[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
 extern uint8_t model_start[], model_size[], arena_start[], arena_size[];
-extern uint8_t code_size[], data_size[];
 extern const uint32_t is_model_linked; /* not an address: a compiler assumes that those are not 0 */
 
 static volatile uint8_t received[RECEIVED_MAX];
@@ -38,23 +36,8 @@ void keep_received(uint8_t byte)
 void port_processing(bool is_high) { (void)is_high; }
 void port_detection(void) {}
 
-void port_paint_stack(void)
-{
-	uint32_t *end;
-
-	__asm__ volatile("mov %0, sp" : "=r"(end));
-	for (uint32_t *word = (uint32_t *)(void *)bss_end; word < end - STACK_MARGIN; word++)
-		*word = STACK_PAINT;
-}
-
-size_t port_stack_peak(void)
-{
-	const uint32_t *word = (const uint32_t *)(const void *)bss_end;
-
-	while (*word == STACK_PAINT)
-		word++;
-	return (size_t)(stack_top - (const uint8_t *)word);
-}
+void port_paint_stack(void) { paint_stack(); }
+size_t port_stack_peak(void) { return stack_peak(); }
 
 /* The next byte; waits until it arrives. */
 static uint8_t take(void)
@@ -77,7 +60,7 @@ static void main_loop(void)
 		.is_model_linked = is_model_linked != 0,
 		.ram = arena_start, .ram_max = (size_t)arena_size,
 		.code_bytes = (size_t)code_size, .data_bytes = (size_t)data_size,
-		.stack_max = (size_t)(stack_top - bss_end),
+		.stack_max = stack_size(),
 		.cycles = cycles, .cycles_max = CYCLES_MAX,
 	};
 	board_start();

@@ -39,7 +39,13 @@ def parser() -> argparse.ArgumentParser:
         help="kind of board, such as nucleo-l4r5zi or pico2; or port, USB serial number or name of "
         "a confirmed board",
     )
-    flash.add_argument("firmware", metavar="FILE", type=Path, help="an .elf, .hex or .uf2 file")
+    flash.add_argument(
+        "firmware",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="an .elf, .hex or .uf2 file (default: edgebench's firmware for this kind of board)",
+    )
     flash.add_argument("--tool", metavar="T", help="openocd, pyocd, picotool or probe-rs")
     flash.add_argument("--serial", metavar="N", help="serial number of the debug probe")
     flash.add_argument("--dry-run", action="store_true", help="only print the command")
@@ -100,7 +106,8 @@ def _flash(options: argparse.Namespace) -> ExitCode:
         return ExitCode.DONE
     print(f"$ {printable(command.line)}", file=sys.stderr)
     print(printable(command.run(), keep_lines=True), file=sys.stderr)
-    print(f"written: {printable(str(options.firmware))} onto {printable(options.board)}")
+    firmware = str(options.firmware or "edgebench's firmware")
+    print(f"written: {printable(firmware)} onto {printable(options.board)}")
     return ExitCode.DONE
 
 

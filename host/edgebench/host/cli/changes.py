@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
+from edgebench.host.cli.history import add_history_filter, add_level_gate
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.host.options.values import moment, percent
+from edgebench.host.options.values import moment
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import echo
 
@@ -25,15 +26,8 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("changes", about)
     since = "changes of the last 7 days, or from a date on (default: 7d)"
     made.add_argument("--since", type=moment, default="7d", metavar="7d", help=since)
-    add = made.add_argument_group("which histories (default: all)").add_argument
-    add("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
-    add("--device", metavar="D", help="device, or a pattern")
-    add("--tag", metavar="T", help="tag")
-    metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
-    made.add_argument("--metric", metavar="M", help=metric)
-    fails = "exit 4 if a level is worse than the previous level by more than this, with its whole "
-    fails += "interval; 5 if inconclusive"
-    made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
+    add_history_filter(made.add_argument_group("which histories (default: all)"))
+    add_level_gate(made, "a level")
     add_store(made)
     add_json(made)
     return made

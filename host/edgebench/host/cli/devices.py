@@ -18,7 +18,10 @@ MAX_TIMEOUT_S = 600.0
 
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench devices`."""
-    made = new_parser("devices", "List this machine, paired devices, and agents on the network.")
+    made = new_parser(
+        "devices",
+        "List this machine, paired devices, agents on the network, and emulated boards.",
+    )
     made.add_argument(
         "--timeout",
         type=seconds,
@@ -65,8 +68,9 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _list(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.devices.bridge import emulated_boards
     from edgebench.host.lab import Lab
-    from edgebench.host.show.devices import devices_table
+    from edgebench.host.show.devices import devices_table, emulated_lines
     from edgebench.host.show.tables import console
     from edgebench.protocol.plain import to_plain
 
@@ -74,11 +78,15 @@ def _list(options: argparse.Namespace) -> ExitCode:
         limit = f"0 to {MAX_TIMEOUT_S:g} s (10 minutes)"
         raise UsageError(f"timeout must be {limit}, got {options.timeout:.10g} s")
     devices = Lab().devices(options.timeout, on_doubt=lambda error: echo(f"warning: {error}"))
+    boards = tuple(emulated_boards())
     if options.json:
-        print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
+        document = {"devices": to_plain(tuple(devices)), "emulated_boards": to_plain(boards)}
+        print(json.dumps(document, indent=1))
     else:
         out = console()
         out.print(devices_table(devices, width=out.width))
+        for line in emulated_lines(boards):
+            print(line)
     return ExitCode.DONE
 
 

@@ -27,22 +27,38 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("history", about)
     names = "histories with these runs: ids, sets, tags (default: all)"
     made.add_argument("runs", nargs="*", metavar="RUN", help=names)
-    add = made.add_argument_group("which runs (default: all)").add_argument
-    add("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
-    add("--device", metavar="D", help="device, or a pattern")
-    add("--tag", metavar="T", help="tag")
-    add("--since", type=moment, metavar="30d", help="the last 30 days, or from a date on")
-    add("--last", type=whole, metavar="N", help="the newest N runs")
-    metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
-    made.add_argument("--metric", metavar="M", help=metric)
-    fails = "exit 4 if the newest level is worse than the previous level by more than this, with "
-    fails += "its whole interval; 5 if inconclusive"
-    made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
+    filters = made.add_argument_group("which runs (default: all)")
+    add_history_filter(filters)
+    since = "the last 30 days, or from a date on"
+    filters.add_argument("--since", type=moment, metavar="30d", help=since)
+    filters.add_argument("--last", type=whole, metavar="N", help="the newest N runs")
+    add_level_gate(made, "the newest level")
     output = "also write these histories as an HTML file, like edgebench report"
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
     add_store(made)
     add_json(made)
     return made
+
+
+def add_history_filter(group: argparse._ArgumentGroup) -> None:
+    """Add the options that choose histories by model, device and tag."""
+    group.add_argument("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
+    group.add_argument("--device", metavar="D", help="device, or a pattern")
+    group.add_argument("--tag", metavar="T", help="tag")
+
+
+def add_level_gate(made: argparse.ArgumentParser, level: str) -> None:
+    """Add the metric of histories, and the loss at which the command fails.
+
+    Args:
+        made: The parser.
+        level: Which level is compared with the level before it, for the help.
+    """
+    metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
+    made.add_argument("--metric", metavar="M", help=metric)
+    fails = f"exit 4 if {level} is worse than the previous level by more than this, with its "
+    fails += "whole interval; 5 if inconclusive"
+    made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
 
 
 def run(options: argparse.Namespace) -> ExitCode:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from edgebench.protocol.bridge import ENTRY_POINT_GROUP, BridgeTools
+from edgebench.protocol.bridge import ENTRY_POINT_GROUP, BridgeTools, EmulatedBoard
 from edgebench.protocol.errors import TargetDriverMissing
 from edgebench.protocol.extension import first_installed
 from edgebench.protocol.target import MEMORY_FILE
@@ -25,6 +25,12 @@ def find_tools() -> BridgeTools:
     if tools is None:
         raise TargetDriverMissing("the firmware bridge is not installed here")
     return tools
+
+
+def emulated_boards() -> list[EmulatedBoard]:
+    """Boards that can be emulated on this machine; empty without the firmware bridge."""
+    tools: BridgeTools | None = first_installed(ENTRY_POINT_GROUP)
+    return list(tools.emulated_boards()) if tools else []
 
 
 def board_memory() -> Path:

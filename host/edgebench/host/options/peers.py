@@ -15,11 +15,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class PeerWord:
+class PeerWord(NamedTuple):
     """Spellings of other tools with one meaning."""
 
     words: tuple[str, ...]

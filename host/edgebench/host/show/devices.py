@@ -13,6 +13,7 @@ from edgebench.host.result.units import ABSENT, format_duration, format_ns
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.host.show.times import age, in_largest_unit
+from edgebench.protocol.bridge import EmulatedBoard
 from edgebench.protocol.sizes import format_bytes
 
 CLOSE_FILES = (
@@ -93,6 +94,17 @@ def devices_table(
         }
         table.add_row(*(cells[name] for name in columns))
     return table
+
+
+def emulated_lines(boards: Sequence[EmulatedBoard]) -> Iterator[str]:
+    """Emulated boards on a line, then a line for each emulator that is not installed."""
+    by_package: dict[str | None, list[str]] = {}
+    for board in boards:
+        package = None if board.is_available else board.package
+        by_package.setdefault(package, []).append(f"{board.name} ({board.cpu})")
+    for package, names in by_package.items():
+        lack = "" if package is None else f", after: apt install {package}"
+        yield f"emulated boards, for --on{lack}: {', '.join(names)}"
 
 
 def _total(widths: Mapping[str, int]) -> int:

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from edgebench.host.analysis.compare.comparability import unshown_differences
-from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.analysis.occasions import OCCASION_S
 from edgebench.host.analysis.verdict.energy import EnergyRule
 from edgebench.host.result.marks import together
@@ -35,6 +33,10 @@ from edgebench.host.result.units import format_number, format_share, format_time
 from edgebench.host.show.numbers import REFUSED
 from edgebench.host.show.verdict import causes_of, evidence_words, named_sets, titles_of
 from edgebench.protocol.text import printable
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.analysis.compare.ratios import SetRatio
 
 ACCURACY = "accuracy.value"
 SAME_RATIO = 1.2
@@ -117,6 +119,8 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
     """
     if len(sets) < 2 or not _are_comparable(sets):
         return None
+    from edgebench.host.analysis.compare.ratios import ratio_of_sets  # slow to import
+
     times: list[float] = []
     for run_set in sets:
         ratio = None if run_set is sets[0] else ratio_of_sets(sets[0], run_set)
@@ -137,6 +141,8 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
 
 def _are_comparable(sets: Sequence[RunSet]) -> bool:
     """Whether a ratio shows only the models, runtimes and devices: see `compare` for the others."""
+    from edgebench.host.analysis.compare.comparability import unshown_differences  # slow to import
+
     firsts = [run_set.first for run_set in sets]
     if any(run.failure is not None or run.metrics.profile is not None for run in firsts):
         return False

@@ -157,27 +157,49 @@ def results_table(
         settings: Text that distinguishes sets of the same model and device; None if all sets
             differ in model or device.
     """
-    table = ResultTable()
-    room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
     is_of_several = len({*unmeasured, *(run_set.device for run_set in sets)}) > 1
+    columns = _columns(sets, width, settings, keeps_device=is_of_several)
+    fitting = _fitted(_filled(columns, sets, unmeasured), width, keeps_device=is_of_several)
+    runtimes = {run_set.runtime for run_set in sets}
+    has_runtime = any(filled.column.kind is ResultColumn.RUNTIME for filled in fitting)
+    is_shared = len(runtimes) == 1 and not has_runtime
+    return _written(fitting, width, [f"runtime: {printable(*runtimes)}"] if is_shared else [])
+
+
+def _columns(
+    sets: Sequence[RunSet],
+    width: int,
+    settings: Callable[[RunSet], str] | None,
+    *,
+    keeps_device: bool,
+) -> list[_Column]:
+    """The columns that concern the sets, for a terminal of this width."""
+    room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
     columns = [
         column
         for column in _RESULT_COLUMNS
-        if (room >= column.least_width or (is_of_several and column.kind is ResultColumn.DEVICE))
+        if (room >= column.least_width or (keeps_device and column.kind is ResultColumn.DEVICE))
         and (column.only_for is None or any(map(column.only_for, sets)))
     ]
-    if settings is None and len(sets) > 1:
-        from edgebench.host.show.ratios import ratio_to_first  # slow to import
-
-        columns.insert(
-            -1, _Column(ResultColumn.TO_THE_FIRST, 0, lambda run_set: ratio_to_first(sets, run_set))
-        )
     if settings is not None:
         place = [column.kind for column in columns].index(ResultColumn.RUNTIME) + 1
         shown = _Column(
             ResultColumn.SETTINGS, 0, lambda run_set: text(settings(run_set)), is_number=False
         )
         columns.insert(place, shown)
+    elif len(sets) > 1:
+        from edgebench.host.show.ratios import ratio_to_first  # slow to import
+
+        columns.insert(
+            -1, _Column(ResultColumn.TO_THE_FIRST, 0, lambda run_set: ratio_to_first(sets, run_set))
+        )
+    return columns
+
+
+def _filled(
+    columns: Sequence[_Column], sets: Sequence[RunSet], unmeasured: Sequence[str]
+) -> list[_FilledColumn]:
+    """The columns with their cells; without that of ratios if there is none."""
     counts = {len(run_set.run_ids) for run_set in sets if run_set.set_id} or {1}
     count = f"{max(counts)} run{'' if counts == {1} else 's'}" if len(counts) == 1 else "runs"
     unmeasured_cells = [
@@ -196,36 +218,42 @@ def results_table(
         )
         for column in columns
     ]
-    filled = [
-        one
-        for one in filled
-        if one.column.kind is not ResultColumn.TO_THE_FIRST
-        or any(cell != ABSENT for cell in one.cells)
+    return [
+        column
+        for column in filled
+        if column.column.kind is not ResultColumn.TO_THE_FIRST
+        or any(cell != ABSENT for cell in column.cells)
     ]
-    fitting = _fitted(filled, width, keeps_device=is_of_several)
+
+
+def _written(fitting: Sequence[_FilledColumn], width: int, shared: list[str]) -> ResultTable:
+    """The table of the columns.
+
+    Args:
+        fitting: The columns.
+        width: Columns of the terminal.
+        shared: What all rows have in common, for the title; parts of long names are added.
+    """
+    table = ResultTable()
+    table.kinds = tuple(filled.column.kind for filled in fitting)
     widths = _name_widths(fitting, width)
-    shared: list[str] = []
-    runtimes = {run_set.runtime for run_set in sets}
-    if len(runtimes) == 1 and all(one.column.kind is not ResultColumn.RUNTIME for one in fitting):
-        shared.append(f"runtime: {printable(*runtimes)}")
     listed: list[Sequence[str | Text]] = []
-    for one in fitting:
-        if one.column.is_number:
-            table.add_column(one.title, justify="right", no_wrap=True)
-            listed.append(one.cells)
+    for filled in fitting:
+        if filled.column.is_number:
+            table.add_column(filled.title, justify="right", no_wrap=True)
+            listed.append(filled.cells)
             continue
         # A pipe has whole names.
-        name_width = widths[one.title] if width < PIPE_WIDTH else width
-        cells, common = _shortened_cells(one.cells, name_width)
-        used = max(map(_width, (one.title, *cells))) if common else widths[one.title]
-        table.add_column(one.title, overflow="fold", width=used)
+        name_width = widths[filled.title] if width < PIPE_WIDTH else width
+        cells, common = _shortened_cells(filled.cells, name_width)
+        used = max(map(_width, (filled.title, *cells))) if common else widths[filled.title]
+        table.add_column(filled.title, overflow="fold", width=used)
         listed.append(cells)
-        shared += [f"{one.title}: {common}"] if common else []
+        shared += [f"{filled.title}: {common}"] if common else []
     if shared:
         table.title, table.title_style, table.title_justify = text("; ".join(shared)), "", "left"
     for row in zip(*listed, strict=True):
         table.add_row(*row)
-    table.kinds = tuple(filled.column.kind for filled in fitting)
     return table
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.board_runs import stored_board_run
-from support.browser import Scheme, opened_page, started_browser
+from support.browser import Scheme, opened_page, serious_violations, started_browser
 from support.reported import (
     BASELINE,
     CANDIDATE,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+UNFOLDED = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 KINDS = ("run", "invalid", "profile", "set", "side by side", "board", "history", "campaign")
 
 
@@ -82,13 +83,26 @@ def test_page_draws_and_asks_for_nothing(
     """Otherwise a page would send requests, or be empty without a network."""
     with opened_page(browser, pages[name], width=width, scheme=scheme) as watched:
         page = watched.page
-        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        page.evaluate(UNFOLDED)
         for figure in page.locator("figure").all():
             figure.locator("svg").first.wait_for(state="attached")
         assert watched.complaints == []
         assert watched.requests == [pages[name].as_uri()]
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, "the page itself never scrolls sideways"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [*((kind, 1280, "light") for kind in KINDS), ("run", 390, "dark"), ("campaign", 390, "dark")],
+)
+def test_page_can_be_read_by_everybody(
+    browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: Scheme
+) -> None:
+    """Otherwise text would be too pale, or a screen reader would have no name for a control."""
+    with opened_page(browser, pages[name], width=width, scheme=scheme) as watched:
+        watched.page.evaluate(UNFOLDED)
+        assert serious_violations(watched.page) == []
 
 
 def test_panels_zoom_together(browser: Browser, pages: dict[str, Path]) -> None:

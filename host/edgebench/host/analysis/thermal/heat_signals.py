@@ -227,17 +227,12 @@ def find_signals(
     home = most_common(frequency.cluster)
     is_away = (frequency.cluster != home) & ~np.isnan(frequency.cluster)
     is_home = ~widened(is_away)
-
     times = _Latencies.of(timeline, windows, is_home, is_sliced=is_sliced)
     latency_ns, is_known, is_slower = times.latency_ns, times.is_known, times.is_slower
     is_busy = (_busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO) & is_home
     # The estimator of the latency, because a turbo may end within the first window.
     early = find_frequency(telemetry, expected, windows.edges_ns, Series.midmeans, delegation)
-    if delegation is not None:
-        nominal_hz = _median_hz(frequency.cap_hz, times.baseline)
-    else:
-        policy = most_common(frequency.policy[times.baseline])
-        nominal_hz = nominal_freq_hz(telemetry, expected, policy)
+    nominal_hz = _nominal_hz(telemetry, expected, frequency, times.baseline, delegation)
     clock = _frequency_signal(frequency, early, times, is_busy, nominal_hz)
     temperature, throttle_c = _temperature_signal(telemetry, expected, windows)
     is_raised = (latency_ns > EXPLAINED_LIMIT_RATIO * times.baseline_ns) & is_known
@@ -249,20 +244,21 @@ def find_signals(
     )
     is_hot = temperature.is_set if temperature else None
     indications = find_indications(telemetry, expected, windows.edges_ns, is_hot, place)
-    if is_sliced:
-        latency = _recurring(is_slower, is_known, windows)
-        latency &= _stands_out(latency, latency_ns, is_known)
-    else:
-        latency = _slow_for_long(is_slower, is_raised, is_known, clock, temperature)
+    latency = (
+        _recurring_and_high(times, windows)
+        if is_sliced
+        else _slow_for_long(is_slower, is_raised, is_known, clock, temperature)
+    )
     known = indications.known
-    memories = memory_clocks(telemetry, delegation is not None)
-    clocks_hz = {name: reading(series, windows.edges_ns) for name, series in memories.items()}
-    memory = _memory_signal(clocks_hz, slow=latency, fast=is_known & is_busy & ~is_slower)
+    clocks_hz = {
+        name: reading(series, windows.edges_ns)
+        for name, series in memory_clocks(telemetry, delegation is not None).items()
+    }
     return Signals(
         indications=indications.indications,
         indicator=Signal(np.zeros_like(known), known) if known.any() else None,
         frequency=clock,
-        memory=memory,
+        memory=_memory_signal(clocks_hz, slow=latency, fast=is_known & is_busy & ~is_slower),
         temperature=temperature,
         throttle_c=throttle_c,
         latency=latency,
@@ -275,6 +271,25 @@ def find_signals(
         is_sliced=is_sliced,
         indicated_elsewhere=indications.elsewhere,
     )
+
+
+def _nominal_hz(
+    telemetry: TelemetryTrace,
+    expected: Expectation,
+    frequency: Frequency,
+    baseline: WindowMask,
+    delegation: Delegation | None,
+) -> float | None:
+    """The clock of an unthrottled processor; of a delegated model, the limit in the baseline."""
+    if delegation is not None:
+        return _median_hz(frequency.cap_hz, baseline)
+    return nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
+
+
+def _recurring_and_high(times: _Latencies, windows: Windows) -> WindowMask:
+    """Slow slices that recur; none if the slices between them are hardly faster."""
+    latency = _recurring(times.is_slower, times.is_known, windows)
+    return latency & _stands_out(latency, times.latency_ns, times.is_known)
 
 
 def _slow_for_long(

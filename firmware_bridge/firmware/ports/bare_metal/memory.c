@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Cortex-M3 and later can read and write words at any address. */
+/* A word at any address: the compiler uses bytes for processors that cannot read it at once. */
 typedef uint32_t __attribute__((may_alias, aligned(1))) word;
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size)
