@@ -391,8 +391,12 @@ class InterfaceDouble:
     commands: list[str] = field(default_factory=list[str])
     sounds: dict[str, int] = field(default_factory=dict[str, int])
     """Frames of the files on its card, by name."""
+    is_today: bool = True
+    """Whether it prints the texts of 2025-07 and later (904de6f)."""
     has_timer: bool = True
     """Whether it knows the times of edges."""
+    frame_ticks: int = 250
+    """Units of 10 µs that the board needs for a frame, 0 to 2 more for each."""
     edge_limit: int = 1 << 20
     """Edges that it keeps."""
     _edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -435,18 +439,25 @@ class InterfaceDouble:
         if word == "play" and file in self.sounds:
             count = self.sounds[file]
             if isinstance(self.board, StreamingDouble) and self.board.play(count):
-                begin = len(self._edges) * 3200
+                begin, period = len(self._edges) * 3200, max(3200, self.frame_ticks + 3)
                 self._edges += [
-                    (begin + one * 3200, begin + one * 3200 + 250 + one % 3) for one in range(count)
+                    (begin + one * period, begin + one * period + self.frame_ticks + one % 3)
+                    for one in range(count)
                 ]
+            begins, ends = ("Attempting to play", "succeeded.\n") if self.is_today else (
+                "Playing", ""
+            )  # fmt: skip
             return [
-                (0, f"Playing {file}\n".encode()),
+                (0, f"{begins} {file}\n".encode()),
                 (count * FRAME_NS // 1000, b""),
-                (0, b"m-ready\r\n"),
+                (0, f"{ends}m-ready\r\n".encode()),
             ]
-        lines = [self.name_line]
-        if word == "play":
-            lines = ["no such file"]
+        lines, end = [self.name_line], "\r\n"
+        if word == "play" and self.is_today:
+            lines = [f"Attempting to play {file}\nError playing file. Check that the file exists "
+                     "and is a 2-channel wav file."]  # fmt: skip
+        elif word == "play":
+            lines = [f"Playing {file}"]
         elif word == "record_detections":
             lines = ["Now recording detections"]
             self._edges.clear()
@@ -454,10 +465,17 @@ class InterfaceDouble:
             lines = ["Detection Timestamps (ms)", "12,", "1044,"]
         elif word == "print_dutycycle" and self.has_timer:
             kept = self._edges[: self.edge_limit]
-            lines = ["Duty cycle start times (s)", "".join(f"{one}, " for one, _ in kept)]
-            lines += ["Duty cycle stop times (s)", "".join(f"{one}, " for _, one in kept)]
-        text = "\r\n".join([*lines, "m-ready", ""]).encode()
+            lines = ["Duty cycle start times (s)", *_by_eight([one for one, _ in kept])]
+            lines += ["Duty cycle stop times (s)", *_by_eight([one for _, one in kept])]
+            end = "" if len(kept) % 8 else end
+        text = ("\r\n".join(lines) + f"{end}m-ready\r\n").encode()
         return [(0, text[place : place + 1024]) for place in range(0, len(text), 1024)]
+
+
+def _by_eight(times: list[int]) -> list[str]:
+    """Lines of eight times, as the interface board prints them."""
+    rows = [times[place : place + 8] for place in range(0, len(times), 8)]
+    return ["".join(f"{one}, " for one in row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -451,7 +451,7 @@ def test_any_bytes_leave_a_device_that_says_its_name(loaded: Line) -> None:
 def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelBlob) -> None:
     """Otherwise a damaged or hostile model would overwrite the firmware."""
     kinds = {**int8_models.KINDS, "stream": int8_models.stream, "two": int8_models.two_inputs}
-    kinds |= {"unsigned": int8_models.unsigned, "words": int8_models.words}
+    kinds |= {"unsigned": int8_models.unsigned, "resized": int8_models.uint8_resize}
     kinds |= {"svdf": int8_models.svdf, "narrow": int8_models.narrow_svdf}
     small = [
         generate(make(np.random.default_rng(number)), model_id=name)

@@ -290,6 +290,7 @@ class Runner:
             memory_bytes=spec.limits.memory_bytes or TARGET_MEMORY_BYTES,
             daemon_pid=os.getpid(),
             target=target.address,
+            target_name=target.reported_name,
         )
 
     async def _finish(self, run: ActiveRun) -> None:

@@ -116,17 +116,19 @@ class Board:
         transport = self._exchange.transport
         speeds = list(baud_rates) if transport.baud_rate is not None else []
         self._exchange.read_start_messages()
+        is_first = True
         while True:
             if speeds and speeds[0] != transport.baud_rate:
                 transport.set_baud_rate(speeds[0])
                 self._exchange.dialect.quirks.clear()  # caused by noise at another speed
             try:
-                self._exchange.resync()
+                self._exchange.resync(is_first=is_first)
                 break
             except BoardSilent:
                 if len(speeds) < 2:
                     raise
                 speeds.pop(0)
+                is_first = False
         self._facts = self.retrying(self._read_facts)
         return self.facts
 
@@ -202,6 +204,7 @@ class Board:
         Raises:
             UsageError: the firmware does not run inferences on demand.
             BoardRefusal: the board rejects the command, or its input has an unexpected size.
+            BoardFault: the board reports a fault of its processor.
             BoardRestarted: the board restarted, and the input is lost.
             BoardSilent: the board does not respond any more.
             LineDamaged: no attempt ran the requested inferences.
@@ -334,12 +337,20 @@ class Board:
         """Maximum time that `close` waits, because a window of a board cannot be cancelled."""
         return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
 
+    def finish(self) -> None:
+        """Wait for the end of an interrupted window.
+
+        Raises:
+            BoardLost: the board was disconnected.
+        """
+        if self.busy_s and not self._exchange.finish():
+            logger.warning("%s is still busy", self._exchange.transport.name)
+
     def close(self) -> None:
         """Release the board after the end of an interrupted window; may be called twice."""
         try:
             with suppress(BoardLost):
-                if self.busy_s and not self._exchange.finish():
-                    logger.warning("%s is still busy", self._exchange.transport.name)
+                self.finish()
         finally:
             self._exchange.transport.close()
 

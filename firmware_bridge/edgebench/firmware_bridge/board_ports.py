@@ -9,7 +9,7 @@ are opened:
     named by the user           always, and repeatedly until a board replies
     a USB id with a hint        once for each time that it is plugged in, if probes are allowed;
                                 again if it could not be opened, or its board was removed
-    any other                   never
+    any other                   never; it has a board if `edgebench bridge list --confirm` found one
 
 A port that another program has open is not opened, because that would interfere with the program.
 This also protects a board during a run.
@@ -159,7 +159,8 @@ class BoardPorts:
 
     def look(self) -> list[TargetSighting]:
         """The boards that are present now."""
-        candidates, known = self._candidates(), self._memory.known()
+        known = self._memory.known()
+        candidates = self._candidates(known)
         keys = {candidate.key for candidate in candidates}
         self._probes = {key: probe for key, probe in self._probes.items() if key in keys}
         if self._is_first:
@@ -171,8 +172,9 @@ class BoardPorts:
         sightings = [self._sighting(candidate, known) for candidate in candidates]
         return self._with_those_away([sighting for sighting in sightings if sighting is not None])
 
-    def _candidates(self) -> list[PortToProbe]:
-        listed = {os.path.realpath(port.path): port for port in self._list_ports()}
+    def _candidates(self, known: dict[str, KnownBoard]) -> list[PortToProbe]:
+        ports = self._memory.keyed(self._list_ports())
+        listed = {os.path.realpath(port.path): port for port in ports}
         candidates: list[PortToProbe] = []
         places = set[str]()
         for named in self._named:
@@ -192,7 +194,7 @@ class BoardPorts:
                 )
             )
         for port in listed.values():
-            if port.hint is not None:
+            if port.hint is not None or port.key in known:
                 identity = port.key or f"board:{port.path}"
                 candidates.append(PortToProbe(port=port, identity=identity))
         return candidates
@@ -212,6 +214,9 @@ class BoardPorts:
         port = candidate.port
         if port.key in known:
             self._probes.pop(candidate.key, None)  # if the board is removed, it is probed again
+            if known[port.key].place != port.place:
+                with suppress(OSError):  # its twin would get its key
+                    self._memory.remember(port, known[port.key])
             return TargetSighting(_target(candidate, known[port.key]))
         if not candidate.is_named:
             if not self._is_probing:
@@ -336,6 +341,7 @@ def _target(candidate: PortToProbe, board: KnownBoard) -> TargetDescription:
         profile=kind.lower(),
         own_model=None if board.takes_models else board.model_name or "model",
         takes_own_file=board.takes_own_file,
+        reported_name=board.name,
     )
 
 

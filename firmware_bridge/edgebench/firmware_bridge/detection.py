@@ -1,19 +1,25 @@
 """Detection of boards on serial ports, and the stored results of earlier probes.
 
-Theory of operation. pyserial lists the ports with their USB ids. An id with a hint makes a port a
-candidate; a reply to `name` makes a candidate a board. A probe opens the port, which restarts many
-boards, so a board that has reported its name is stored by its USB serial number, and is not probed
-again until the user requests it or writes firmware onto it. A port without a USB serial number (and
-a pseudo-terminal, which is not listed) has to be named.
+Theory of operation. pyserial lists the ports with their USB ids. An agent probes ports whose id has
+a hint; the user can have all ports on USB probed. A reply to `name` makes the port a board's, and
+the reply of a meter makes it a meter's. A probe opens the port, which restarts many boards, so a
+board that has reported its name is stored by its USB serial number, and is not probed again until
+the user requests it or writes firmware onto it. A port without a USB serial number (and a
+pseudo-terminal, which is not listed) has to be named.
+
+Serial adapters of some makers all have the same serial number. Once two ports with the same key
+were there at the same time, the key of each includes its place on the bus, forever. A board that
+had the key alone keeps it, while it stays in its place.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +29,24 @@ from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.facts import BoardFacts
 from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.firmware_bridge.transports.serial_port import open_line
-from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES, BoardHint, hint_of
+from edgebench.firmware_bridge.usb_ids import (
+    DEFAULT_BAUD_RATES,
+    METER_IDS,
+    SHARED_IDS,
+    BoardHint,
+    hint_of,
+)
 from edgebench.meters.transport import pyserial
-from edgebench.protocol.errors import BoardSilent, EdgebenchError
+from edgebench.protocol.errors import BoardSilent, EdgebenchError, TargetError
 from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
+_PLACE = "@"
+"""Separates the place on the bus from the rest of a key."""
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
 """Shorter timeouts, for a port that may not have a board."""
+_METER_REPLY_BYTES = 4096
+"""Data in which a meter's prompt is searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +60,8 @@ class SerialPortInfo:
     description: str = ""
     location: str = ""
     """Path on the bus, with the interface; ports of the same device differ in their interfaces."""
+    is_serial_shared: bool = False
+    """Whether other devices have the same serial number, so that the place is part of the key."""
 
     @property
     def hint(self) -> BoardHint | None:
@@ -56,7 +74,18 @@ class SerialPortInfo:
         if not self.serial_number or self.vendor is None:
             return None
         interface = self.location.rpartition(":")[2]
-        return f"{self.vendor:04x}:{self.product or 0:04x}:{self.serial_number}:{interface}"
+        key = f"{self.vendor:04x}:{self.product or 0:04x}:{self.serial_number}:{interface}"
+        return f"{key}{_PLACE}{self.place}" if self.is_serial_shared else key
+
+    @property
+    def place(self) -> str:
+        """Path on the bus; that of the port, if the system reports none."""
+        return self.location or self.path
+
+    @property
+    def may_have_board(self) -> bool:
+        """Whether a user may have it probed: it is on USB, and its id is not a meter's alone."""
+        return self.vendor is not None and (self.vendor, self.product) not in METER_IDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +104,8 @@ class KnownBoard:
     """Whether it accepts models; if not, its firmware contains a model."""
     takes_own_file: bool = False
     """Whether it can verify that a file is the model in its firmware."""
+    place: str = field(default="", compare=False)
+    """Place of its port when it was stored; empty: an earlier version stored none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +117,8 @@ class FoundBoard:
     """None: the device on the port is unknown."""
     trouble: str | None = None
     """Reason why a probe failed; a single line."""
+    is_meter: bool = False
+    """Whether the device has replied as an energy meter."""
 
 
 def list_serial_ports() -> list[SerialPortInfo]:
@@ -130,6 +163,19 @@ class KnownBoards:
             return {key: KnownBoard(**entry) for key, entry in entries.items()}
         return {}
 
+    def keyed(self, ports: Iterable[SerialPortInfo]) -> list[SerialPortInfo]:
+        """All ports of this machine, with the place in the key if the serial number is shared."""
+        listed, known = list(ports), self.known()
+        count = Counter(port.key for port in listed)
+        placed = {key.rpartition(_PLACE)[0] for key in known}
+        return [
+            replace(port, is_serial_shared=True)
+            if (count[port.key] > 1 or port.key in placed)
+            and (port.key not in known or known[port.key].place != port.place)
+            else port
+            for port in listed
+        ]
+
     def remember(self, port: SerialPortInfo, board: KnownBoard) -> None:
         """Store a board, unless its port has no serial number.
 
@@ -138,7 +184,7 @@ class KnownBoards:
         """
         if port.key is not None:
             with self._changed() as known:
-                known[port.key] = board
+                known[port.key] = replace(board, place=port.place)
 
     def forget(self, keys: Collection[str | None]) -> None:
         """Remove the boards with these keys, which may have changed.
@@ -159,7 +205,7 @@ class KnownBoards:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
             known = self.known()
             yield known
-            entries = {key: _plain(one) for key, one in known.items()}
+            entries = {key: _plain(board) for key, board in known.items()}
             write_whole(self._path, json.dumps(entries, indent=1, sort_keys=True) + "\n")
 
 
@@ -182,21 +228,24 @@ def find_boards(
 
     Args:
         memory: Boards of earlier probes.
-        ask: Whether to open the candidates, and request their name, because a known board may have
-            other firmware now. It is removed only if there is no reply: an agent may serve it.
-        ports: Ports of this machine; None: those that the system lists.
+        ask: Whether to open all ports on USB, and request their name, because a known board may
+            have other firmware now. It is removed only if there is no reply: an agent may serve it.
+        ports: Ports of this machine, as `KnownBoards.keyed` returns them; None: those that the
+            system lists.
         opener: Opens a port at a speed.
         timing: Timeouts of the replies.
     """
     known = memory.known()
     boards: list[FoundBoard] = []
-    for port in list_serial_ports() if ports is None else ports:
-        if port.hint is None:
+    for port in memory.keyed(list_serial_ports()) if ports is None else ports:
+        if not (port.may_have_board if ask else port.hint or port.key in known):
             continue
-        board, trouble = known.get(port.key) if port.key else None, None
+        board, trouble, is_meter = known.get(port.key) if port.key else None, None, False
         if ask:
             try:
                 board = probe_board(port, opener=opener, timing=timing)
+            except MeterPort:
+                board, is_meter = None, True
             except BoardSilent as exc:
                 board, trouble = None, str(exc)
             except EdgebenchError as exc:
@@ -206,7 +255,7 @@ def find_boards(
                     memory.forget([port.key])
                 elif trouble is None:
                     memory.remember(port, board)
-        boards.append(FoundBoard(port=port, board=board, trouble=trouble))
+        boards.append(FoundBoard(port=port, board=board, trouble=trouble, is_meter=is_meter))
     return boards
 
 
@@ -217,15 +266,37 @@ def probe_board(
 
     Raises:
         NotPermitted: the user may not use the port.
+        MeterPort: the device replies as an energy meter.
         BoardSilent: there is no reply to `name`.
         TargetError: the port cannot be opened, or the replies are invalid.
     """
     speeds = port.hint.baud_rates if port.hint else DEFAULT_BAUD_RATES
-    board = Board(opener(port.path, speeds[0]), timing=timing)
+    line = opener(port.path, speeds[0])
+    board = Board(line, timing=timing)
     try:
+        if (port.vendor, port.product) in SHARED_IDS and _is_meter(line, timing):
+            raise MeterPort(f"{port.path} has an energy meter, X-NUCLEO-LPM01A")
         return known_board(board.connect(speeds))
     finally:
         board.close()
+
+
+class MeterPort(TargetError):
+    """A port that was probed for a board belongs to an energy meter."""
+
+
+def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
+    """Whether an LPM01A replies to its own query, which is no whole command for a board.
+
+    Source: ST UM2243 (`powershield`); its prompt precedes all of its replies.
+    """
+    line.write(b"powershield\n")
+    received, end_ns = b"", line.now_ns() + round(timing.answer_s * 1e9)
+    while line.now_ns() < end_ns and (data := line.read(timing.resync_s[0]).data):
+        received = (received + data)[-_METER_REPLY_BYTES:]
+        if b"PowerShield >" in received:
+            return True
+    return False
 
 
 def known_board(facts: BoardFacts) -> KnownBoard:

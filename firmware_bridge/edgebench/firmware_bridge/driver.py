@@ -48,7 +48,7 @@ from edgebench.firmware_bridge.transports.qemu import (
 )
 from edgebench.firmware_bridge.transports.serial_port import open_line, split_sound
 from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES
-from edgebench.protocol.errors import LineDamaged, ModelRefused, UsageError
+from edgebench.protocol.errors import LineDamaged, ModelRefused, OtherBoard, UsageError
 from edgebench.protocol.record import (
     EmulatorFacts,
     FirmwareFacts,
@@ -99,6 +99,7 @@ class BoardDriver:
         *,
         model_name: str,
         on_bytes: OnBytes,
+        reported_name: str | None = None,
     ) -> BoardWithModel | ListeningBoard:
         """Open the board, and load the model onto it, unless it runs its own model.
 
@@ -107,12 +108,14 @@ class BoardDriver:
                 streaming.
             ModelRefused: the board cannot run this model, has no space for it, or lacks a model of
                 its own.
+            OtherBoard: the board reports another name than `reported_name`.
             TargetError: the board does not respond, or the model does not arrive.
         """
         address, sound = split_sound(address)
         if model is None:
             with _line(address, directory, on_bytes) as board:
                 facts = board.connect(DEFAULT_BAUD_RATES)
+                _check_name(facts, reported_name, address)
                 if facts.timestamps is None:
                     return ListeningBoard(board, directory, sound)
                 _refuse_sound(facts, sound)
@@ -125,7 +128,9 @@ class BoardDriver:
             emulated.listen(on_bytes)
             return emulated
         with _line(address, directory, on_bytes) as board:
-            _refuse_sound(connected(board), sound)
+            facts = connected(board)
+            _check_name(facts, reported_name, address)
+            _refuse_sound(facts, sound)
             return _on_line(board, data, blob, directory)
 
     def _emulate(
@@ -303,6 +308,19 @@ def connected(board: Board) -> BoardFacts:
             "and runs on live audio"
         )
     return facts
+
+
+def _check_name(facts: BoardFacts, reported_name: str | None, address: str) -> None:
+    """Check that a board is the one that was identified at its port.
+
+    Raises:
+        OtherBoard: it reports another name; USB serial numbers are not always unique.
+    """
+    if reported_name not in (None, facts.name):
+        raise OtherBoard(
+            f"another board is at {address}: it reports the name {facts.name[:80]!r}, and "
+            f"{reported_name!r} was identified there"
+        )
 
 
 def _refuse_sound(facts: BoardFacts, sound: str) -> None:

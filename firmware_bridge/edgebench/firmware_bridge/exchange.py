@@ -27,6 +27,7 @@ from edgebench.firmware_bridge.dialects.events import (
     CommandEcho,
     Dialect,
     ErrorReply,
+    FaultText,
     InitEnd,
     InterfaceName,
     OtherText,
@@ -40,7 +41,13 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import mlperf_tiny
 from edgebench.firmware_bridge.dialects.streaming import streaming
 from edgebench.firmware_bridge.frames import LEAVE_FRAMES, BoardFrame, FrameReader
 from edgebench.firmware_bridge.transports.base import BoardTransport, ReceivedBytes
-from edgebench.protocol.errors import BoardRefusal, BoardRestarted, BoardSilent, LineDamaged
+from edgebench.protocol.errors import (
+    BoardFault,
+    BoardRefusal,
+    BoardRestarted,
+    BoardSilent,
+    LineDamaged,
+)
 from edgebench.protocol.text import one_line
 
 E = TypeVar("E")
@@ -53,6 +60,8 @@ REPLY_S = 900.0
 at 9600 baud takes 310 s."""
 _NAME_REPLY_S = 15.0
 """Maximum duration of a reply to `name`, including the rest of the reply to an earlier command."""
+_RESTARTS = 3
+"""Restarts during a synchronisation, after each of which `name` is sent again."""
 _ECHO_LINE = "Received command: "
 
 
@@ -68,6 +77,9 @@ class BoardTiming:
     """Maximum time until the first data of a board that restarts when its port is opened."""
     resync_s: tuple[float, ...] = (0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
     """Timeouts of consecutive `name` commands. A bootloader takes the first two seconds."""
+    start_s: float = 3.5
+    """Time after which a board has started since its port was opened: at the first speed, a `name`
+    is sent after it."""
     frame_s: float = 0.5
     """Maximum time until the reply to a frame."""
 
@@ -129,8 +141,15 @@ class BoardExchange:
     """Received events of the board's start."""
     interface_name: str | None = None
     """Name of the interface board in front of the board; None: there is none."""
+    slow_s: float = 0.0
+    """Longest time that the board took to reply to `name`, if it was slower than usual."""
     _due_ns: int | None = None
     """Time by which data of the pending reply must arrive, bridge clock; None: none is pending."""
+
+    @property
+    def answer_s(self) -> float:
+        """Maximum time until a reply begins: longer for a board that is slow by itself."""
+        return max(self.timing.answer_s, 2 * self.slow_s)
 
     @property
     def busy_s(self) -> float:
@@ -156,9 +175,10 @@ class BoardExchange:
 
         Args:
             command: Command without its terminator.
-            silence_s: Maximum time without data; None: `BoardTiming.answer_s`.
+            silence_s: Maximum time without data; None: `answer_s`.
 
         Raises:
+            BoardFault: the board reports a fault of its processor.
             BoardRestarted: the board restarted instead.
             BoardSilent: the reply does not end.
             BoardLost: the board was disconnected.
@@ -169,7 +189,7 @@ class BoardExchange:
                 f"the board at {self.transport.name} restarted at `{_of(command)}`"
             )
         if not reply.is_complete:
-            waited_s = self.timing.answer_s if silence_s is None else silence_s
+            waited_s = self.answer_s if silence_s is None else silence_s
             received = f"{len(reply.events)} lines of a reply" if reply.events else "no reply"
             raise BoardSilent(
                 f"{received} to `{_of(command)}` from the board at {self.transport.name}, then "
@@ -184,21 +204,27 @@ class BoardExchange:
 
         Args:
             command: Command without its terminator.
-            silence_s: Maximum time without data; None: `BoardTiming.answer_s`.
+            silence_s: Maximum time without data; None: `answer_s`.
             limit_s: Maximum duration of the reply in addition to that.
 
         Raises:
+            BoardFault: the board reports a fault of its processor.
             BoardLost: the board was disconnected.
         """
         self._discard()
         data = self.dialect.encode(command)
         issued_ns = self.transport.now_ns()
-        silent_s = self.timing.answer_s if silence_s is None else silence_s
+        silent_s = self.answer_s if silence_s is None else silence_s
         self._due_ns = issued_ns + round(silent_s * 1e9)
         self.send(data)
         events: list[TimedEvent] = []
         is_complete = self._until_ready(events, silent_s, limit_s)
         self._due_ns = None
+        if events and isinstance(fault := events[-1].event, FaultText):
+            raise BoardFault(
+                f"the board at {self.transport.name} stopped in `{_of(command)}`: "
+                f"{one_line(fault.text, 80)}"
+            )
         return BoardReply(command, issued_ns, tuple(events), is_complete)
 
     def confirmed(self, command: str, *kinds: type[object]) -> BoardReply:
@@ -239,35 +265,69 @@ class BoardExchange:
         if received.data:
             events += self.dialect.receive(received.data, received.time_ns)
             if not any(isinstance(event.event, ReplyEnd) for event in events):
-                self._until_ready(events, self.timing.answer_s, _NAME_REPLY_S)
+                self._until_ready(events, self.answer_s, _NAME_REPLY_S)
         self.boot_events += [event.event for event in events]
 
-    def resync(self) -> str:
+    def resync(self, *, is_first: bool = False) -> str:
         """Synchronise the line, and return the board's name.
 
+        Args:
+            is_first: Whether the port was just opened, so that the board may still be starting.
+
         Raises:
+            BoardFault: the board reports a fault of its processor.
             BoardSilent: the board does not reply to `name`.
             BoardLost: the board was disconnected.
         """
-        received_bytes, received_lines = 0, 0
+        received_bytes, received_lines, restart_count = 0, 0, 0
         attempts = list(self.timing.resync_s)
+        if is_first and (left_s := self.timing.start_s - sum(attempts[:-1])) > 0:
+            attempts.append(left_s)
+        tried_count, late_count, begin_ns = 0, 0, self.transport.now_ns()
         while attempts:
             received_bytes += self.drain()
-            tried_count = len(self.timing.resync_s) - len(attempts)
             # At every second attempt only: firmware may also ignore the rest of a frame.
             if not received_lines and tried_count in (2, 4):
                 self._leave_blindly()
-            reply = self.attempt("name", silence_s=attempts.pop(0), limit_s=_NAME_REPLY_S)
+            silence_s = max(attempts.pop(0), 2 * self.slow_s)
+            reply = self.attempt("name", silence_s=silence_s, limit_s=_NAME_REPLY_S)
+            tried_count += 1
             received_lines += len(reply.events) + reply.is_complete
             if self._switch(reply):
                 attempts = attempts or list(self.timing.resync_s[:2])
                 continue
             name = reply.first(BoardName)
             if name is not None and reply.is_complete and not reply.is_restart and not reply.error:
-                self.drain()
-                return name.name
-            self.boot_events += [event.event for event in reply.events if reply.is_restart]
+                if not late_count or self._settle(name, late_count, begin_ns):
+                    self.drain()
+                    return name.name
+                late_count = 0
+            elif reply.is_restart:
+                self.boot_events += [event.event for event in reply.events]
+                restart_count, late_count = restart_count + 1, 0  # it lost earlier commands
+                if restart_count <= _RESTARTS:
+                    attempts = attempts or [self.timing.resync_s[-1]]
+            elif not reply.is_complete:
+                late_count += 1
         raise BoardSilent(self._silence(received_lines, received_bytes))
+
+    def _settle(self, name: BoardName, late_count: int, begin_ns: int) -> bool:
+        """Receive the replies of a slow board to earlier `name` commands; whether it is in step.
+
+        Args:
+            name: Name in the first reply.
+            late_count: Commands without a reply; a board that was starting has lost them.
+            begin_ns: Time before the first of them, bridge clock.
+        """
+        waited_s = (self.transport.now_ns() - begin_ns) / 1e9
+        while late_count and self._until_ready([], waited_s, _NAME_REPLY_S):
+            late_count -= 1
+        issued_ns = self.transport.now_ns()
+        reply = self.attempt("name", silence_s=waited_s + self.answer_s, limit_s=_NAME_REPLY_S)
+        took_s = (self.transport.now_ns() - issued_ns) / 1e9
+        if took_s > self.timing.resync_s[0]:
+            self.slow_s = max(self.slow_s, took_s)
+        return reply.is_complete and reply.of_kind(BoardName) == [name]
 
     def drain(self) -> int:
         """Read until no data arrives, and return the number of received bytes."""
@@ -295,17 +355,21 @@ class BoardExchange:
         """Frames that are complete now; None: no data arrived.
 
         Raises:
+            BoardFault: the data is the text of a fault.
             BoardRestarted: the data is the text of a start.
         """
         received = self.read(timeout_s)
         if not received.data:
-            if b"m-init-done" in reader.take_rest():
+            text = reader.take_rest()
+            if b"e-[Fault" in text:
+                raise BoardFault(f"the board at {self.transport.name} stopped in a load: e-[Fault]")
+            if b"m-init-done" in text:
                 raise BoardRestarted(f"the board at {self.transport.name} restarted in a load")
             return None
         return reader.feed(received.data)
 
     def _until_ready(self, events: list[TimedEvent], silence_s: float, limit_s: float) -> bool:
-        """Collect events to the end of the reply; returns whether it was received."""
+        """Collect events to the end of the reply, or a fault; returns whether it was received."""
         deadline_ns = self.transport.now_ns() + round((silence_s + limit_s) * 1e9)
         while self.transport.now_ns() < deadline_ns:
             received = self.read(silence_s)
@@ -315,6 +379,10 @@ class BoardExchange:
                 if isinstance(one.event, ReplyEnd):
                     return True
                 events.append(one)
+                if isinstance(one.event, FaultText):
+                    return False
+                if isinstance(one.event, ErrorReply):  # it computes nothing any more
+                    silence_s = min(silence_s, self.answer_s)
         return False
 
     def _discard(self) -> None:

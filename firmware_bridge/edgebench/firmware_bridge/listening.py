@@ -22,15 +22,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from edgebench.firmware_bridge.board import ATTEMPTS, Board
 from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.streaming import interface_board
 from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply
-from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged
+from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged, TargetError
 from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
 from edgebench.protocol.target import TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
@@ -100,6 +101,9 @@ class ListeningBoard:
         self._sound = sound
         self._activation = -128
         facts, self._exchange = board.facts, board.exchange
+        self._dialect = self._exchange.dialect
+        self._is_listening = False
+        """Whether a window was left before its `stop`."""
         is_behind = self._exchange.interface_name is not None
         if sound and not is_behind:
             raise BoardRefusal(
@@ -132,6 +136,7 @@ class ListeningBoard:
         assert not warmup_count, "frames before a window would have pulses of their own"
         damage = LineDamaged("no window")
         for attempt in range(1, ATTEMPTS + 1):
+            self._is_listening = True
             try:
                 frame_window = listen(self._exchange, count, self._sound)
             except (LineDamaged, BoardSilent) as exc:
@@ -139,6 +144,10 @@ class ListeningBoard:
                 self._exchange.resync()
                 self._board.retrying(self._stop)
                 continue
+            except TargetError:
+                self._leave()
+                raise
+            self._is_listening = False
             if not frame_window.activations:
                 window_s = (frame_window.ended_ns - frame_window.began_ns) / 1e9
                 raise BoardRefusal(
@@ -162,6 +171,15 @@ class ListeningBoard:
     def _stop(self) -> None:
         """Stop the board if it is streaming; an idle board makes no pulse, and reports that."""
         _check_echo(self._exchange.ask("stop"))
+        self._is_listening = False
+
+    def _leave(self) -> None:
+        """Stop the board after a window that was given up: it would classify silence until then."""
+        if self._is_listening:
+            with suppress(TargetError):  # it is gone; if not, its next run stops it
+                self._board.finish()
+                self._exchange.dialect = self._dialect
+                self._stop()
 
     def output_bytes(self) -> bytes:
         """Highest activation of the last window."""
@@ -174,6 +192,7 @@ class ListeningBoard:
 
     def close(self) -> None:
         """Release the board, and write the log of its line to a file."""
+        self._leave()
         self._board.close_keeping(self._directory / CONSOLE_FILE)
 
 
@@ -249,7 +268,8 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
     """Processing times of frames, from the edges of a pin; empty: the edges are inconsistent.
 
     Firmware may pulse the pin at `start`, which is not a frame, and an interface board keeps the
-    edges of a limited number of frames.
+    edges of a limited number of frames. A frame may take longer than `FRAME_NS`: the board is too
+    slow for real time, and the sound of that time is lost.
 
     >>> head, end = events.ProcessingHead(is_end=False), events.ProcessingHead(is_end=True)
     >>> edges = [head, events.NumberList((7, 100, 3300)), end, events.NumberList((7, 350, 3555))]
@@ -271,15 +291,15 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
             return ()
     if len(edges[False]) != len(edges[True]):
         return ()
-    ticks = [
-        (end - begin) % _COUNTER_WRAP for begin, end in zip(edges[False], edges[True], strict=True)
-    ]
+    # high, low, high, …: edges in another order are a whole wrap apart
+    order = [at for pair in zip(edges[False], edges[True], strict=True) for at in pair]
+    steps = [(after - at) % _COUNTER_WRAP for at, after in pairwise(order)]
+    if sum(steps) >= _COUNTER_WRAP:
+        return ()
+    ticks = steps[::2]
     if len(ticks) == count + 1:
         ticks = ticks[1:]
-    is_true = len(ticks) <= count and all(
-        0 < tick <= FRAME_NS * EDGE_RATE_HZ / 1e9 for tick in ticks
-    )
-    return tuple(ticks) if is_true else ()
+    return tuple(ticks) if len(ticks) <= count and all(ticks) else ()
 
 
 def _check_echo(reply: BoardReply) -> None:
@@ -333,18 +353,21 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
     """Play a file repeatedly until the given time has passed.
 
     Raises:
-        BoardRefusal: the interface board does not play it after two commands: it does not echo
-            commands, so the first may have been damaged.
+        BoardRefusal: the interface board reports that it cannot play it, or does not play it after
+            two commands: it does not echo commands, so the first may have been damaged.
     """
     begin_ns = before_ns = exchange.transport.now_ns()
     while listen_ns - (before_ns - begin_ns) > CLOCKS_RATIO * listen_ns:
         command = f"play {sound}"
-        is_played = any(
-            exchange.ask(command, silence_s=PLAY_S).first(events.SoundBegin) for _ in range(2)
-        )
+        for _ in range(2):
+            played = exchange.ask(command, silence_s=PLAY_S)
+            begin, end = played.first(events.SoundBegin), played.first(events.SoundEnd)
+            error = end.error if end else None
+            if begin and not error:
+                break
         now_ns = exchange.transport.now_ns()
-        if not is_played or now_ns - before_ns < FRAME_NS:
-            raise BoardRefusal(f"the interface board does not play {sound}")
+        if not begin or error or now_ns - before_ns < FRAME_NS:
+            raise BoardRefusal(f"the interface board does not play {sound}: {error or 'no reason'}")
         before_ns = now_ns
     _pause(exchange, round(AFTER_SOUND_S * 1e9))
 

@@ -28,7 +28,7 @@ from edgebench.firmware_bridge.port_users import users_of
 from edgebench.firmware_bridge.terminal import converse
 from edgebench.firmware_bridge.transports.qemu import PACKAGES, QEMU_MACHINES
 from edgebench.firmware_bridge.transports.serial_port import open_line
-from edgebench.firmware_bridge.usb_ids import METER_IDS
+from edgebench.firmware_bridge.usb_ids import METER_IDS, SHARED_IDS
 from edgebench.protocol.bridge import EmulatedBoard, ModelCheck, PortReport
 from edgebench.protocol.errors import TargetError, UsageError
 
@@ -57,7 +57,7 @@ class BoardFlashing:
             OSError: the stored facts cannot be removed.
         """
         keys = self._keys()
-        for port in list_serial_ports():
+        for port in self.memory.keyed(list_serial_ports()):
             if port.key in keys and (users := users_of(port.path)):
                 raise _used(port.path, users)
         try:
@@ -71,7 +71,7 @@ class BoardFlashing:
             # A probe has the serial number of its port; a board in its bootloader has no port.
             ports = [
                 serial_port
-                for serial_port in list_serial_ports()
+                for serial_port in self.memory.keyed(list_serial_ports())
                 if serial_port.serial_number == self.serial
             ]
             keys = {port.key for port in ports}
@@ -86,9 +86,9 @@ class BoardTools:
 
     def ports(self, memory: Path, *, is_probing: bool) -> list[PortReport]:
         """Serial ports of this machine; a port that a program has open is not probed."""
-        listed = list_serial_ports()
-        used = {port.path: tuple(users_of(port.path)) for port in listed}
         known = KnownBoards(memory)
+        listed = known.keyed(list_serial_ports())
+        used = {port.path: tuple(users_of(port.path)) for port in listed}
         boards = {board.port.path: board for board in find_boards(known, ask=False, ports=listed)}
         if is_probing:
             free = [port for port in listed if not used[port.path]]
@@ -123,9 +123,8 @@ class BoardTools:
         """Command that writes firmware onto a board; None: the firmware in the package."""
         known, kind = KnownBoards(memory), board
         if board not in FLASH_RECIPES:
-            port, meant = board_named(
-                board, find_boards(known, ask=False, ports=list_serial_ports())
-            )
+            ports = known.keyed(list_serial_ports())
+            port, meant = board_named(board, find_boards(known, ask=False, ports=ports))
             kind = meant.board or meant.name
             serial = serial or port.serial_number
         if firmware is None and kind not in FLASH_RECIPES:
@@ -185,18 +184,20 @@ def _report(
 ) -> PortReport:
     board = found_board.board if found_board else None
     usb_id = None if port.vendor is None else f"{port.vendor:04x}:{port.product or 0:04x}"
-    if port.hint is not None:
-        text = port.hint.text
-    elif (port.vendor, port.product) in METER_IDS:
+    is_meter = found_board is not None and found_board.is_meter
+    if is_meter or (port.vendor, port.product) in METER_IDS:
         text = "energy meter"
+    elif port.hint is not None:
+        text = port.hint.text
     else:
-        text = port.description if usb_id else "not on USB"
+        shared = SHARED_IDS.get((port.vendor or 0, port.product or 0))
+        text = shared or (port.description if usb_id else "not on USB")
     return PortReport(
         path=port.path,
         usb_id=usb_id,
         serial_number=port.serial_number,
         text=text,
-        is_candidate=port.hint is not None,
+        is_candidate=port.may_have_board and not is_meter,
         board=board.name if board else None,
         model=board.model_name if board else None,
         baud_rate=board.baud_rate if board else None,

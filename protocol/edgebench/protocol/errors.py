@@ -63,6 +63,8 @@
     │   ├── BoardSilent              a microcontroller does not respond, or in no known dialect
     │   ├── BoardRestarted           a microcontroller restarted during an operation
     │   ├── BoardRefusal             a microcontroller rejects a command with an error of its own
+    │   ├── BoardFault               a microcontroller stopped in a fault of its processor
+    │   ├── OtherBoard               another microcontroller than expected is connected
     │   ├── LineDamaged              a serial line loses or changes bytes repeatedly
     │   ├── LeaseHeld                another client measures there now
     │   ├── OtherEnvironment         an agent with other runtimes serves this machine
@@ -168,6 +170,7 @@ class ErrorCode(IntEnum):
     EXTERNAL_DATA_REFUSED = 29
     SETTING_REFUSED = 30
     BOARD_MODEL_REFUSED = 31
+    OTHER_BOARD = 32
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -623,6 +626,16 @@ class BoardRefusal(TargetError):
     """A microcontroller rejects a command with an error; the text quotes it."""
 
 
+class BoardFault(TargetError):
+    """A microcontroller reports a fault of its processor; it has stopped, or will restart."""
+
+
+class OtherBoard(TargetError):
+    """A microcontroller reports another name than when it was identified at its port."""
+
+    code = ErrorCode.OTHER_BOARD
+
+
 class LineDamaged(TargetError):
     """A serial line loses or changes bytes, even after all repetitions."""
 
@@ -996,6 +1009,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     RunStopped,
     SeatLeft,
     TargetDriverMissing,
+    OtherBoard,
     GovernorRefused,
     SettingRefused,
     LeaseHeld,

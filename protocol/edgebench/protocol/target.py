@@ -42,6 +42,9 @@ class TargetDescription:
     """Name of the model in its firmware, if it accepts no other model; None: it accepts models."""
     takes_own_file: bool = False
     """Whether it also accepts a file of that model, because it can verify the file."""
+    reported_name: str | None = None
+    """Name that it reported when it was identified; None: it has not been asked, or reports none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,7 @@ class TargetDriver(Protocol):
         *,
         model_name: str,
         on_bytes: OnBytes,
+        reported_name: str | None = None,
     ) -> OpenTarget:
         """Open the target and send the model to it.
 
@@ -222,9 +226,11 @@ class TargetDriver(Protocol):
             directory: Directory for files that are kept with the run.
             model_name: Name of the user's file; the name of `model` may be a hash.
             on_bytes: Called while a model or an input is sent.
+            reported_name: Name that the target has to report; None: any.
 
         Raises:
             UsageError: the address does not exist.
+            OtherBoard: the target reports another name.
             ModelRefused: the target cannot run this model, or has no space for it.
             TargetError: the target does not respond, or the model does not arrive.
         """

@@ -34,6 +34,7 @@ from edgebench.protocol.errors import (
     BoardSilent,
     LineDamaged,
     ModelRefused,
+    OtherBoard,
     TargetError,
     UsageError,
 )
@@ -405,6 +406,26 @@ def test_board_that_hears_nothing_refuses_a_sound(
         BoardDriver().open(
             "/dev/x,play=a.wav", model, tmp_path, model_name="a", on_bytes=lambda *_: None
         )
+
+
+@pytest.mark.parametrize("model", [None, BUILT_IN])
+def test_board_of_another_name_than_the_seat_is_refused(
+    model: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a run would be stored under the board whose place another one has taken."""
+    line = line_to()
+    monkeypatch.setattr("edgebench.firmware_bridge.driver.open_line", lambda *_: line)
+    with pytest.raises(OtherBoard, match="reports the name 'unspecified', and 'left' was identif"):
+        BoardDriver().open(
+            "/dev/x",
+            model,
+            tmp_path,
+            model_name="a",
+            on_bytes=lambda *_: None,
+            reported_name="left",
+        )
+    assert line.is_closed
+    assert double_of(line).buffer == b""
 
 
 def test_input_that_is_too_large_is_refused_by_the_board() -> None:

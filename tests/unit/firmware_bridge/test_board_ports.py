@@ -48,6 +48,8 @@ class Bench:
     asked: list[str] = field(default_factory=list[str])
     passed_s: float = 0.0
     board: KnownBoard = KIT
+    boards: dict[str, KnownBoard] = field(default_factory=dict[str, KnownBoard])
+    """Boards at single ports, by path."""
 
     def __post_init__(self) -> None:
         self.ports = BoardPorts(
@@ -63,7 +65,7 @@ class Bench:
         self.asked.append(port.path)
         if error := self.errors.get(port.path):
             raise error
-        return self.board
+        return self.boards.get(port.path, self.board)
 
     def look(self) -> list[TargetSighting]:
         """Look, and look again once all probed ports have responded."""
@@ -98,6 +100,37 @@ def test_only_ports_with_a_hint_are_asked_and_only_once(memory: Path) -> None:
     bench.look()
     assert Bench(memory, plugged=[NUCLEO]).targets() == [("kit", NUCLEO.path)]
     assert bench.asked == [NUCLEO.path]
+
+
+def test_confirmed_board_is_served_whatever_its_usb_id(memory: Path) -> None:
+    """Otherwise `bridge list --confirm` would find a board that no agent serves."""
+    KnownBoards(memory).remember(UNKNOWN, KIT)
+    bench = Bench(memory, plugged=[UNKNOWN])
+    assert bench.targets() == [("kit", UNKNOWN.path)]
+    assert bench.asked == []
+
+
+def test_two_boards_of_one_serial_number_are_two_seats(memory: Path) -> None:
+    """Otherwise the second adapter's board would be measured under the name of the first."""
+    left, right = (
+        SerialPortInfo(
+            path=f"/dev/test-{name}", vendor=0x10C4, product=0xEA60, serial_number="0001",
+            location=f"1-{place}:1.0",
+        )
+        for place, name in ((2, "left"), (3, "right"))
+    )  # fmt: skip
+    boards = {left.path: KnownBoard(name="left"), right.path: KnownBoard(name="right")}
+    bench = Bench(memory, plugged=[left], boards=boards)
+    [alone] = bench.look()
+    bench.plugged = [left, right]
+    both = [one.target for one in bench.look()]
+    assert [one.name for one in both] == ["left", "right"]
+    assert both[0] == alone.target, "a seat that is served is not closed by its twin"
+    assert both[1].identity != both[0].identity
+    assert bench.asked == [left.path, right.path]
+    bench.plugged = [right]
+    bench.passed_s += 2 * AWAY_S
+    assert [one.target for one in bench.look()] == both[1:]
 
 
 def test_board_that_answers_at_once_is_asked_once(

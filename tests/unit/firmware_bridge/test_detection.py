@@ -18,7 +18,7 @@ from edgebench.firmware_bridge.detection import (
     list_serial_ports,
 )
 from edgebench.firmware_bridge.tools import board_named
-from edgebench.firmware_bridge.usb_ids import BOARD_HINTS, METER_IDS, hint_of
+from edgebench.firmware_bridge.usb_ids import BOARD_HINTS, METER_IDS, SHARED_IDS, hint_of
 from edgebench.protocol.errors import TargetError, UsageError
 
 NUCLEO = SerialPortInfo(
@@ -28,9 +28,22 @@ OTHER_NUCLEO = SerialPortInfo(
     path="/dev/ttyACM1", vendor=0x0483, product=0x374B, serial_number="066B", location="1-3:1.2"
 )
 METER = SerialPortInfo(path="/dev/ttyACM2", vendor=0x0483, product=0x5740, serial_number="PS")
+MAKER = replace(METER, path="/dev/ttyACM4", serial_number="2061")
+"""A board with ST's default id, which is also that of the meter."""
+PROFILER = SerialPortInfo(path="/dev/ttyACM5", vendor=0x1915, product=0xC00A, serial_number="PPK")
+UNKNOWN = SerialPortInfo(path="/dev/ttyACM6", vendor=0xDEAD, product=1, serial_number="7")
 ADAPTER = SerialPortInfo(path="/dev/ttyUSB0", vendor=0x1A86, product=0x7523)
 MODEM = SerialPortInfo(path="/dev/ttyS0")
 PORTS = [NUCLEO, OTHER_NUCLEO, METER, ADAPTER, MODEM]
+
+
+class MeterLine(VirtualLine):
+    """A line to an LPM01A."""
+
+    def write(self, data: bytes) -> None:
+        """Reply as the PowerShield does to its own commands."""
+        assert data == b"powershield\n", "a meter gets no command of a board"
+        self._queue([(1000, b"\r\nPowerShield > ack powershield PowerShield present: 1\r\n")])
 
 
 class Desk:
@@ -46,8 +59,9 @@ class Desk:
         if path == ADAPTER.path:
             raise TargetError(f"serial port {path} is in use by another program")
         energy = BoardDouble(BoardHabits(name_line="m-name-dut-[second]", is_energy=True))
-        board = BoardDouble() if path == NUCLEO.path else InterfaceDouble(energy)
-        line = VirtualLine(board, LineFaults(is_started_by_open=False), name=path)
+        board = InterfaceDouble(energy) if path == OTHER_NUCLEO.path else BoardDouble()
+        kind = MeterLine if path == METER.path else VirtualLine
+        line = kind(board, LineFaults(is_started_by_open=False), name=path)
         line.baud_rate = baud_rate
         if path == OTHER_NUCLEO.path:
             line.answers_at = 9600
@@ -59,23 +73,68 @@ def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
     """Otherwise listing boards would restart them every time, or disturb a meter's recording."""
     desk, memory = Desk(), KnownBoards(tmp_path / "state/boards.json")
     boards = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
-    assert [board.port for board in boards] == [NUCLEO, OTHER_NUCLEO, ADAPTER]
+    assert [board.port for board in boards] == [NUCLEO, OTHER_NUCLEO, METER, ADAPTER]
     assert [board.board.name if board.board else None for board in boards] == [
         "unspecified",
         "second",
         None,
+        None,
     ]
+    assert [board.is_meter for board in boards] == [False, False, True, False]
     assert boards[1].board is not None
     assert (boards[1].board.baud_rate, boards[1].board.dialect) == (
         9600,
         "interface_board+mlperf_tiny",
     )
-    assert boards[2].trouble == "serial port /dev/ttyUSB0 is in use by another program"
+    assert boards[3].trouble == "serial port /dev/ttyUSB0 is in use by another program"
     assert all(line.is_closed for line in desk.lines)
     desk.opened.clear()
     again = find_boards(memory, ask=False, ports=PORTS, opener=desk.open)
     assert again[:2] == boards[:2]
     assert desk.opened == []
+
+
+def test_any_port_on_usb_that_is_no_meter_by_its_reply_can_be_confirmed(tmp_path: Path) -> None:
+    """Otherwise a board with an id that is not in our list, or with ST's, could not be measured."""
+    desk, memory = Desk(), KnownBoards(tmp_path / "boards.json")
+    ports = [MAKER, PROFILER, UNKNOWN, MODEM]
+    assert find_boards(memory, ask=False, ports=ports) == []
+    boards = find_boards(memory, ask=True, ports=ports, opener=desk.open)
+    assert [board.port for board in boards] == [MAKER, UNKNOWN], "a PPK2 and a modem get no command"
+    assert all(board.board and board.board.name == "unspecified" for board in boards)
+    assert find_boards(memory, ask=False, ports=ports) == boards
+
+
+def test_boards_of_one_serial_number_have_keys_of_their_places(tmp_path: Path) -> None:
+    """Otherwise the second CP2102 with the serial number 0001 would be listed as the first."""
+    memory = KnownBoards(tmp_path / "boards.json")
+    left, right = (
+        SerialPortInfo(
+            path=f"/dev/ttyUSB{place}",
+            vendor=0x10C4,
+            product=0xEA60,
+            serial_number="0001",
+            location=f"1-{place}:1.0",
+        )
+        for place in (2, 3)
+    )
+
+    def keys(*ports: SerialPortInfo) -> list[str | None]:
+        return [port.key for port in memory.keyed(ports)]
+
+    plain = left.key
+    assert keys(left) == keys(right) == [plain], "it may be put into another socket"
+    assert keys(left, right) == [f"{plain}@1-2:1.0", f"{plain}@1-3:1.0"]
+    assert keys(left, replace(right, location="1-2:1.2")) == [plain, f"{plain[:-1]}2"]  # type: ignore[index]
+    (tmp_path / "boards.json").write_text(f'{{"{plain}": {{"name": "left"}}}}')
+    assert memory.known()[plain].name == "left", "as an earlier version stored it"  # type: ignore[index]
+    assert keys(left, right)[0] != plain, "it may be either"
+    memory.remember(left, KnownBoard(name="left"))
+    assert keys(left, right) == [plain, f"{plain}@1-3:1.0"]
+    memory.remember(memory.keyed([left, right])[1], KnownBoard(name="right"))
+    assert keys(right) == [f"{plain}@1-3:1.0"], "it is not the other one when it is alone"
+    assert keys(left, right) == [plain, f"{plain}@1-3:1.0"]
+    assert [board.name for board in memory.known().values()] == ["left", "right"]
 
 
 def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
@@ -149,8 +208,8 @@ def test_interfaces_of_one_device_are_told_apart() -> None:
 
 
 def test_hints_name_no_meter() -> None:
-    """Otherwise a PowerShield would be probed in the middle of a recording."""
-    assert all(hint_of(*one) is None for one in METER_IDS)
+    """Otherwise an agent would probe a PowerShield in the middle of a recording."""
+    assert all(hint_of(*one) is None for one in METER_IDS | SHARED_IDS.keys())
     assert hint_of(0x1366, 0x0105) is not None
     assert hint_of(0xDEAD, 1) is None
     assert hint_of(None, None) is None

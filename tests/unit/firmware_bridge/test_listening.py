@@ -59,6 +59,18 @@ def test_sound_is_a_window_of_its_frames_between_two_pulses() -> None:
     ]
 
 
+def test_interface_board_before_july_2025_plays_too() -> None:
+    """Otherwise a user would have to flash the interface board before a board can be measured."""
+    timed = listening(behind_interface(is_today=False)).window(FRAMES, warmup_count=0)
+    assert (timed.window.count, timed.inference_ticks) == (FRAMES, TICKS)
+
+
+def test_board_that_is_too_slow_for_real_time_keeps_its_times() -> None:
+    """Otherwise the times that show it would be discarded as inconsistent edges."""
+    timed = listening(behind_interface(frame_ticks=4100)).window(FRAMES, warmup_count=0)
+    assert set(timed.inference_ticks) == {4100, 4101, 4102}
+
+
 def test_sound_is_played_as_often_as_a_window_takes() -> None:
     """Otherwise a window would be as long as the card's file, or a fast clock would replay it."""
     board = listening(behind_interface())
@@ -107,8 +119,15 @@ def test_board_that_hears_nothing_is_refused() -> None:
 
 def test_sound_that_is_not_there_is_refused() -> None:
     """Otherwise a window of silence would be measured for an hour."""
-    with pytest.raises(BoardRefusal, match=r"the interface board does not play none\.wav"):
-        listening(behind_interface(), "none.wav").window(1, warmup_count=0)
+    for is_today, text in (
+        (True, r"play none\.wav: Error playing file\. Check that the file exists"),
+        (False, r"the interface board does not play none\.wav"),
+    ):
+        line = behind_interface(is_today=is_today)
+        board = listening(line, "none.wav")
+        with pytest.raises(BoardRefusal, match=text):
+            board.window(1, warmup_count=0)
+        assert not double_of(line).is_listening, "a board that is given up is stopped"
     with pytest.raises(BoardRefusal, match=r"no interface board, which is needed to play a\.wav"):
         listening(VirtualLine(StreamingDouble()), "a.wav")
 
@@ -151,6 +170,7 @@ def test_sound_that_was_cut_off_ends_before_the_board_is_let_go() -> None:
     before_ns = line.time_ns
     board.close()
     assert line.time_ns - before_ns <= 2 * FRAMES * FRAME_NS
+    assert not double_of(line).is_listening
 
 
 @settings(max_examples=40, deadline=None)

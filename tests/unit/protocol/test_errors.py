@@ -80,6 +80,7 @@ def test_codes_are_never_renumbered() -> None:
         "SIGNATURE_REFUSED": 28,
         "EXTERNAL_DATA_REFUSED": 29,
         "BOARD_MODEL_REFUSED": 31,
+        "OTHER_BOARD": 32,
     }
 
 

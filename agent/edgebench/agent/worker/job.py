@@ -51,6 +51,8 @@ class Job:
     """Files of accelerators under /dev that the worker may open."""
     target: str | None = None
     """Address of the target to measure; None if the worker's own process runs the model."""
+    target_name: str | None = None
+    """Name that the target has to report; None: any."""
 
 
 class Pipe:

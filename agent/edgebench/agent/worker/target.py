@@ -122,6 +122,7 @@ def measure_target(
             directory,
             model_name=job.model.name,
             on_bytes=partial(pipe.reached, unit=ProgressUnit.BYTES),
+            reported_name=job.target_name,
         )
     try:
         inputs = _inputs(job, target)

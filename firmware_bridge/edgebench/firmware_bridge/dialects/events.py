@@ -144,6 +144,13 @@ class ErrorReply:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultText:
+    """The processor of the board is in its fault handler: no reply follows."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class InputMismatch:
     """The size of the input differs from the expected size; the board uses the previous input.
 
@@ -280,6 +287,14 @@ class SoundBegin:
 
 
 @dataclass(frozen=True, slots=True)
+class SoundEnd:
+    """An interface board has played a file, or cannot play it."""
+
+    error: str | None = None
+    """Its reason; None: the file was played to its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordBegin:
     """An interface board starts to record edges of the board's pins."""
 
@@ -322,6 +337,7 @@ BoardEvent = (
     | InferenceEnd
     | ModelOutputs
     | ErrorReply
+    | FaultText
     | InputMismatch
     | ComplaintText
     | FailureText
@@ -339,6 +355,7 @@ BoardEvent = (
     | ActivationsHead
     | NumberList
     | SoundBegin
+    | SoundEnd
     | RecordBegin
     | DetectionsHead
     | ProcessingHead

@@ -65,6 +65,14 @@ _NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\
 """Pattern of texts that contain "error" without a failure: a status, or the mean squared error of
 ad01."""
 
+_FAULTS = (
+    r"e-\[fault\b|\bguru meditation error\b|\bzephyr fatal error\b|\*{3} panic \*{3}|"
+    r"\*{3,} (?:bus|hard|usage|mpu|secure) fault\b|\bmbedos (?:error info|fault handler)\b|"
+    r"^\W*hard ?fault\b(?! handler)"
+)
+"""Pattern of the fault handlers of edgebench's firmware, ESP-IDF, Zephyr, the Pico SDK and Mbed OS,
+and of the usual text of others."""
+
 MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"ready", lambda _, __: events.ReplyEnd()),
     # EEMBC's monitor: name-CLASS-[NAME]; `io` is the class of its interface board.
@@ -91,6 +99,9 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"infer-start-(\d{1,10})", lambda m, _: events.InferenceBegin(int(m[1]))),
     line_pattern(r"infer-done", lambda _, __: events.InferenceEnd()),
     line_pattern(rf"results-\[({NUMBERS})\]", lambda m, q: events.ModelOutputs(numbers(m[1], q))),
+    line_pattern(
+        rf"(?i)(?!m-)(?=.*?(?:{_FAULTS})).*", lambda m, _: events.FaultText(m[0]), has_prefix=False
+    ),
     line_pattern(
         r"e-\[(.*)", lambda m, _: events.ErrorReply(m[1].removesuffix("]")), has_prefix=False
     ),

@@ -22,14 +22,17 @@ audio continuously between `start` and `stop`.
 The interface board in front of it plays the sound, and times a pin that is high while a frame is
 processed. Its times are counts of 10 µs, although the text states seconds.
 
-    play FILE%          →  Playing FILE, then m-ready at the end of the sound
+    play FILE%          →  Attempting to play FILE, then at the end of the sound succeeded. or
+                           Error playing file. …, and m-ready; before 2025-07 (904de6f) Playing FILE
+                           and m-ready alone
     record_detections%  →  Now recording detections, m-ready; its counter begins at 0
     print_detections%   →  Detection Timestamps (ms), each on a line, m-ready
     print_dutycycle%    →  Duty cycle start times (s), then Duty cycle stop times (s), each followed
-                           by lines of numbers, m-ready
+                           by lines of numbers, m-ready on the last of these lines
 
-Source: mlcommons/tiny, benchmark/reference_submissions/streaming_wakeword (sww_ref_util),
-benchmark/interface (InterfaceMenu, DeviceUnderTest), benchmark/runner (streaming_ww_utils).
+Source: mlcommons/tiny @ 1afd2c98, benchmark/reference_submissions/streaming_wakeword
+(sww_ref_util), benchmark/interface (InterfaceMenu, DeviceUnderTest), benchmark/runner
+(streaming_ww_utils).
 """
 
 from __future__ import annotations
@@ -94,7 +97,13 @@ _STREAMING = (
     *_LIST,
 )
 _INTERFACE = (
-    line_pattern(r"Playing (.*)", lambda m, _: events.SoundBegin(m[1]), has_prefix=False),
+    line_pattern(
+        r"(?:Playing|Attempting to play) (.*)",
+        lambda m, _: events.SoundBegin(m[1]),
+        has_prefix=False,
+    ),
+    line_pattern(r"succeeded\.", lambda _, __: events.SoundEnd(), has_prefix=False),
+    line_pattern(r"Error playing file.*", lambda m, _: events.SoundEnd(m[0]), has_prefix=False),
     line_pattern(r"Now recording detections", lambda _, __: events.RecordBegin(), has_prefix=False),
     line_pattern(
         r"Detection Timestamps \(ms\)", lambda _, __: events.DetectionsHead(), has_prefix=False

@@ -28,8 +28,8 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument(
         "--confirm",
         action="store_true",
-        help="open every port that may have a board and query the board's name; many boards "
-        "restart when it is opened, and other devices at such a port may restart, too",
+        help="open every serial port on USB that no program uses and query the board's name; many "
+        "boards restart when it is opened, and other devices at such a port may restart, too",
     )
     add_json(listed)
     flash = actions.add_parser("flash", help="write firmware to a board with a tool on PATH")

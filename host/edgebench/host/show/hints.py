@@ -446,6 +446,12 @@ _HINTS: tuple[Row, ...] = (
         "allow it more time: {}",
         lambda _, given: given.bench(load_timeout_s=given.more("load_timeout_s", 600.0)),
     ),
+    _on(
+        e.OtherBoard,
+        "identify the boards again where they are plugged in: {}; restart an agent that was "
+        "started with --board for this port",
+        command("bridge", "list", "--confirm"),
+    ),
     _on(e.SeatLeft, "plug it in again, then check that its agent finds it: {}", _DEVICES),
     _on(
         e.TargetDriverMissing,

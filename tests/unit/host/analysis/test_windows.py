@@ -167,7 +167,7 @@ def test_good_target_is_valid_and_nobody_watched_its_heat() -> None:
     verdict = judge_target(evidence(target()))
     assert (verdict.state, verdict.unwatched) == (State.VALID, ("heat",))
     assert list(outcomes(verdict)) == [rule.id for rule in TARGET_RULES]
-    on_request = {"meter", "energy_windows", "energy", *OF_OUTPUTS}
+    on_request = {"meter", "energy_windows", "energy", "keeps_pace", *OF_OUTPUTS}
     rest = {found for rule, found in outcomes(verdict).items() if rule not in on_request}
     assert rest == {RuleOutcome.PASS, RuleOutcome.UNKNOWN}
 
@@ -251,6 +251,25 @@ def test_board_in_energy_mode_is_timed_by_the_edges_of_a_meter() -> None:
     assert outcomes(verdict)["target_clock"] is RuleOutcome.NOT_APPLICABLE
     assert found.measured.throughput_per_s == pytest.approx(100 / 10.5)
     assert found.measured.summary.is_timed_by_meter
+
+
+@pytest.mark.parametrize(("longest_ms", "state"), [(31, State.VALID), (41, State.SUSPECT)])
+def test_board_that_is_too_slow_for_its_audio_is_a_result(longest_ms: int, state: State) -> None:
+    """Otherwise the one result that matters for a wake word would be discarded as inconsistent."""
+    made = replace(
+        untimed(),
+        pace_ns=32_000_000,
+        inference_ticks=(2500,) * 399 + (longest_ms * 100,),
+        firmware=replace(target().firmware, tick_rate_hz=100_000.0),
+    )
+    found = evidence(made)
+    verdict = judge_target(found)
+    assert found.measured.latency is not None
+    assert found.measured.latency.max == longest_ms * 1_000_000
+    assert verdict.state is state, verdict.failures
+    [failure] = verdict.failures or [None]
+    text = "too slow for real time: an audio frame took up to 41 ms, and they arrive every 32 ms"
+    assert failure is None or (failure.id, sentence(failure)) == ("keeps_pace", text)
 
 
 def test_windows_of_streaming_firmware_are_not_compared() -> None:

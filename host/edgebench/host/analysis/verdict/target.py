@@ -313,6 +313,43 @@ class TargetClockRule(Rule[TargetEvidence]):
         return at_most(abs(ratio - 1), CLOCK_LIMIT_RATIO, "ratio", self.difference())
 
 
+class KeepsPaceRule(Rule[TargetEvidence]):
+    """Streaming firmware processes an audio frame before the next one is complete.
+
+    A failure is a result of board and model: the times of its frames are right, but frames were
+    skipped, so the other numbers are not those of the whole audio.
+    """
+
+    id, severity = "keeps_pace", SUSPECT
+    cause = Cause.ARRIVALS
+    effect_of = SLOWDOWNS
+    harms = frozenset({NumberKind.OUTPUTS, NumberKind.ENERGY})
+    advise = advice.again(
+        "give the board a smaller model, faster kernels or a higher clock frequency; then measure "
+        "again: {}"
+    )
+    on_request = plain("on_request", "the device runs inferences on request")
+    untimed = plain("untimed", "audio frames were not timed")
+
+    @reason("")
+    @staticmethod
+    def longest(value: float, limit: float) -> str:
+        if value > limit:
+            return (
+                f"too slow for real time: an audio frame took up to {value * 1e3:.4g} ms, and they "
+                f"arrive every {limit * 1e3:g} ms"
+            )
+        return f"an audio frame took up to {value * 1e3:.4g} ms of {limit * 1e3:g} ms"
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        pace_ns, latency = evidence.target.pace_ns, evidence.measured.latency
+        if pace_ns is None:
+            return not_applicable(self.on_request())
+        if latency is None:
+            return not_applicable(self.untimed())
+        return at_most(latency.max / 1e9, pace_ns / 1e9, "s", self.longest())
+
+
 class TargetThermalRule(SlowdownRule[TargetEvidence]):
     """The temperature of a microcontroller cannot be read, so slowdowns are unknown."""
 
@@ -335,6 +372,7 @@ RULES_OF_DEVICE: tuple[Rule[TargetEvidence], ...] = (
     InputsReadBackRule(),
     WindowRangeRule(),
     TargetClockRule(),
+    KeepsPaceRule(),
     TargetThermalRule(),
 )
 """In the order in which a person should read them. A rule that shares its name with a rule of other
