@@ -181,6 +181,7 @@ void wake_start(void)
 	forget_sound(wake);
 	wake->played = wake->heard = wake->detected = 0;
 	device.cycles_total = 0;
+	device.profile_count = 0;
 	if (port.read_sound)
 		port.read_sound(NULL, 0);
 	port_pulse();

@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "device/port.h"
+#include "ports/bare_metal/stack.h"
 #include "ports/cortex_m/cortex_m.h"
 
 /* Armv7-M Architecture Reference Manual (Arm DDI 0403E), B3.2 and B3.4. */
@@ -37,6 +38,9 @@ void keep_received(uint8_t byte)
 void port_processing(bool is_high) { (void)is_high; }
 void port_detection(void) {}
 
+void port_paint_stack(void) { paint_stack(); }
+size_t port_stack_peak(void) { return stack_peak(); }
+
 /* The next byte; waits until it arrives. */
 static uint8_t take(void)
 {
@@ -57,6 +61,8 @@ static void main_loop(void)
 		.model = model_start, .model_max = (size_t)model_size, .model_address = (uintptr_t)model_start,
 		.is_model_linked = is_model_linked != 0,
 		.ram = arena_start, .ram_max = (size_t)arena_size,
+		.code_bytes = (size_t)code_size, .data_bytes = (size_t)data_size,
+		.stack_max = stack_size(),
 		.cycles = cycles, .cycles_max = CYCLES_MAX,
 	};
 	board_start();
