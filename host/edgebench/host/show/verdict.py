@@ -143,10 +143,16 @@ def strongest_of(run_set: RunSet, diagnosis: Diagnosis) -> Finding:
 
 
 def evidence_words(run_set: RunSet, diagnosis: Diagnosis) -> str:
-    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason."""
+    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason.
+
+    If only an effect of the cause makes the result invalid, its sentence follows.
+    """
     energy, strongest = _refused_energy(run_set, diagnosis), strongest_of(run_set, diagnosis)
     if energy is None:
-        return sentence(strongest)
+        refusing = [effect for effect in diagnosis.effects if effect.severity is State.INVALID]
+        if not refusing or strongest.severity is State.INVALID:
+            return sentence(strongest)
+        return f"{sentence(strongest)}; as a result, {sentence(refusing[0])}"
     is_own = strongest.id == EnergyRule.id
     return f"energy refused: {energy.refused if is_own else sentence(strongest)}"
 
