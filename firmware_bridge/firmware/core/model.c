@@ -439,7 +439,10 @@ static bool is_interface_good(struct model *model)
 	if (!input || input->place != PLACE_ARENA || (header->input_encoding != INPUT_INT8 && input->type != TYPE_INT8))
 		return false;
 	model->input_bytes = input->bytes * (header->input_encoding == INPUT_FLOAT32 ? 4 : 1);
-	if (header->input_encoding == INPUT_FLOAT32 && (!is_scale_good(input) || input->bytes > 1u << 28))
+	if (header->input_encoding == INPUT_FLOAT32 && input->bytes > 1u << 28)
+		return false;
+	/* Floats and features of sound are divided by it. */
+	if (input->type == TYPE_INT8 && !is_scale_good(input))
 		return false;
 	for (uint32_t i = 0; i < header->output_count; i++) {
 		output = model_output(model, i);
@@ -476,6 +479,7 @@ enum model_state model_open(struct model *model, const uint8_t *blob, size_t blo
 
 		if (!is_operator_good(model, &o))
 			return MODEL_BAD_OPERATOR;
+		model->run_count += !(o.operator->flags & FLAG_RESET);
 	}
 	memset(arena, 0, header->arena_bytes);
 	model_reset(model);
@@ -505,31 +509,51 @@ void model_set_input(const struct model *model, const uint8_t *data)
 	}
 }
 
-/* Run the operators whose flag for the reset is as given. */
-static void run(const struct model *model, uint32_t flag)
-{
-	static void (*const kernels[])(const struct operands *o) = {
-		[KIND_CONV] = conv, [KIND_DEPTHWISE] = depthwise, [KIND_AVERAGE_POOL] = average_pool,
-		[KIND_MAX_POOL] = max_pool, [KIND_ADD] = add, [KIND_MUL] = mul, [KIND_COPY] = copy,
-		[KIND_PAD] = pad, [KIND_SOFTMAX] = softmax, [KIND_MEAN] = mean, [KIND_CONCAT] = concat,
-		[KIND_QUANTIZE] = quantize, [KIND_REQUANTIZE] = requantize, [KIND_DEQUANTIZE] = dequantize,
-		[KIND_SUB] = sub, [KIND_MAXIMUM] = maximum, [KIND_MINIMUM] = minimum, [KIND_PRELU] = prelu,
-		[KIND_LOOKUP] = lookup, [KIND_STRIDED] = strided, [KIND_RESIZE_BILINEAR] = resize_bilinear,
-		[KIND_RESIZE_NEAREST] = resize_nearest, [KIND_TRANSPOSE_CONV] = transpose_conv,
-		[KIND_SVDF] = svdf, [KIND_ARG_MAX] = arg_max, [KIND_LOG_SOFTMAX] = log_softmax,
-	};
+#define OPERATOR(kind, kernel) [KIND_##kind] = {#kind, kernel}
 
+static const struct {
+	const char *name;
+	void (*kernel)(const struct operands *o);
+} OPERATORS[] = {
+	OPERATOR(CONV, conv), OPERATOR(DEPTHWISE, depthwise), OPERATOR(AVERAGE_POOL, average_pool),
+	OPERATOR(MAX_POOL, max_pool), OPERATOR(ADD, add), OPERATOR(MUL, mul), OPERATOR(COPY, copy),
+	OPERATOR(PAD, pad), OPERATOR(SOFTMAX, softmax), OPERATOR(MEAN, mean), OPERATOR(CONCAT, concat),
+	OPERATOR(QUANTIZE, quantize), OPERATOR(REQUANTIZE, requantize), OPERATOR(DEQUANTIZE, dequantize),
+	OPERATOR(SUB, sub), OPERATOR(MAXIMUM, maximum), OPERATOR(MINIMUM, minimum), OPERATOR(PRELU, prelu),
+	OPERATOR(LOOKUP, lookup), OPERATOR(STRIDED, strided), OPERATOR(RESIZE_BILINEAR, resize_bilinear),
+	OPERATOR(RESIZE_NEAREST, resize_nearest), OPERATOR(TRANSPOSE_CONV, transpose_conv),
+	OPERATOR(SVDF, svdf), OPERATOR(ARG_MAX, arg_max), OPERATOR(LOG_SOFTMAX, log_softmax),
+};
+
+/* Run the operators whose flag for the reset is as given. Inlined, so that an inference that is not
+ * observed does not test for it. */
+static inline __attribute__((always_inline)) void run(const struct model *model, uint32_t flag, void (*after)(void))
+{
 	for (uint32_t i = 0; i < model->header->operator_count; i++) {
 		if ((model->operators[i].flags & FLAG_RESET) != flag)
 			continue;
 		struct operands o = operands_of(model, &model->operators[i]);
 
-		kernels[o.operator->kind](&o);
+		OPERATORS[o.operator->kind].kernel(&o);
+		if (after)
+			after();
 	}
 }
 
-void model_run(const struct model *model) { run(model, 0); }
-void model_reset(const struct model *model) { run(model, FLAG_RESET); }
+void model_run(const struct model *model) { run(model, 0, NULL); }
+void model_run_observed(const struct model *model, void (*after)(void)) { run(model, 0, after); }
+void model_reset(const struct model *model) { run(model, FLAG_RESET, NULL); }
+
+const char *model_next_name(const struct model *model, uint32_t *index)
+{
+	while (*index < model->header->operator_count) {
+		const struct blob_operator *operator = &model->operators[(*index)++];
+
+		if (!(operator->flags & FLAG_RESET))
+			return OPERATORS[operator->kind].name;
+	}
+	return NULL;
+}
 
 const struct blob_tensor *model_input(const struct model *model) { return tensor_at(model, model->header->input); }
 
