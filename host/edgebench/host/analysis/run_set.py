@@ -175,7 +175,7 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
 
 
 def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Bounds for one more run, 95 %; None below five runs, or if a value is not positive.
+    """Bounds for a further run, 95 %; None below five runs, or if a value is not positive.
 
     exp(m ± t(0.975, n - 1) · s · sqrt(1 + 1/n)) with mean m and standard deviation s of the
     logarithms. The interval of the median is narrower, because the median of many runs varies less

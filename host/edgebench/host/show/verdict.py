@@ -36,7 +36,7 @@ _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
 """Labels of the outcomes whose rules are counted but not listed."""
 UNSETTLED_FACTOR = 4
-"""Ratio of the advised warm-up to the detected one, in a set whose runs drift until their end: the
+"""Ratio of the advised to the detected warm-up, in a set whose runs drift until their end: the
 end of the warm-up was not measured. An exponential approach that is cut off after one time constant
 has a third of its change left; after four, 2 %, which is the limit of the drift."""
 
