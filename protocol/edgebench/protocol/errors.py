@@ -340,7 +340,7 @@ class AllQuarantined(NoSuchDevice):
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of one of the devices, quoted for a shell."""
+        """Name of any of the devices, quoted for a shell."""
 
 
 class BoardKnown(UsageError):
@@ -469,7 +469,7 @@ class RuntimeUnavailable(TargetError):
 
     code = ErrorCode.RUNTIME_UNAVAILABLE
     install: str | None = None
-    """Command that installs the runtime on the device, if there is one."""
+    """Command that installs the runtime on the device; None if no command does."""
 
 
 class ModelRefused(TargetError):
@@ -492,7 +492,7 @@ class BoardModelRefused(ModelRefused):
 
     @property
     def kind(self) -> str:
-        """Name of its base class: documents have one kind for refused models."""
+        """Name of its base class: documents have the same kind for all refused models."""
         return "model_refused"
 
 

@@ -269,7 +269,7 @@ def _look_at(
     registry: Mapping[str, Transport],
     announcements: Sequence[Announcement],
 ) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """Lines of a device: one, or one per seat if its agent serves several, plus one per copy."""
+    """Lines of a device: a line for each seat of its agent, and a line for each copy."""
     announced = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
     places = [device, *(device.moved_to(endpoint) for endpoint in announced)]
     failure: EdgebenchError | None = None

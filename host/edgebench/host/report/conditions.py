@@ -91,7 +91,7 @@ def _plain(value: float | None) -> str:
 
 
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
-    """The command that made each set; of a run that has none recorded, the one that repeats it.
+    """The command that made each set; if none is recorded, the command that repeats the run.
 
     Both sides of a paired comparison share the command.
     """
