@@ -71,6 +71,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for board in options.board or BOARDS:
             elf = built(board, compiler_of(board))
+            fitting: Path | None = None
             for name, path in files.items():
                 if options.models and name not in options.models:
                     continue
@@ -83,12 +84,15 @@ def main() -> int:
                 except ModelRefused as error:
                     print(f"{board} {name}: {error}")
                     continue
+                fitting = blob_file
                 wrong, millions = compare(board, elf, data, blob, blob_file, options)
                 total += wrong
                 text = f"{wrong} of {options.inputs} differ, {millions:.2f} M instructions"
                 print(f"{board} {name}: {text}", flush=True)
-            ticks = spread(board, elf, blob_file)
-            print(f"{board} {name}: ticks of five processes {ticks}", flush=True)
+            if fitting is None:
+                continue
+            ticks = spread(board, elf, fitting)
+            print(f"{board} {fitting.stem}: ticks of five processes {ticks}", flush=True)
             total += max(ticks) - min(ticks) > 2
     return 1 if total else 0
 
