@@ -146,7 +146,7 @@ static bool is_conv_good(const struct model *model, const struct operands *o)
 	    !is_between(p[P_DILATION_W], 1, 255) ||
 	    !are_scales_good(o->multipliers, o->shifts, out->size[3]))
 		return false;
-	if (is_depthwise) /* the places of its taps are relative to the scratch memory */
+	if (is_depthwise) /* its zero points are in scratch memory, at a distance of int32 from the input */
 		return in->place == PLACE_ARENA && w->size[0] == 1 && w->size[3] == out->size[3] &&
 		       out->size[3] % in->size[3] == 0 && w->size[1] <= 255 && w->size[2] <= 255 &&
 		       is_scratch_good(model, op, depthwise_scratch_bytes(in, w));
