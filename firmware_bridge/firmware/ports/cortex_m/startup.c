@@ -9,6 +9,8 @@
 
 /* Armv7-M Architecture Reference Manual (Arm DDI 0403E), B3.2 and B3.4. */
 #define VECTOR_TABLE REGISTER(0xe000ed08u)
+#define RESET_CONTROL REGISTER(0xe000ed0cu) /* AIRCR */
+#define RESET_REQUEST (0x05fau << 16 | BIT(2))
 #define COPROCESSORS REGISTER(0xe000ed88u)
 #define INTERRUPT_ENABLE(number) REGISTER(0xe000e100u + 4u * ((number) / 32))
 #define RECEIVED_MAX 4096u /* bytes; a power of two, and more than two frames */
@@ -94,14 +96,16 @@ void __attribute__((noreturn)) reset_handler(void)
 		;
 }
 
-/* A fault: print its name, and stop. */
+/* A fault: print its name, and start again. A host that waits for a reply sees the banner of a restart. */
 static void fault_handler(void)
 {
 	static const char TEXT[] = "\r\ne-[Fault]\r\n";
 
 	port_write(TEXT, sizeof TEXT - 1);
+	__asm__ volatile("dsb");
+	RESET_CONTROL = RESET_REQUEST;
 	for (;;)
-		__asm__ volatile("wfi");
+		;
 }
 
 #pragma GCC diagnostic ignored "-Woverride-init" /* one of the ranges below */
