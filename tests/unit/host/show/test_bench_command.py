@@ -206,15 +206,12 @@ def test_several_sets_have_one_command_if_one_makes_them() -> None:
     assert str(line.bench(runs=15)) == f"{words} --runs 15"
     other = made(requested(f"{MODEL} --quick --threads 1 --on board"))
     assert command_line_of_sets(find_sets([named(run, "a"), named(other, "b")])) is None
+    compared = requested(f"{MODEL} --against digits_fp32.tflite --threads 2 --on board")
     sides = [
-        named(
-            made(requested(f"{MODEL} --against digits_fp32.tflite --pairs 12 --threads 2 --on board"),
-                 pair=Pair("pairs-1", number, side)),
-            name,
-        )
+        named(made(compared, pair=Pair("pairs-1", number, side)), name)
         for number in range(12)
         for side, name in ((CANDIDATE, "b.tflite"), (BASELINE, "a.tflite"))
-    ]  # fmt: skip
+    ]
     line = command_line_of_sets(find_sets(sides))
     assert line is not None
     more = line.bench(runs=int(line.more("runs", 15)))
