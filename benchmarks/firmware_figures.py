@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import struct
 import sys
 import tempfile
 from contextlib import closing
@@ -26,9 +25,10 @@ from support.firmware_process import built
 from support.reference_kernels import model_files
 
 from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.board_fit import firmware_memory
 from edgebench.firmware_bridge.driver import BLOB_ADDRESS
 from edgebench.firmware_bridge.exchange import BoardTiming
-from edgebench.firmware_bridge.generate import BOARD_MEMORY, ModelBlob, generate
+from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate
 from edgebench.firmware_bridge.transports.qemu import (
     QEMU_MACHINES,
     QemuBoard,
@@ -55,18 +55,6 @@ PORTABLE_M4 = "mps2-an386-portable"
 FIRMWARE = sorted([*QEMU_MACHINES, PORTABLE_M4])
 BARS = {"mps2-an385": 30.0, PORTABLE_M4: 30.0, "mps2-an386": 12.0, "mps3-an547": 6.0}
 """10^6 instructions that the keyword model may take: portable, DSP, Helium."""
-
-
-def firmware_bytes(board: str) -> tuple[int, int]:
-    """Flash and RAM of a board's firmware without a model, and without a stack.
-
-    Source: System V ABI, chapter 5: bytes of the file and of memory of each segment.
-    """
-    elf = (ELVES / f"{board}.elf").read_bytes()
-    (at,), (size, count) = struct.unpack_from("<I", elf, 28), struct.unpack_from("<HH", elf, 42)
-    segments = [struct.unpack_from("<8I", elf, at + number * size) for number in range(count)]
-    loaded = [segment for segment in segments if segment[0] == 1]
-    return sum(one[4] for one in loaded), sum(one[5] - one[4] for one in loaded)
 
 
 def elf_of(firmware: str) -> Path:
@@ -133,7 +121,7 @@ def main() -> None:
                 if board in found
             ]
     headers = ["model", "flash, bytes", "RAM, bytes", ".tflite, bytes", "TFLM arena, bytes"]
-    own = [[board, *map(str, firmware_bytes(board))] for board in BOARD_MEMORY if board != "posix"]
+    own = [[board, *map(str, firmware_memory(board)[:2])] for board in LINKED_MEMORY]
     lines = [
         *(table(headers, memory), ""),
         *(table(["firmware", "flash, bytes", "RAM, bytes"], own), ""),

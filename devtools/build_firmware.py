@@ -81,7 +81,9 @@ SYSTICK, COUNTER, PL011 = "ports/systick", "ports/cycle_counter", "ports/pl011"
 BOARDS = {
     "posix": BoardBuild("gcc", "-O2", ("ports/posix",)),
     "posix-checked": BoardBuild(
-        "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", ("ports/posix",)
+        "gcc",
+        "-O1 -g -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all",
+        ("ports/posix",),
     ),
     "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", SYSTICK, "ports/mps"),
     "mps2-an386": _cortex_m(f"{M4} -DMPS2_AN386", "mps2", SYSTICK, "ports/mps"),

@@ -578,6 +578,101 @@ def words(generator: Generator) -> bytes:
     return model(Graph((source, *others, out), (operator,)))
 
 
+def _int16(name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
+    return Tensor(name, tb.INT16, shape, scales=(_scale(generator) / 64,))
+
+
+def wide_convolution(generator: Generator) -> bytes:
+    """CONV_2D or TRANSPOSE_CONV of int16, whose bias of int64 a TRANSPOSE_CONV may leave out."""
+    is_transposed = bool(generator.integers(2))
+    rows, columns, depth, channels = (int(size) for size in generator.integers(1, 7, 4))
+    filter_h, filter_w, stride_h, stride_w = (int(size) for size in generator.integers(1, 4, 4))
+    source = _int16("x", (1, rows, columns, depth), generator)
+    weights = _weights((channels, filter_h, filter_w, depth), 0, channels, generator)
+    content = generator.integers(-(2**20), 2**20, channels, "<i8").tobytes()
+    scales = tuple(source.scales[0] * scale for scale in weights.scales)
+    bias = Tensor("b", tb.INT64, (channels,), content, scales)
+    high, wide = (
+        (rows * stride_h, columns * stride_w)
+        if is_transposed
+        else (_out(rows, filter_h, stride_h, 1, SAME), _out(columns, filter_w, stride_w, 1, SAME))
+    )
+    shape = (1, high, wide, channels)
+    out = _int16("y", shape, generator)
+    tensors = (source, weights, bias, out, _int32("s", list(shape)))
+    is_without = is_transposed and bool(generator.integers(2))
+    options = {0: SAME, 1: stride_w, 2: stride_h}
+    if is_transposed:
+        operator = Operator(tb.TRANSPOSE_CONV, "s w x" if is_without else "s w x b", "y", options)
+    else:
+        activation = int(generator.choice([0, 1, 3]))
+        operator = Operator(tb.CONV_2D, "x w b", "y", options | {3: activation, 4: 1, 5: 1})
+    return model(Graph(tensors, (operator,)))
+
+
+def wide_binary(generator: Generator) -> bytes:
+    """ADD, SUB, MUL, MAXIMUM of int16 with a constant that may be repeated, or LEAKY_RELU."""
+    code = int(generator.choice([tb.ADD, tb.SUB, tb.MUL, tb.MAXIMUM, tb.LEAKY_RELU]))
+    shape = (1, *(int(size) for size in generator.integers(1, 8, 3)))
+    source, out = _int16("x", shape, generator), _int16("y", shape, generator)
+    if code == tb.LEAKY_RELU:
+        options = {0: _float_bits(generator.uniform(0, 0.9))}
+        return model(Graph((source, out), (Operator(code, "x", "y", options),)))
+    other = tuple(int(generator.choice([1, size])) for size in shape)
+    drawn = generator.integers(-32768, 32768, other).astype("<i2").tobytes()
+    constant = replace(_int16("c", other, generator), constant=drawn)
+    options = {0: int(generator.choice([0, 1, 3]))}
+    if code == tb.MAXIMUM:
+        options, constant = {}, replace(constant, scales=source.scales)
+        out = replace(source, name="y")
+    return model(Graph((source, constant, out), (Operator(code, "x c", "y", options),)))
+
+
+def places(generator: Generator) -> bytes:
+    """ARG_MAX along any dimension, of values that are often equal."""
+    shape = tuple(int(size) for size in generator.integers(1, 7, int(generator.integers(1, 5))))
+    axis = int(generator.integers(len(shape)))
+    source = _int8("x", shape, generator)
+    bound = Tensor("c", tb.INT8, (1,), b"\x05", source.scales, source.zero_point)
+    lower = Tensor("z", tb.INT8, shape, b"", source.scales, source.zero_point)
+    out = Tensor("y", tb.INT32, (*shape[:axis], *shape[axis + 1 :]))
+    operators = (
+        Operator(tb.MINIMUM, "x c", "z"),
+        Operator(tb.ARG_MAX, "z a", "y", {0: tb.INT32}),
+    )
+    axis_tensor = _int32("a", [axis - len(shape)], ())
+    return model(Graph((source, bound, lower, axis_tensor, out), operators))
+
+
+def log_softmax(generator: Generator) -> bytes:
+    """LOG_SOFTMAX of float32, after DEQUANTIZE."""
+    shape = tuple(int(size) for size in generator.integers(1, 20, 2))
+    source = replace(_int8("x", shape, generator), scales=(float(generator.uniform(0.01, 2)),))
+    tensors = (source, Tensor("f", tb.FLOAT32, shape), Tensor("y", tb.FLOAT32, shape))
+    operators = (Operator(tb.DEQUANTIZE, "x", "f"), Operator(tb.LOG_SOFTMAX, "f", "y"))
+    return model(Graph(tensors, operators))
+
+
+def uint8_resize(generator: Generator) -> bytes:
+    """RESIZE_BILINEAR of uint8, which is computed in single precision, and ARG_MAX to int64."""
+    height, width, channels = (int(size) for size in generator.integers(1, 9, 3))
+    rows, columns = (int(size) for size in generator.integers(1, 20, 2))
+    is_aligned, is_half = ((0, 0), (1, 0), (0, 1))[int(generator.integers(3))]
+    same = (_scale(generator),), int(generator.integers(256))
+    tensors = (
+        Tensor("x", tb.UINT8, (1, height, width, channels), b"", *same),
+        _int32("s", [rows, columns]),
+        Tensor("y", tb.UINT8, (1, rows, columns, channels), b"", *same),
+        _int32("a", [3], ()),
+        Tensor("z", tb.INT64, (1, rows, columns)),
+    )
+    operators = (
+        Operator(tb.RESIZE_BILINEAR, "x s", "y", {2: is_aligned, 3: is_half}),
+        Operator(tb.ARG_MAX, "y a", "z", {0: tb.INT64}),
+    )
+    return model(Graph(tensors, operators, outputs="y z"))
+
+
 def dynamic_reshape(generator: Generator) -> bytes:
     """RESHAPE as Keras writes it: to a shape made of that of the input, which is constant."""
     rows, columns = (int(size) for size in generator.integers(1, 9, 2))
@@ -609,9 +704,11 @@ KINDS: dict[str, Callable[[Generator], bytes]] = {
     "dynamic_reshape": dynamic_reshape,
     "fully_connected": fully_connected,
     "halves": halves,
+    "log_softmax": log_softmax,
     "lookup": lookup,
     "mean": mean,
     "padding": padding,
+    "places": places,
     "pool": pool,
     "products": products,
     "resize": resize,
@@ -620,4 +717,7 @@ KINDS: dict[str, Callable[[Generator], bytes]] = {
     "strided_slice": strided_slice,
     "transposed_convolution": transposed_convolution,
     "transposition": transposition,
+    "wide_binary": wide_binary,
+    "wide_convolution": wide_convolution,
+    "words": words,
 }

@@ -24,6 +24,7 @@ from support.reference_kernels import BUILT_IN, MODELS, Reference, inputs
 from support.tools import need_runtime, need_shared, need_tool, skip_or_fail
 
 from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.board_fit import firmware_memory
 from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.frames import FrameError
 from edgebench.firmware_bridge.generate import BOARD_MEMORY, generate
@@ -85,6 +86,8 @@ def test_board_has_the_outputs_of_the_reference_kernels(board: str, blob_file: P
             BOARD_MEMORY[board].flash_bytes,
             BOARD_MEMORY[board].ram_bytes,
         )
+        memory = tuple(int(info[key]) for key in ("code_bytes", "data_bytes", "stack_max"))
+        assert memory == firmware_memory(board), "what `edgebench check` prints"
         for values in inputs(tuple(reference.input["shape"]), 2):
             assert run_inference(line, values.tobytes()) == reference.outputs(values)
 
@@ -113,9 +116,17 @@ def test_keyword_model_takes_no_more_instructions_than_promised(
         line.lines()
         info = line.info()
         assert info["kernels"] == kernels
+        idle_bytes = int(info["stack_peak"])
+        line.load_input(bytes(int(info["input_bytes"])))
         line.command("infer 1 0")
+        ticks = line.durations()[0]
         # A tick is 1 / tick_hz of virtual time, an instruction 1 ns.
-        assert line.durations()[0] * 1000 / int(info["tick_hz"]) <= bar, "10^6 instructions"
+        assert ticks * 1000 / int(info["tick_hz"]) <= bar, "10^6 instructions"
+        head, *operators = line.command("x-profile 2")
+        reading = int(head.split(",")[2])
+        operator_ticks = sum(int(text.rstrip("]").split(",")[1]) for text in operators)
+        assert (operator_ticks - reading) / 2 == pytest.approx(ticks, rel=0.001)
+        assert idle_bytes < int(line.info()["stack_peak"]) < int(info["stack_max"])
 
 
 def ticks_of(board: str, blob_file: Path) -> list[int]:
@@ -136,6 +147,24 @@ def test_counted_ticks_are_the_same_in_every_process(
     processes = [ticks_of(board, blob_file) for _ in range(process_count)]
     for ticks in zip(*processes, strict=True):
         assert max(ticks) - min(ticks) <= spread_max, processes
+
+
+def test_fault_restarts_the_board(tmp_path: Path) -> None:
+    """Otherwise a host would wait for its whole silence, and need a hand at the reset button."""
+    need_tool("qemu-system-arm")
+    data = bytearray((PACKAGED / "mps2-an386.elf").read_bytes())
+    (at,), (size, count) = struct.unpack_from("<I", data, 28), struct.unpack_from("<HH", data, 42)
+    headers = [struct.unpack_from("<2I", data, at + number * size) for number in range(count)]
+    vectors_at = next(offset for kind, offset in headers if kind == 1)  # the first that is loaded
+    struct.pack_into("<I", data, vectors_at + 4 * 16, 0)  # interrupt of the line: no Thumb code
+    elf = tmp_path / "faulty.elf"
+    elf.write_bytes(data)
+    with emulated("mps2-an386", elf, *COUNTED) as line:
+        banner = line.lines()
+        line.send(b"n")
+        restarted = line.lines()
+    assert restarted[:2] == ["", "e-[Fault]"]
+    assert restarted[2:] == banner
 
 
 def test_pin_is_the_second_line(blob_file: Path, tmp_path: Path) -> None:
@@ -164,6 +193,9 @@ def test_upload_over_the_line_replaces_the_model(blob_file: Path) -> None:
         line.load_model(generate(BUILT_IN.read_bytes(), model_id="other").data)
         assert model_of(line) == "other"
         assert line.command("infer 1 0")[-1].startswith("m-results-[")
+        used_bytes = int(line.info()["stack_peak"])
+        line.load_model(generate(BUILT_IN.read_bytes(), model_id="third").data)
+        assert int(line.info()["stack_peak"]) < used_bytes, "without inferences of the model before"
 
 
 def test_uart_and_kernels_of_the_pico_2_run_on_musca() -> None:

@@ -122,6 +122,9 @@ EXCHANGES = {
     "x-crc model%": "e-[No model]\r\n",
     "x-out%": "e-[No inference]\r\n",
     "x-cycles%": "m-cycles-[100000000,0,0]\r\n",
+    "x-profile%": "e-[No profile]\r\n",
+    "x-profile 0%": "e-[Inference iterations must be >0]\r\n",
+    "x-profile 1%": "e-[No model]\r\n",
     "x-mode slow%": "e-[Unknown mode: slow]\r\n",
     "x-mode%": "m-timestamp-mode-performance\r\n",
     "x-mode energy%": "m-timestamp-mode-energy\r\n",
@@ -268,6 +271,22 @@ def test_ring_keeps_the_last_inferences(loaded: Line) -> None:
     assert loaded.command("x-cycles")[0] == "m-cycles-[100000000,3,3]"
     assert len(loaded.durations()) == 3
     assert all(ticks > 0 for ticks in loaded.durations())
+
+
+def test_profile_has_the_ticks_of_every_operator_and_stays(loaded: Line) -> None:
+    """Otherwise a lost line of a profile could not be read again, or be that of another run."""
+    loaded.load_input(bytes(64))
+    outputs = loaded.command("infer 1 0")[-1]
+    head, *operators = loaded.command("x-profile 3")
+    found = re.fullmatch(r"m-operators-\[100000000,3,(\d+),(\d+)\]", head)
+    assert found is not None, head
+    assert int(found[2]) == len(operators) == int(loaded.info()["operators"])
+    assert all(re.fullmatch(r"m-operator-\[[A-Z_]+,\d+\]", line) for line in operators)
+    assert loaded.command("x-profile") == [head, *operators]
+    assert loaded.command("x-cycles") == ["m-cycles-[100000000,0,0]"]
+    assert loaded.command("results") == [outputs]
+    loaded.command("infer 1 0")
+    assert loaded.command("x-profile") == ["e-[No profile]"]
 
 
 def test_frames_are_refused_with_the_reason(line: Line, blob: ModelBlob) -> None:
@@ -432,7 +451,7 @@ def test_any_bytes_leave_a_device_that_says_its_name(loaded: Line) -> None:
 def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelBlob) -> None:
     """Otherwise a damaged or hostile model would overwrite the firmware."""
     kinds = {**int8_models.KINDS, "stream": int8_models.stream, "two": int8_models.two_inputs}
-    kinds |= {"unsigned": int8_models.unsigned, "words": int8_models.words}
+    kinds |= {"unsigned": int8_models.unsigned, "resized": int8_models.uint8_resize}
     kinds |= {"svdf": int8_models.svdf, "narrow": int8_models.narrow_svdf}
     small = [
         generate(make(np.random.default_rng(number)), model_id=name)

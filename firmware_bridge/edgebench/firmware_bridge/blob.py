@@ -17,7 +17,7 @@ SPARE_BYTES = 16
 """Padding after the last tensor: kernels may read up to a word beyond it."""
 MAX_TENSORS, MAX_OPERATORS, MAX_OUTPUTS, MAX_DIMENSION, MAX_ID = 1024, 1024, 8, 32767, 31
 PARAMETER_COUNT = 16
-_TYPES = {"int8": 0, "int32": 1, "float32": 2, "uint8": 3, "int16": 4}
+_TYPES = {"int8": 0, "int32": 1, "float32": 2, "uint8": 3, "int16": 4, "int64": 5}
 _HEADER = struct.Struct("<4s10I8I3I32s")
 _TENSOR = struct.Struct("<4I4Iif")
 _OPERATOR = struct.Struct(f"<8I{PARAMETER_COUNT}i")
@@ -51,6 +51,8 @@ class BlobKind(IntEnum):
     RESIZE_NEAREST = 22
     TRANSPOSE_CONV = 23
     SVDF = 24
+    ARG_MAX = 25
+    LOG_SOFTMAX = 26
 
 
 @dataclass(slots=True)

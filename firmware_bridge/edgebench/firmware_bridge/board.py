@@ -32,6 +32,7 @@ from edgebench.firmware_bridge.facts import (
     NO_MODEL,
     SATURATED_TICKS,
     BoardFacts,
+    BoardProfile,
     BoardWindow,
     FirmwareInfo,
     InferenceTicks,
@@ -240,6 +241,50 @@ class Board:
             inferences = self._inference_ticks(count)
             return replace(window, inferences=inferences, attempt_count=attempt)
         raise damage
+
+    def profile(self, count: int, *, silence_s: float = INFERENCE_S) -> BoardProfile:
+        """Run inferences in which the board reads its counter after every operator.
+
+        Args:
+            count: Inferences, >= 1.
+            silence_s: Maximum time without data; the board sends none until the last inference.
+
+        Raises:
+            UsageError: the firmware cannot time operators.
+            BoardRefusal: the board rejects the command, has lost its input, or its counter has too
+                few bits for so many inferences.
+            LineDamaged: the replies to repeated requests always differ.
+        """
+        if not self.has_profiler:
+            raise UsageError(f"the firmware of {self.facts.name} cannot time operators")
+
+        def once() -> BoardProfile:
+            reply = self._exchange.ask(f"x-profile {count}", silence_s=silence_s)
+            if mismatch := reply.first(events.InputMismatch):
+                raise BoardRefusal(f"the board has lost its input: {mismatch.text}")
+            if reply.error is not None and not reply.is_garbled:
+                raise BoardRefusal(f"the board rejects `{reply.command}`: {reply.error}")
+            return self._read_profile(count)
+
+        return self.retrying(once)
+
+    @property
+    def has_profiler(self) -> bool:
+        """Whether the firmware can time operators."""
+        info = self.facts.firmware
+        return info is not None and info.operators is not None
+
+    def stack_peak(self) -> int | None:
+        """Bytes of stack used since the model was loaded; None: the firmware does not report it.
+
+        Raises:
+            LineDamaged: the replies to repeated requests always differ.
+            BoardSilent: the board does not respond.
+        """
+        if self.facts.firmware is None or self.facts.firmware.stack_peak is None:
+            return None
+        info = self.retrying(self._read_info)
+        return None if info is None else info.stack_peak
 
     def outputs(self) -> tuple[float, ...]:
         """Outputs of the last inference, as decimals of three digits.
@@ -602,6 +647,23 @@ class Board:
         ticks = self.retrying(lambda: self._read_ticks(count)).ticks
         whole = tuple(tick for tick in ticks if tick is not None)
         return whole if len(whole) == len(ticks) else ()
+
+    def _read_profile(self, count: int) -> BoardProfile:
+        reply = self._exchange.confirmed("x-profile", events.OperatorsHead, events.OperatorTicks)
+        head, operators = reply.first(events.OperatorsHead), reply.of_kind(events.OperatorTicks)
+        if head is None or (head.run_count, head.operator_count) != (count, len(operators)):
+            raise LineDamaged(f"received {len(operators)} operators of {count} inferences: {head}")
+        if SATURATED_TICKS in (head.overhead_ticks, *(operator.ticks for operator in operators)):
+            raise BoardRefusal(
+                f"{count} inferences exceed the counter of the board, {SATURATED_TICKS} ticks of "
+                f"{head.tick_rate_hz} Hz for an operator"
+            )
+        return BoardProfile(
+            tick_rate_hz=head.tick_rate_hz,
+            run_count=count,
+            operators=tuple(operators),
+            reading_ticks=head.overhead_ticks / max(1, count * len(operators)),
+        )
 
     def _read_ticks(self, count: int) -> InferenceTicks:
         reply = self._exchange.confirmed("x-cycles", events.CyclesHead, events.CyclesPart)

@@ -20,6 +20,8 @@ from edgebench.protocol.errors import BoardModelRefused, ModelRefused, unknown_n
 _SCHEME = "qemu:"
 _LOADED = 1
 """`PT_LOAD`, the type of a segment that is in memory."""
+_WRITABLE = 2
+"""`PF_W`, the flag of a segment in RAM."""
 _RISCV = 243
 """`EM_RISCV`, the processor of an ELF. Source: RISC-V ELF psABI."""
 
@@ -96,5 +98,5 @@ def firmware_memory(board: str) -> tuple[int, int, int]:
     (stack_top,) = struct.unpack_from("<I", elf, loaded[0][1] + (4 if machine == _RISCV else 0))
     data_end = max(address + length for _, _, address, _, _, length, _, _ in loaded)
     flash_bytes = sum(segment[4] for segment in loaded)
-    ram_bytes = sum(segment[5] - segment[4] for segment in loaded)
+    ram_bytes = sum(segment[5] for segment in loaded if segment[6] & _WRITABLE)
     return flash_bytes, ram_bytes, stack_top - data_end

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from edgebench.firmware_bridge.dialects.events import Quirk
+from edgebench.firmware_bridge.dialects.events import OperatorTicks, Quirk
 from edgebench.protocol.plain import from_plain
 
 NO_MODEL = "none"
@@ -62,6 +62,10 @@ class FirmwareInfo:
     """`memory` if a model can be loaded, or `firmware` if it is linked into the firmware."""
     model_max: int | None = None
     ram_max: int | None = None
+    code_bytes: int | None = None
+    data_bytes: int | None = None
+    stack_max: int | None = None
+    stack_peak: int | None = None
     model_state: str | None = None
     model: str | None = None
     model_bytes: int | None = None
@@ -70,6 +74,8 @@ class FirmwareInfo:
     input_bytes: int | None = None
     input_encoding: str | None = None
     output_bytes: int | None = None
+    operators: int | None = None
+    """Operators of an inference; None also for firmware that cannot time them."""
     rounding: str | None = None
 
 
@@ -79,7 +85,8 @@ _TEXTS = (
 )
 _COUNTS = (
     *("tick_hz", "line_max", "input_max", "frame_max", "frame_window", "cycles_max", "model_max"),
-    *("ram_max", "model_bytes", "arena_bytes", "input_bytes", "output_bytes"),
+    *("ram_max", "model_bytes", "arena_bytes", "input_bytes", "output_bytes", "operators"),
+    *("code_bytes", "data_bytes", "stack_max", "stack_peak"),
 )
 
 
@@ -138,6 +145,18 @@ class InferenceTicks:
     """Inferences of the window."""
     ticks: tuple[int | None, ...]
     """Times of the last inferences, oldest first; None: longer than the counter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardProfile:
+    """Ticks of every operator over some inferences, by the board's counter."""
+
+    tick_rate_hz: int
+    run_count: int
+    operators: tuple[OperatorTicks, ...]
+    """In order of execution; each with the ticks of a reading of the counter per inference."""
+    reading_ticks: float
+    """Ticks of a reading of the counter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

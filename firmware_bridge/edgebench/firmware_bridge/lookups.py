@@ -1,4 +1,7 @@
-"""Translation of functions of a single element: each becomes a table of 256 values."""
+"""Translation of functions of a single element: each becomes a table of 256 values.
+
+LEAKY_RELU of int16 becomes PRELU, with a slope of 1 and its own slope in the factor.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,24 @@ from edgebench.firmware_bridge.fixed_functions import (
     rectifier_table,
     tanh_of_q4,
 )
-from edgebench.firmware_bridge.lowering import Lowering, only_int8
-from edgebench.firmware_bridge.quantization import activation_range, fixed_point, float32
-from edgebench.firmware_bridge.tflite import ModelOperator, ModelTensor, TfliteCode
+from edgebench.firmware_bridge.lowering import (
+    Lowering,
+    clamp_parameters,
+    only_alike,
+    only_int8,
+    pair,
+)
+from edgebench.firmware_bridge.quantization import (
+    FixedPoint,
+    activation_range,
+    fixed_point,
+    float32,
+)
+from edgebench.firmware_bridge.tflite import INT16, ModelOperator, ModelTensor, TfliteCode
 from edgebench.protocol.errors import BoardModelRefused
 
+_FACTOR_A, _FACTOR_OUT = 7, 11
+"""Parameters of PRELU in `core/blob.h`."""
 _RELU, _RELU6 = 1, 3
 """Codes of `ActivationFunctionType`."""
 
@@ -29,6 +45,9 @@ def look_up(lowering: Lowering, operator: ModelOperator) -> None:
         BoardModelRefused: the tensors are not int8, or the output has not the scale of TFLite.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    if source.type == INT16 and operator.code == TfliteCode.LEAKY_RELU:
+        _rectify_words(lowering, operator, source, out)
+        return
     only_int8(source, out)
     table = lowering.table(_table_of(lowering, operator, source, out))
     inputs = (lowering.view(operator.inputs[0]), table)
@@ -59,12 +78,7 @@ def _table_of(
     positive = negative = fixed_point(float32(ratio) if is_single else ratio)
     bounds = -128, 127
     if operator.code == TfliteCode.LEAKY_RELU:
-        slope = 0.0 if operator.options is None else operator.options.real(0)
-        if slope < 0:
-            raise BoardModelRefused(
-                f"{operator.name} to {out.name!r} has a negative slope {slope:g}"
-            )
-        negative = fixed_point(float32(float32(source.scale * slope) / out.scale))
+        negative = _slope_factor(operator, source, out)
     elif lowering.is_tflm and operator.code == TfliteCode.RELU6:
         # TensorFlow Lite Micro compares the bytes, whatever the scale of the output.
         positive = negative = fixed_point(1.0)
@@ -74,3 +88,25 @@ def _table_of(
         code = _RELU if operator.code == TfliteCode.RELU else _RELU6
         bounds = activation_range(code, out.scale, out.zero_point) or bounds
     return rectifier_table(source.zero_point, out.zero_point, positive, negative, bounds)
+
+
+def _slope_factor(operator: ModelOperator, source: ModelTensor, out: ModelTensor) -> FixedPoint:
+    slope = 0.0 if operator.options is None else operator.options.real(0)
+    if slope < 0:
+        raise BoardModelRefused(f"{operator.name} to {out.name!r} has a negative slope {slope:g}")
+    return fixed_point(float32(float32(source.scale * slope) / out.scale))
+
+
+def _rectify_words(
+    lowering: Lowering, operator: ModelOperator, source: ModelTensor, out: ModelTensor
+) -> None:
+    only_alike(source, out)
+    parameters = {
+        **pair(_FACTOR_A, fixed_point(float32(source.scale / out.scale))),
+        **pair(_FACTOR_OUT, _slope_factor(operator, source, out)),
+        **clamp_parameters(0, out),
+    }
+    one = lowering.weights((1, 1, 1, 1), b"\1\0", INT16)
+    inputs = (lowering.view(operator.inputs[0]), one)
+    output = lowering.view(operator.outputs[0])
+    lowering.operators.append(BlobOperator(BlobKind.PRELU, inputs, output, parameters))

@@ -13,6 +13,7 @@ from edgebench.firmware_bridge.quantization import FixedPoint, activation_range
 from edgebench.firmware_bridge.tflite import (
     ELEMENT_BYTES,
     INT8,
+    INT16,
     INT32,
     INT64,
     ModelOperator,
@@ -39,6 +40,12 @@ def four(shape: Sequence[int]) -> Shape:
         )
     a, b, c, d = (1,) * (4 - len(shape)) + tuple(shape)
     return a, b, c, d
+
+
+def rows_of(count: int) -> tuple[int, int]:
+    """Shape of so many elements: rows of the largest length that a dimension can have."""
+    row = max(size for size in range(1, MAX_DIMENSION + 1) if count % size == 0)
+    return count // row, row
 
 
 @dataclass(slots=True)
@@ -101,6 +108,21 @@ class Lowering:
     def weights(self, shape: Shape, content: bytes, type_name: str = INT8) -> int:
         """Add weights to the blob; returns their number."""
         return self._add(BlobTensor(type_name, shape, len(content), content=content))
+
+    def wide_constant(self, values: Sequence[int]) -> int:
+        """Add a list of int64 to the blob; returns its number."""
+        content = struct.pack(f"<{len(values)}q", *values)
+        return self._add(BlobTensor(INT64, (1, 1, 1, len(values)), len(content), content=content))
+
+    def bytes_view(self, number: int) -> int:
+        """Add the bytes of a tensor of the model to the blob, as rows; returns their number."""
+        tensor = self.tensor(number)
+        if tensor.type not in ELEMENT_BYTES:
+            raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
+        size_bytes = tensor.size * ELEMENT_BYTES[tensor.type]
+        storage = self.storages.setdefault(number, number)
+        shape = four(rows_of(size_bytes))
+        return self._add(BlobTensor(INT8, shape, size_bytes, storage=storage))
 
     def constant_view(self, number: int, shape: Shape) -> int:
         """Add a constant of the model to the blob; returns its number.
@@ -166,13 +188,31 @@ def only_int8(*tensors: ModelTensor) -> None:
             raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}, not int8")
 
 
+def only_alike(*tensors: ModelTensor) -> None:
+    """Check that tensors are all int8, or all int16 with a zero point of 0.
+
+    Raises:
+        BoardModelRefused: they are not.
+    """
+    if tensors[0].type != INT16:
+        only_int8(*tensors)
+        return
+    for tensor in tensors:
+        if (tensor.type, tensor.zero_point) != (INT16, 0):
+            raise BoardModelRefused(
+                f"tensor {tensor.name!r} has type {tensor.type} and zero point "
+                f"{tensor.zero_point}, not int16 and 0"
+            )
+
+
 def clamp_parameters(code: int, out: ModelTensor) -> dict[int, int]:
     """Parameters of the bounds and of the zero point of an output.
 
     Raises:
         BoardModelRefused: the activation is not a clamp.
     """
-    bounds = activation_range(code, out.scale, out.zero_point)
+    bits = 16 if out.type == INT16 else 8
+    bounds = activation_range(code, out.scale, out.zero_point, bits)
     if bounds is None:
         raise BoardModelRefused(f"the firmware does not support activation {code} of {out.name!r}")
     return {ACT_MIN: bounds[0], ACT_MAX: bounds[1], ZERO_OUT: out.zero_point}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgebench.firmware_bridge.blob import MAX_DIMENSION, BlobKind, BlobOperator
-from edgebench.firmware_bridge.lowering import Lowering, integers, only_int8
+from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
+from edgebench.firmware_bridge.lowering import Lowering, integers, only_int8, rows_of
 from edgebench.firmware_bridge.quantization import float32, rounded
 from edgebench.firmware_bridge.tflite import INT8, ModelOperator, ModelTensor, TfliteCode
 from edgebench.protocol.errors import BoardModelRefused
@@ -28,33 +28,26 @@ def copy_at_strides(
     Args:
         lowering: Translation.
         view: Source, a tensor of the blob.
-        out: Tensor of the model.
+        out: Tensor of the blob.
         first: Number of the first element.
-        steps: Elements to the next, for each dimension of `out`.
+        steps: Elements to the next, for each of the last dimensions of `out`.
     """
+    sizes = lowering.tensors[out].shape[4 - len(steps) :]
     parameters = {0: first}
-    for axis, (size, step) in enumerate(zip(lowering.tensor(out).shape, steps, strict=True)):
+    for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
         parameters[5 - len(steps) + axis] = step if size > 1 else 0
-    lowering.operators.append(
-        BlobOperator(BlobKind.STRIDED, (view,), lowering.view(out), parameters)
-    )
+    lowering.operators.append(BlobOperator(BlobKind.STRIDED, (view,), out, parameters))
 
 
 def join_inputs(lowering: Lowering) -> int:
-    """Add a tensor for all inputs of the model, and copies from it; returns its number.
-
-    Raises:
-        BoardModelRefused: an input is not int8.
-    """
-    sources = [lowering.tensor(number) for number in lowering.model.inputs]
-    only_int8(*sources)
-    total = sum(source.size for source in sources)
-    row = max(size for size in range(1, MAX_DIMENSION + 1) if total % size == 0)
-    joined = lowering.intermediate(INT8, (total // row, row), 1.0, 0)
+    """Add a tensor for the bytes of all inputs of the model, and copies from it; its number."""
+    views = [lowering.bytes_view(number) for number in lowering.model.inputs]
+    sizes = [lowering.tensors[view].size_bytes for view in views]
+    joined = lowering.intermediate(INT8, rows_of(sum(sizes)), 1.0, 0)
     first = 0
-    for number, source in zip(lowering.model.inputs, sources, strict=True):
-        copy_at_strides(lowering, joined, number, first, steps_of(source.shape))
-        first += source.size
+    for view, size in zip(views, sizes, strict=True):
+        copy_at_strides(lowering, joined, view, first, steps_of(lowering.tensors[view].shape))
+        first += size
     return joined
 
 
@@ -78,7 +71,8 @@ def transpose(lowering: Lowering, operator: ModelOperator) -> None:
         raise BoardModelRefused(f"{operator.name} to {out.name!r} has another shape")
     steps = steps_of(source.shape)
     ordered = [steps[axis] for axis in order]
-    copy_at_strides(lowering, lowering.view(operator.inputs[0]), operator.outputs[0], 0, ordered)
+    views = lowering.view(operator.inputs[0]), lowering.view(operator.outputs[0])
+    copy_at_strides(lowering, *views, 0, ordered)
 
 
 def _is_set(mask: int, axis: int) -> bool:
@@ -157,7 +151,8 @@ def strided_slice(lowering: Lowering, operator: ModelOperator) -> None:
     steps = steps_of(source.shape)
     first = sum(start * step for start, step in zip(starts, steps, strict=True))
     taken = [strides[axis] * steps[axis] for axis in stay]
-    copy_at_strides(lowering, lowering.view(operator.inputs[0]), operator.outputs[0], first, taken)
+    views = lowering.view(operator.inputs[0]), lowering.view(operator.outputs[0])
+    copy_at_strides(lowering, *views, first, taken)
 
 
 def split(lowering: Lowering, operator: ModelOperator) -> None:
@@ -175,7 +170,8 @@ def split(lowering: Lowering, operator: ModelOperator) -> None:
     first = 0
     for out in operator.outputs:
         _same_type(operator, source, lowering.tensor(out))
-        copy_at_strides(lowering, lowering.view(operator.inputs[number]), out, first, steps)
+        views = lowering.view(operator.inputs[number]), lowering.view(out)
+        copy_at_strides(lowering, *views, first, steps)
         first += lowering.tensor(out).shape[axis] * steps[axis]
 
 
@@ -204,7 +200,7 @@ def resize(lowering: Lowering, operator: ModelOperator) -> None:
         raise BoardModelRefused(f"{operator.name} to {out.name!r} is not in four dimensions")
     view, output = lowering.view(operator.inputs[0]), lowering.view(operator.outputs[0])
     if operator.code == TfliteCode.RESIZE_BILINEAR:
-        parameters = {0: operator.option(2), 1: operator.option(3)}
+        parameters = {0: operator.option(2), 1: operator.option(3), 2: int(lowering.was_uint8)}
         added = BlobOperator(BlobKind.RESIZE_BILINEAR, (view,), output, parameters)
     else:
         choice = {

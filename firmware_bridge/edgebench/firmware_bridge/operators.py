@@ -1,31 +1,26 @@
 """Translation of a model's operators to those of the firmware, with precomputed parameters.
 
-FULLY_CONNECTED becomes a convolution of 1 x 1, and a depthwise convolution of a single channel an
-ordinary convolution. The zero point of the input is folded into the bias. An operator that only
-changes a shape becomes another view of the same bytes.
+An operator that only changes a shape becomes another view of the same bytes.
 
 Rounding: `docs/model-blob.md`. Parameters are those of `core/blob.h`.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Callable
+from math import frexp, prod
 
-from edgebench.firmware_bridge import lookups, movement, variables
+from edgebench.firmware_bridge import lookups, movement, variables, windows
 from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
 from edgebench.firmware_bridge.lowering import (
-    ACT_MAX,
-    ACT_MIN,
     ZERO_OUT,
     Lowering,
     append,
     clamp_parameters,
     integers,
+    only_alike,
     only_int8,
-    optional_input,
     pair,
 )
 from edgebench.firmware_bridge.quantization import (
@@ -40,6 +35,7 @@ from edgebench.firmware_bridge.tflite import (
     INT8,
     INT16,
     INT32,
+    INT64,
     UINT8,
     ModelOperator,
     ModelTensor,
@@ -48,229 +44,41 @@ from edgebench.firmware_bridge.tflite import (
 )
 from edgebench.protocol.errors import BoardModelRefused
 
-_STRIDE_H, _STRIDE_W, _PAD_TOP, _PAD_LEFT = range(4)
-_DILATION_H, _DILATION_W, _ZERO_IN, _MULTIPLIERS, _SHIFTS = range(7, 12)
-_ZERO_WEIGHTS = 12
-_FILTER_H, _FILTER_W = 7, 8
+_ZERO_IN = 9
 _ZERO_A, _ZERO_B, _FACTOR_A, _FACTOR_B, _FACTOR_OUT = 0, 1, 7, 9, 11
-_ADD_LEFT_SHIFT = 20
-"""Left shift of an addition. Source: tensorflow/lite/kernels/add.cc."""
+_ADD_LEFT_SHIFT, _ADD_LEFT_SHIFT_OF_WORDS = 20, 15
+"""Left shift of an addition of int8 and int16. Source: tensorflow/lite/kernels/add.cc."""
 _SCALE_TOLERANCE = 0.001
 """Relative difference to 1/65536 that TFLite ignores. Source: tensorflow/lite/micro/kernels/
 softmax_common.cc."""
-_SAME = 0
-_CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
-_DEPTHWISE_OPTIONS = {"act": 4, "dilation_w": 5, "dilation_h": 6}
-
-
-def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) -> int:
-    """Rows of padding before the first row, as in `ComputePaddingHeightWidth`."""
-    return max((out - 1) * stride + filter_size - size, 0) // 2 if is_same else 0
-
-
-def _factors(source: ModelTensor, weights: ModelTensor, out: ModelTensor) -> list[FixedPoint]:
-    """A factor for each channel of the output, or a single factor for all."""
-    return [fixed_point(source.scale * scale / out.scale) for scale in weights.scales]
-
-
-def _bias(lowering: Lowering, number: int, sums: Sequence[int], zero_point: int) -> int:
-    """The bias with the zero point of the input folded into it, modulo 2^32."""
-    biases: Sequence[int] = [0] * len(sums)
-    if number >= 0:
-        tensor = lowering.tensor(number)
-        if tensor.type != INT32 or len(tensor.content) != 4 * len(sums):
-            raise BoardModelRefused(f"bias {tensor.name!r} is not {len(sums)} constants of int32")
-        biases = array("i", tensor.content)
-    folded = [bias - zero_point * total for bias, total in zip(biases, sums, strict=True)]
-    return lowering.constant([(value + 2**31) % 2**32 - 2**31 for value in folded])
-
-
-def _weights_of(lowering: Lowering, number: int) -> tuple[ModelTensor, array[int]]:
-    tensor = lowering.tensor(number)
-    only_int8(tensor)
-    is_shifted = any(tensor.zero_points)
-    if len(tensor.content) != tensor.size or not tensor.scales:
-        raise BoardModelRefused(f"weights {tensor.name!r} are not constants of int8")
-    if is_shifted and len(tensor.scales) != 1:
-        raise BoardModelRefused(f"weights {tensor.name!r} have several scales and zero points")
-    return tensor, array("b", tensor.content)
-
-
-def _add_conv(
-    lowering: Lowering,
-    operator: BlobOperator,
-    factors: list[FixedPoint],
-    channels: int,
-) -> None:
-    """Append a convolution; its factors are per channel, or a single factor for all."""
-    if len(factors) not in (1, channels):
-        raise BoardModelRefused(f"weights have {len(factors)} scales, not 1 or {channels}")
-    every = factors * channels if len(factors) == 1 else factors
-    operator.parameters[_MULTIPLIERS] = lowering.constant([factor.multiplier for factor in every])
-    operator.parameters[_SHIFTS] = lowering.constant([factor.shift for factor in every])
-    lowering.operators.append(operator)
-
-
-def _conv_scratch(depth: int, rows: int) -> int:
-    """Size of the scratch memory, equal to `conv_scratch_bytes` of the firmware."""
-    row = -(-depth // 4) * 4
-    return (2 if rows > 1 else 1) * row * 2 + row
-
-
-def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
-    is_depthwise = operator.code == TfliteCode.DEPTHWISE_CONV_2D
-    fields = _DEPTHWISE_OPTIONS if is_depthwise else _CONV_OPTIONS
-    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    only_int8(source, out)
-    weights, values = _weights_of(lowering, operator.inputs[1])
-    if len(source.shape) != 4 or len(out.shape) != 4 or len(weights.shape) != 4:
-        raise BoardModelRefused(f"convolution to {out.name!r} is not in four dimensions")
-    channels, (filter_h, filter_w) = out.shape[3], weights.shape[1:3]
-    strides = operator.option(2, "<i"), operator.option(1, "<i")
-    dilations = (
-        operator.option(fields["dilation_h"], "<i", 1),
-        operator.option(fields["dilation_w"], "<i", 1),
-    )
-    is_same = operator.option(0) == _SAME
-    reach = (filter_h - 1) * dilations[0] + 1, (filter_w - 1) * dilations[1] + 1
-    parameters = {
-        _STRIDE_H: strides[0],
-        _STRIDE_W: strides[1],
-        _PAD_TOP: _padding(is_same, source.shape[1], reach[0], strides[0], out.shape[1]),
-        _PAD_LEFT: _padding(is_same, source.shape[2], reach[1], strides[1], out.shape[2]),
-        _DILATION_H: dilations[0],
-        _DILATION_W: dilations[1],
-        _ZERO_IN: source.zero_point,
-        _ZERO_WEIGHTS: weights.zero_point,
-        **clamp_parameters(operator.option(fields["act"]), out),
-    }
-    is_really_depthwise = is_depthwise and source.shape[3] > 1
-    if is_depthwise and not is_really_depthwise:
-        # The weights of a channel are made contiguous, as in an ordinary convolution.
-        values = array("b", b"".join(values[c::channels].tobytes() for c in range(channels)))
-    depth, taps, zero = len(values) // channels, filter_h * filter_w, weights.zero_point
-    if is_really_depthwise:
-        sums = [sum(values[c::channels]) - taps * zero for c in range(channels)]
-        shape = (1, filter_h, filter_w, channels)
-        scratch = filter_h * filter_w * 4 + -(-source.shape[3] // 4) * 4
-    else:
-        sums = [sum(values[c * depth : (c + 1) * depth]) - depth * zero for c in range(channels)]
-        shape = (channels, filter_h, filter_w, source.shape[3])
-        scratch = _conv_scratch(depth, prod(out.shape[:3]))
-    inputs = (
-        lowering.view(operator.inputs[0]),
-        lowering.weights(shape, values.tobytes()),
-        _bias(lowering, optional_input(operator, 2), sums, source.zero_point),
-    )
-    kind = BlobKind.DEPTHWISE if is_really_depthwise else BlobKind.CONV
-    output = lowering.view(operator.outputs[0])
-    added = BlobOperator(kind, inputs, output, parameters, scratch_bytes=scratch)
-    _add_conv(lowering, added, _factors(source, weights, out), channels)
-
-
-def _transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
-    source, out = lowering.tensor(operator.inputs[2]), lowering.tensor(operator.outputs[0])
-    only_int8(source, out)
-    weights, values = _weights_of(lowering, operator.inputs[1])
-    channels, filter_h, filter_w, depth = weights.shape
-    strides = operator.option(2, "<i"), operator.option(1, "<i")
-    parameters = {
-        _STRIDE_H: strides[0],
-        _STRIDE_W: strides[1],
-        _PAD_TOP: _transposed_padding(out.shape[1], filter_h, strides[0]),
-        _PAD_LEFT: _transposed_padding(out.shape[2], filter_w, strides[1]),
-        _DILATION_H: 1,
-        _DILATION_W: 1,
-        _ZERO_IN: source.zero_point,
-        _ZERO_WEIGHTS: weights.zero_point,
-        **clamp_parameters(operator.option(3), out),
-    }
-    if operator.option(0) != _SAME:
-        parameters |= {_PAD_TOP: 0, _PAD_LEFT: 0}
-    inputs = (
-        lowering.view(operator.inputs[2]),
-        lowering.weights((channels, filter_h, filter_w, depth), values.tobytes()),
-        _bias(lowering, optional_input(operator, 3), [0] * channels, 0),
-    )
-    output = lowering.view(operator.outputs[0])
-    added = BlobOperator(BlobKind.TRANSPOSE_CONV, inputs, output, parameters)
-    _add_conv(lowering, added, _factors(source, weights, out), channels)
-
-
-def _transposed_padding(size: int, filter_size: int, stride: int) -> int:
-    """Padding of the convolution whose transpose it is: from the output to the input."""
-    return _padding(True, size, filter_size, stride, -(-size // stride))
-
-
-def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
-    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    only_int8(source, out)
-    weights, values = _weights_of(lowering, operator.inputs[1])
-    if len(weights.shape) != 2 or operator.option(1):
-        raise BoardModelRefused(f"weights {weights.name!r} are not in the default order")
-    units, depth = weights.shape
-    rows = source.size // depth
-    zero = weights.zero_point
-    sums = [sum(values[unit * depth : (unit + 1) * depth]) - depth * zero for unit in range(units)]
-    inputs = (
-        lowering.view(operator.inputs[0], (1, rows, 1, depth)),
-        lowering.weights((units, 1, 1, depth), values.tobytes()),
-        _bias(lowering, optional_input(operator, 2), sums, source.zero_point),
-    )
-    ones = dict.fromkeys((_STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W), 1)
-    added = BlobOperator(
-        BlobKind.CONV,
-        inputs,
-        lowering.view(operator.outputs[0], (1, rows, 1, units)),
-        {
-            **ones,
-            _ZERO_IN: source.zero_point,
-            _ZERO_WEIGHTS: zero,
-            **clamp_parameters(operator.option(0), out),
-        },
-        is_rounded_once=not lowering.is_tflm,
-        scratch_bytes=_conv_scratch(depth, rows),
-    )
-    _add_conv(lowering, added, _factors(source, weights, out), units)
-
-
-def _pool(lowering: Lowering, operator: ModelOperator) -> None:
-    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    only_int8(source, out)
-    if (source.scales, source.zero_points) != (out.scales, out.zero_points):
-        raise BoardModelRefused(f"pool to {out.name!r} changes the scale")
-    stride_w, stride_h = operator.option(1, "<i"), operator.option(2, "<i")
-    filter_w, filter_h = operator.option(3, "<i"), operator.option(4, "<i")
-    is_same = operator.option(0) == _SAME
-    parameters = {
-        _STRIDE_H: stride_h,
-        _STRIDE_W: stride_w,
-        _PAD_TOP: _padding(is_same, source.shape[1], filter_h, stride_h, out.shape[1]),
-        _PAD_LEFT: _padding(is_same, source.shape[2], filter_w, stride_w, out.shape[2]),
-        _FILTER_H: filter_h,
-        _FILTER_W: filter_w,
-        **clamp_parameters(operator.option(5), out),
-    }
-    kind = BlobKind.MAX_POOL if operator.code == TfliteCode.MAX_POOL_2D else BlobKind.AVERAGE_POOL
-    append(lowering, operator, kind, parameters)
-    lowering.operators[-1].has_halves_up = lowering.was_uint8
 
 
 def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
     a, b = (lowering.tensor(number) for number in operator.inputs)
     out = lowering.tensor(operator.outputs[0])
-    only_int8(a, b, out)
+    only_alike(a, b, out)
+    if out.type == INT16 and not lowering.is_tflm and operator.option(1, "<b", 1):
+        _refuse_powers_of_two(operator, a, b, out)
     twice = 2 * max(a.scale, b.scale)
+    left_shift = _ADD_LEFT_SHIFT_OF_WORDS if out.type == INT16 else _ADD_LEFT_SHIFT
     parameters = {
         _ZERO_A: a.zero_point,
         _ZERO_B: b.zero_point,
         **pair(_FACTOR_A, fixed_point(a.scale / twice)),
         **pair(_FACTOR_B, fixed_point(b.scale / twice)),
-        **pair(_FACTOR_OUT, fixed_point(twice / (2**_ADD_LEFT_SHIFT * out.scale))),
+        **pair(_FACTOR_OUT, fixed_point(twice / (2**left_shift * out.scale))),
         **clamp_parameters(operator.option(0), out),
     }
     kind = BlobKind.ADD if operator.code == TfliteCode.ADD else BlobKind.SUB
     append(lowering, operator, kind, parameters)
+
+
+def _refuse_powers_of_two(operator: ModelOperator, *tensors: ModelTensor) -> None:
+    """LiteRT adds int16 whose scales are powers of two in another way, without rescaling."""
+    if all(frexp(tensor.scale)[0] == 0.5 for tensor in tensors):
+        raise BoardModelRefused(
+            f"{operator.name} to {tensors[-1].name!r} of int16 has scales that are powers of two"
+        )
 
 
 def _product_factor(
@@ -285,7 +93,7 @@ def _product_factor(
 def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
     a, b = (lowering.tensor(number) for number in operator.inputs)
     out = lowering.tensor(operator.outputs[0])
-    only_int8(a, b, out)
+    only_alike(a, b, out)
     parameters = {
         _ZERO_A: a.zero_point,
         _ZERO_B: b.zero_point,
@@ -313,9 +121,9 @@ def _rectify(lowering: Lowering, operator: ModelOperator) -> None:
 def _choose(lowering: Lowering, operator: ModelOperator) -> None:
     """The larger or smaller of two int8, whatever their scales, as in TFLite."""
     out = lowering.tensor(operator.outputs[0])
-    only_int8(*(lowering.tensor(number) for number in operator.inputs), out)
+    only_alike(*(lowering.tensor(number) for number in operator.inputs), out)
     kind = BlobKind.MAXIMUM if operator.code == TfliteCode.MAXIMUM else BlobKind.MINIMUM
-    append(lowering, operator, kind, {ACT_MIN: -128, ACT_MAX: 127})
+    append(lowering, operator, kind, clamp_parameters(0, out))
 
 
 def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
@@ -330,8 +138,7 @@ def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
 
 def _pad(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    if (source.type, out.type, out.zero_point) != (INT16, INT16, 0):
-        only_int8(source, out)
+    only_alike(source, out)
     before = integers(lowering, operator.inputs[1])[::2]
     parameters = dict(enumerate([0] * (4 - len(before)) + before))
     parameters[ZERO_OUT] = out.zero_point
@@ -354,6 +161,25 @@ def _softmax(lowering: Lowering, operator: ModelOperator) -> None:
     beta = 1.0 if operator.options is None else operator.options.real(0)
     factor, smallest = softmax_factor(source.scale, beta)
     append(lowering, operator, BlobKind.SOFTMAX, {**pair(0, factor), 2: smallest})
+
+
+def _log_softmax(lowering: Lowering, operator: ModelOperator) -> None:
+    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    for tensor in (source, out):
+        if tensor.type != FLOAT32:
+            raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}, not float32")
+    append(lowering, operator, BlobKind.LOG_SOFTMAX, {})
+
+
+def _place_of_largest(lowering: Lowering, operator: ModelOperator) -> None:
+    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    only_int8(source)
+    if out.type not in (INT32, INT64):
+        raise BoardModelRefused(f"tensor {out.name!r} has type {out.type}, not int32 or int64")
+    (axis,) = integers(lowering, operator.inputs[1])
+    rank = len(source.shape)
+    views = (lowering.view(operator.inputs[0]),), lowering.view(operator.outputs[0])
+    lowering.operators.append(BlobOperator(BlobKind.ARG_MAX, *views, {0: axis % rank + 4 - rank}))
 
 
 def _mean(lowering: Lowering, operator: ModelOperator) -> None:
@@ -432,19 +258,21 @@ def to_uint8(lowering: Lowering, number: int, view: int) -> int:
 
 _LOWERINGS: dict[int, Callable[[Lowering, ModelOperator], None]] = {
     TfliteCode.ADD: _add_or_subtract,
+    TfliteCode.ARG_MAX: _place_of_largest,
     TfliteCode.ASSIGN_VARIABLE: variables.assign,
-    TfliteCode.AVERAGE_POOL_2D: _pool,
+    TfliteCode.AVERAGE_POOL_2D: windows.pool,
     TfliteCode.CALL_ONCE: variables.call_once,
     TfliteCode.CONCATENATION: _concatenate,
-    TfliteCode.CONV_2D: _convolution,
-    TfliteCode.DEPTHWISE_CONV_2D: _convolution,
+    TfliteCode.CONV_2D: windows.convolution,
+    TfliteCode.DEPTHWISE_CONV_2D: windows.convolution,
     TfliteCode.DEQUANTIZE: _convert,
     TfliteCode.EXPAND_DIMS: _reshape,
-    TfliteCode.FULLY_CONNECTED: _fully_connected,
+    TfliteCode.FULLY_CONNECTED: windows.fully_connected,
     TfliteCode.LEAKY_RELU: lookups.look_up,
     TfliteCode.LOGISTIC: lookups.look_up,
+    TfliteCode.LOG_SOFTMAX: _log_softmax,
     TfliteCode.MAXIMUM: _choose,
-    TfliteCode.MAX_POOL_2D: _pool,
+    TfliteCode.MAX_POOL_2D: windows.pool,
     TfliteCode.MEAN: _mean,
     TfliteCode.MINIMUM: _choose,
     TfliteCode.MUL: _multiply_tensors,
@@ -467,7 +295,7 @@ _LOWERINGS: dict[int, Callable[[Lowering, ModelOperator], None]] = {
     TfliteCode.SVDF: variables.svdf,
     TfliteCode.TANH: lookups.look_up,
     TfliteCode.TRANSPOSE: movement.transpose,
-    TfliteCode.TRANSPOSE_CONV: _transposed_convolution,
+    TfliteCode.TRANSPOSE_CONV: windows.transposed_convolution,
     TfliteCode.VAR_HANDLE: variables.declare,
 }
 

@@ -44,14 +44,18 @@ def fixed_point(factor: float) -> FixedPoint:
     return FixedPoint(0, 0) if shift < -31 else FixedPoint(multiplier, shift)
 
 
-def activation_range(code: int, scale: float, zero_point: int) -> tuple[int, int] | None:
-    """Bounds of an int8 output; None for an activation that is not a clamp."""
+def activation_range(
+    code: int, scale: float, zero_point: int, bits: int = 8
+) -> tuple[int, int] | None:
+    """Bounds of an output of 8 or 16 bits; None for an activation that is not a clamp."""
     if code not in _ACTIVATIONS:
         return None
     low, high = _ACTIVATIONS[code]
+    lowest = -(1 << (bits - 1))
+    highest = -1 - lowest
     return (
-        -128 if low is None else max(-128, zero_point + rounded(float32(low / scale))),
-        127 if high is None else min(127, zero_point + rounded(float32(high / scale))),
+        lowest if low is None else max(lowest, zero_point + rounded(float32(low / scale))),
+        highest if high is None else min(highest, zero_point + rounded(float32(high / scale))),
     )
 
 

@@ -16,7 +16,7 @@ from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile, FlatTable
 INT8, UINT8, INT16 = "int8", "uint8", "int16"
 INT32, INT64, FLOAT32 = "int32", "int64", "float32"
 _TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: INT64, 7: INT16, 9: INT8}
-ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT16: 2, INT32: 4, FLOAT32: 4}
+ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT16: 2, INT32: 4, FLOAT32: 4, INT64: 8}
 _DAMAGED = "the file is not a TensorFlow Lite model, or is damaged"
 
 
@@ -47,8 +47,10 @@ class TfliteCode(IntEnum):
     SQUEEZE = 43
     STRIDED_SLICE = 45
     SPLIT = 49
+    LOG_SOFTMAX = 50
     PRELU = 54
     MAXIMUM = 55
+    ARG_MAX = 56
     MINIMUM = 57
     SLICE = 65
     TRANSPOSE_CONV = 67

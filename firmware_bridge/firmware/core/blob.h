@@ -16,7 +16,7 @@
 #define BLOB_MAX_DIMENSION 32767u
 
 enum blob_place { PLACE_ARENA, PLACE_BLOB };
-enum blob_type { TYPE_INT8, TYPE_INT32, TYPE_FLOAT32, TYPE_UINT8, TYPE_INT16 };
+enum blob_type { TYPE_INT8, TYPE_INT32, TYPE_FLOAT32, TYPE_UINT8, TYPE_INT16, TYPE_INT64 };
 enum blob_input { INPUT_INT8, INPUT_UINT8, INPUT_FLOAT32 };
 enum blob_output { OUTPUT_VALUES, OUTPUT_SQUARED_ERROR };
 enum blob_rounding { ROUNDING_LITERT, ROUNDING_TFLM };
@@ -56,6 +56,8 @@ enum blob_kind {
 	KIND_RESIZE_NEAREST,   /* input[1], input[2]: row and column of the input for each of the output */
 	KIND_TRANSPOSE_CONV,
 	KIND_SVDF,             /* input[0] to [2]: activation, weights of features, bias */
+	KIND_ARG_MAX,
+	KIND_LOG_SOFTMAX,
 };
 
 /* Numbers of parameters, by operator. */
@@ -77,7 +79,7 @@ enum {
 	P_BETA_MULTIPLIER = 0, P_BETA_SHIFT, P_DIFF_MIN,
 	/* MEAN: a bit for each dimension that is summed; P_ZERO_IN, P_ZERO_OUT */
 	P_AXES = 0, P_MEAN_MULTIPLIER, P_MEAN_SHIFT,
-	/* CONCAT: a record per input */
+	/* CONCAT: a record per input; ARG_MAX: P_AXIS */
 	P_AXIS = 0, P_OFFSET,
 	/* REQUANTIZE: P_ZERO_IN, P_ZERO_OUT */
 	P_REQUANTIZE_MULTIPLIER = 0, P_REQUANTIZE_SHIFT,
@@ -87,6 +89,7 @@ enum {
 	P_TIME_WEIGHTS = 0, P_STATE, P_RANK, P_ZERO_STATE,
 	/* RESIZE_BILINEAR */
 	P_ALIGN_CORNERS = 0, P_HALF_PIXEL,
+	P_IS_UNSIGNED, /* of a model that was uint8: TFLite computes it in single precision */
 	P_COUNT = 16,
 };
 

@@ -316,6 +316,10 @@ static void multiply_shifted(const struct operands *o, const struct geometry *g,
 
 void conv(const struct operands *o)
 {
+	if (o->in->type == TYPE_INT16) {
+		convolve_words(o, false);
+		return;
+	}
 	const struct geometry g = geometry_of(o);
 	const struct finishing f = finishing_of(o);
 	bool is_shifted = o->operator->p[P_ZERO_WEIGHTS] != 0;
@@ -351,6 +355,10 @@ void conv(const struct operands *o)
  * cannot be folded into the bias. */
 void transpose_conv(const struct operands *o)
 {
+	if (o->in->type == TYPE_INT16) {
+		convolve_words(o, true);
+		return;
+	}
 	const struct geometry g = geometry_of(o);
 	const struct finishing f = finishing_of(o);
 	const int8_t *image = o->a, *weights = o->b;

@@ -2,7 +2,9 @@
 #include "core/fixed_point.h"
 #include "core/kernels.h"
 
-#define ADD_LEFT_SHIFT 20 /* of tensorflow/lite/kernels/add.cc */
+/* Source: tensorflow/lite/kernels/add.cc. */
+#define ADD_LEFT_SHIFT 20
+#define ADD_LEFT_SHIFT_OF_WORDS 15
 
 static inline int32_t scaled(const struct operands *o, int32_t value, int32_t multiplier, int32_t shift)
 {
@@ -10,55 +12,63 @@ static inline int32_t scaled(const struct operands *o, int32_t value, int32_t mu
 						    : scale_twice(value, multiplier, shift);
 }
 
-static inline int8_t sum_of(const struct operands *o, int32_t a, int32_t b)
+static inline __attribute__((always_inline)) int32_t sum_with(const struct operands *o, int32_t a, int32_t b,
+							     int32_t bits, bool is_difference)
 {
 	const int32_t *p = o->operator->p;
-	int32_t left = scaled(o, wrapping_left(a - p[P_ZERO_A], ADD_LEFT_SHIFT), p[P_MULTIPLIER_A], p[P_SHIFT_A]);
-	int32_t right = scaled(o, wrapping_left(b - p[P_ZERO_B], ADD_LEFT_SHIFT), p[P_MULTIPLIER_B], p[P_SHIFT_B]);
-	int32_t value = scaled(o, wrapping_add(left, right), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
+	int32_t left = scaled(o, wrapping_left(a - p[P_ZERO_A], bits), p[P_MULTIPLIER_A], p[P_SHIFT_A]);
+	int32_t right = scaled(o, wrapping_left(b - p[P_ZERO_B], bits), p[P_MULTIPLIER_B], p[P_SHIFT_B]);
+	int32_t sum = is_difference ? wrapping_subtract(left, right) : wrapping_add(left, right);
+	int32_t value = scaled(o, sum, p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
 
-	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+	return clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
 }
 
-static inline int8_t difference_of(const struct operands *o, int32_t a, int32_t b)
+static inline int32_t sum_of(const struct operands *o, int32_t a, int32_t b)
 {
-	const int32_t *p = o->operator->p;
-	int32_t left = scaled(o, wrapping_left(a - p[P_ZERO_A], ADD_LEFT_SHIFT), p[P_MULTIPLIER_A], p[P_SHIFT_A]);
-	int32_t right = scaled(o, wrapping_left(b - p[P_ZERO_B], ADD_LEFT_SHIFT), p[P_MULTIPLIER_B], p[P_SHIFT_B]);
-	int32_t value = scaled(o, wrapping_subtract(left, right), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
-
-	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+	return sum_with(o, a, b, ADD_LEFT_SHIFT, false);
 }
 
-static inline int8_t product_of(const struct operands *o, int32_t a, int32_t b)
+static inline int32_t difference_of(const struct operands *o, int32_t a, int32_t b)
+{
+	return sum_with(o, a, b, ADD_LEFT_SHIFT, true);
+}
+
+/* Or their difference. */
+static int32_t sum_of_words(const struct operands *o, int32_t a, int32_t b)
+{
+	return sum_with(o, a, b, ADD_LEFT_SHIFT_OF_WORDS, o->operator->kind == KIND_SUB);
+}
+
+static inline int32_t product_of(const struct operands *o, int32_t a, int32_t b)
 {
 	const int32_t *p = o->operator->p;
 	int32_t value = scaled(o, (a - p[P_ZERO_A]) * (b - p[P_ZERO_B]), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
 
-	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+	return clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
 }
 
-static inline int8_t larger_of(const struct operands *o, int32_t a, int32_t b)
+static inline int32_t larger_of(const struct operands *o, int32_t a, int32_t b)
 {
 	(void)o;
-	return (int8_t)(a > b ? a : b);
+	return a > b ? a : b;
 }
 
-static inline int8_t smaller_of(const struct operands *o, int32_t a, int32_t b)
+static inline int32_t smaller_of(const struct operands *o, int32_t a, int32_t b)
 {
 	(void)o;
-	return (int8_t)(a < b ? a : b);
+	return a < b ? a : b;
 }
 
 /* A positive value is scaled, a negative one multiplied with its slope b too. */
-static inline int8_t rectified(const struct operands *o, int32_t a, int32_t b)
+static inline int32_t rectified(const struct operands *o, int32_t a, int32_t b)
 {
 	const int32_t *p = o->operator->p;
 	int32_t value = a - p[P_ZERO_A];
 
 	value = value >= 0 ? scaled(o, value, p[P_MULTIPLIER_A], p[P_SHIFT_A])
 			   : scaled(o, value * (b - p[P_ZERO_B]), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
-	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), INT8_MIN, INT8_MAX);
+	return clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
 }
 
 /* Distance between neighbours of a tensor in each dimension; 0 if it is broadcast. */
@@ -72,35 +82,64 @@ static void steps_of(const struct blob_tensor *tensor, uint32_t step[4])
 	}
 }
 
-static inline __attribute__((always_inline)) void
-for_each(const struct operands *o, int8_t (*combine)(const struct operands *o, int32_t a, int32_t b))
+typedef int32_t combination(const struct operands *o, int32_t a, int32_t b);
+
+static inline int32_t element(const void *data, bool is_wide, uint32_t index)
 {
-	const int8_t *a = o->a, *b = o->b;
+	return is_wide ? ((const int16_t *)data)[index] : ((const int8_t *)data)[index];
+}
+
+static inline __attribute__((always_inline)) void combine_all(const struct operands *o, combination *combine,
+							      bool is_wide)
+{
 	const uint32_t *size = o->out->size;
-	uint32_t step_a[4], step_b[4], at[3];
-	int8_t *out = o->result;
+	uint32_t step_a[4], step_b[4], at[3], place = 0;
+	const void *a = o->a, *b = o->b;
+	void *result = o->result;
 
 	steps_of(o->in, step_a);
 	steps_of(o->in_b, step_b);
 	for (at[0] = 0; at[0] < size[0]; at[0]++) {
 		for (at[1] = 0; at[1] < size[1]; at[1]++) {
 			for (at[2] = 0; at[2] < size[2]; at[2]++) {
-				const int8_t *from_a = a + at[0] * step_a[0] + at[1] * step_a[1] + at[2] * step_a[2];
-				const int8_t *from_b = b + at[0] * step_b[0] + at[1] * step_b[1] + at[2] * step_b[2];
+				uint32_t from_a = at[0] * step_a[0] + at[1] * step_a[1] + at[2] * step_a[2];
+				uint32_t from_b = at[0] * step_b[0] + at[1] * step_b[1] + at[2] * step_b[2];
 
-				for (uint32_t c = 0; c < size[3]; c++)
-					*out++ = combine(o, from_a[c * step_a[3]], from_b[c * step_b[3]]);
+				for (uint32_t c = 0; c < size[3]; c++, place++) {
+					int32_t value = combine(o, element(a, is_wide, from_a + c * step_a[3]),
+								element(b, is_wide, from_b + c * step_b[3]));
+
+					if (is_wide)
+						((int16_t *)result)[place] = (int16_t)value;
+					else
+						((int8_t *)result)[place] = (int8_t)value;
+				}
 			}
 		}
 	}
 }
 
-void add(const struct operands *o) { for_each(o, sum_of); }
-void sub(const struct operands *o) { for_each(o, difference_of); }
-void mul(const struct operands *o) { for_each(o, product_of); }
-void maximum(const struct operands *o) { for_each(o, larger_of); }
-void minimum(const struct operands *o) { for_each(o, smaller_of); }
-void prelu(const struct operands *o) { for_each(o, rectified); }
+/* Of int16, which few models have: one loop for all operators, to save flash. */
+static __attribute__((noinline)) void combine_words(const struct operands *o, combination *combine)
+{
+	combine_all(o, combine, true);
+}
+
+static inline __attribute__((always_inline)) void for_each(const struct operands *o, combination *combine,
+							   combination *of_words)
+{
+	if (o->out->type == TYPE_INT16)
+		combine_words(o, of_words);
+	else
+		combine_all(o, combine, false);
+}
+
+void add(const struct operands *o) { for_each(o, sum_of, sum_of_words); }
+void sub(const struct operands *o) { for_each(o, difference_of, sum_of_words); }
+void mul(const struct operands *o) { for_each(o, product_of, product_of); }
+void maximum(const struct operands *o) { for_each(o, larger_of, larger_of); }
+void minimum(const struct operands *o) { for_each(o, smaller_of, smaller_of); }
+void prelu(const struct operands *o) { for_each(o, rectified, rectified); }
 
 void lookup(const struct operands *o)
 {

@@ -1,9 +1,10 @@
-/* Operators on int8 tensors, with exactly the same results as TFLite's reference kernels.
+/* Operators on tensors of int8 and int16, with exactly the same results as TFLite's reference kernels.
  *
  * The tensors of a kernel were checked by model.c: all of their bytes are in blob or arena. */
 #ifndef CORE_KERNELS_H
 #define CORE_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ struct operands {
 	const void *a; /* first input */
 	const void *b; /* second input, or weights */
 	const int32_t *bias, *multipliers, *shifts;
+	const int64_t *wide_bias; /* of convolutions of int16 */
 	const int32_t *rows, *columns; /* of RESIZE_NEAREST */
 	const struct blob_tensor *time, *state_tensor; /* of SVDF */
 	const void *time_weights;
@@ -62,6 +64,11 @@ void resize_bilinear(const struct operands *o);
 void resize_nearest(const struct operands *o);
 void transpose_conv(const struct operands *o);
 void svdf(const struct operands *o);
+void arg_max(const struct operands *o);
+void log_softmax(const struct operands *o);
+
+/* CONV and TRANSPOSE_CONV of int16. */
+void convolve_words(const struct operands *o, bool is_transposed);
 
 int8_t quantize_value(float value, float scale, int32_t zero_point);
 

@@ -9,7 +9,7 @@
 #include "core/kernels.h"
 
 static const uint32_t TYPE_BYTES[] = {[TYPE_INT8] = 1, [TYPE_INT32] = 4, [TYPE_FLOAT32] = 4, [TYPE_UINT8] = 1,
-				      [TYPE_INT16] = 2};
+				      [TYPE_INT16] = 2, [TYPE_INT64] = 8};
 
 static bool is_within(uint32_t at, uint32_t bytes, uint32_t total) { return at <= total && bytes <= total - at; }
 static bool is_between(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
@@ -28,7 +28,7 @@ static bool is_tensor_good(const struct model *model, const struct blob_tensor *
 	uint32_t total = tensor->place == PLACE_BLOB ? model->header->bytes - BLOB_SPARE
 						     : model->header->arena_bytes - BLOB_SPARE;
 
-	if (tensor->place > PLACE_BLOB || tensor->type > TYPE_INT16)
+	if (tensor->place > PLACE_BLOB || tensor->type > TYPE_INT64)
 		return false;
 	bytes = TYPE_BYTES[tensor->type];
 	for (int d = 0; d < 4; d++) {
@@ -62,14 +62,21 @@ static bool is_activation(const struct blob_tensor *tensor)
 	return tensor && tensor->type == TYPE_INT8;
 }
 
-/* A list of int32 in the blob, with an item per channel. */
-static const int32_t *constants(const struct model *model, uint32_t number, uint32_t count)
+static bool is_of_words(const struct blob_tensor *tensor) { return tensor && tensor->type == TYPE_INT16; }
+
+static const void *constants_of(const struct model *model, uint32_t type, uint32_t number, uint32_t count)
 {
 	const struct blob_tensor *tensor = tensor_at(model, number);
 
-	if (!tensor || tensor->place != PLACE_BLOB || tensor->type != TYPE_INT32 || element_count(tensor) != count)
+	if (!tensor || tensor->place != PLACE_BLOB || tensor->type != type || element_count(tensor) != count)
 		return NULL;
-	return (const int32_t *)model_data(model, tensor);
+	return model_data(model, tensor);
+}
+
+/* A list of int32 in the blob, with an item per channel. */
+static const int32_t *constants(const struct model *model, uint32_t number, uint32_t count)
+{
+	return constants_of(model, TYPE_INT32, number, count);
 }
 
 static bool are_scales_good(const int32_t *multipliers, const int32_t *shifts, uint32_t count)
@@ -82,15 +89,17 @@ static bool are_scales_good(const int32_t *multipliers, const int32_t *shifts, u
 
 static bool is_scale_pair(const int32_t *p) { return are_scales_good(p, p + 1, 1); }
 
-static bool is_activation_range(const int32_t *p)
+static bool is_activation_range(const int32_t *p, const struct blob_tensor *out)
 {
-	return is_between(p[P_ACT_MIN], -128, 127) && is_between(p[P_ACT_MAX], p[P_ACT_MIN], 127);
+	int32_t low = out->type == TYPE_INT16 ? INT16_MIN : INT8_MIN;
+
+	return is_between(p[P_ACT_MIN], low, -low - 1) && is_between(p[P_ACT_MAX], p[P_ACT_MIN], -low - 1);
 }
 
-static bool is_window_good(const int32_t *p)
+static bool is_window_good(const int32_t *p, const struct blob_tensor *out)
 {
 	return is_between(p[P_STRIDE_H], 1, 255) && is_between(p[P_STRIDE_W], 1, 255) &&
-	       is_between(p[P_PAD_TOP], 0, 255) && is_between(p[P_PAD_LEFT], 0, 255) && is_activation_range(p);
+	       is_between(p[P_PAD_TOP], 0, 255) && is_between(p[P_PAD_LEFT], 0, 255) && is_activation_range(p, out);
 }
 
 static bool is_scratch_good(const struct model *model, const struct blob_operator *op, uint32_t needed)
@@ -103,6 +112,23 @@ static bool is_scratch_good(const struct model *model, const struct blob_operato
 	       (op->scratch_at + op->scratch_bytes <= out->at || out->at + out->bytes <= op->scratch_at);
 }
 
+/* Tensors of int8, or all of int16; the last may be left out. */
+static bool are_alike(const struct blob_tensor *a, const struct blob_tensor *b, const struct blob_tensor *c)
+{
+	return (is_activation(a) && is_activation(b) && (!c || is_activation(c))) ||
+	       (is_of_words(a) && is_of_words(b) && (!c || is_of_words(c)));
+}
+
+static bool is_conv_of_words_good(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+
+	for (uint32_t i = 0; i < o->out->size[3]; i++)
+		if (o->shifts[i] > 7) /* the limit of `MultiplyByQuantizedMultiplier` of int64 */
+			return false;
+	return o->wide_bias && p[P_ZERO_IN] == 0 && p[P_ZERO_OUT] == 0 && p[P_ZERO_WEIGHTS] == 0;
+}
+
 static bool is_conv_good(const struct model *model, const struct operands *o)
 {
 	const struct blob_operator *op = o->operator;
@@ -110,10 +136,11 @@ static bool is_conv_good(const struct model *model, const struct operands *o)
 	bool is_depthwise = op->kind == KIND_DEPTHWISE;
 	const int32_t *p = op->p;
 
-	if (!is_activation(in) || !is_activation(w) || !is_activation(out) || w->place != PLACE_BLOB ||
-	    !o->bias || !o->multipliers || !o->shifts)
+	if (!are_alike(in, out, NULL) || !is_activation(w) || w->place != PLACE_BLOB || !o->multipliers || !o->shifts)
 		return false;
-	if (in->size[0] != out->size[0] || !is_window_good(p) || !is_between(p[P_ZERO_IN], -128, 127) ||
+	if (is_of_words(in) ? is_depthwise || !is_conv_of_words_good(o) : !o->bias)
+		return false;
+	if (in->size[0] != out->size[0] || !is_window_good(p, out) || !is_between(p[P_ZERO_IN], -128, 127) ||
 	    !is_between(p[P_ZERO_OUT], -128, 127) || !is_between(p[P_ZERO_WEIGHTS], -128, 127) ||
 	    (p[P_ZERO_WEIGHTS] != 0 && w->bytes > 1u << 23) || !is_between(p[P_DILATION_H], 1, 255) ||
 	    !is_between(p[P_DILATION_W], 1, 255) ||
@@ -124,12 +151,12 @@ static bool is_conv_good(const struct model *model, const struct operands *o)
 		       out->size[3] % in->size[3] == 0 && w->size[1] <= 255 && w->size[2] <= 255 &&
 		       is_scratch_good(model, op, depthwise_scratch_bytes(in, w));
 	return w->size[0] == out->size[3] && w->size[3] == in->size[3] &&
-	       (op->kind == KIND_TRANSPOSE_CONV || is_scratch_good(model, op, conv_scratch_bytes(in, w, out)));
+	       (op->kind == KIND_TRANSPOSE_CONV || is_of_words(in) || is_scratch_good(model, op, conv_scratch_bytes(in, w, out)));
 }
 
 static bool is_broadcast_good(const struct operands *o)
 {
-	if (!is_activation(o->in) || !is_activation(o->in_b) || !is_activation(o->out))
+	if (!o->in_b || !are_alike(o->in, o->in_b, o->out))
 		return false;
 	for (int d = 0; d < 4; d++) {
 		uint32_t a = o->in->size[d], b = o->in_b->size[d], out = o->out->size[d];
@@ -137,7 +164,7 @@ static bool is_broadcast_good(const struct operands *o)
 		if ((a != out && a != 1) || (b != out && b != 1))
 			return false;
 	}
-	return is_activation_range(o->operator->p) && is_between(o->operator->p[P_ZERO_OUT], -128, 127) &&
+	return is_activation_range(o->operator->p, o->out) && is_between(o->operator->p[P_ZERO_OUT], -128, 127) &&
 	       is_between(o->operator->p[P_ZERO_A], -128, 127) && is_between(o->operator->p[P_ZERO_B], -128, 127) &&
 	       is_scale_pair(o->operator->p + P_MULTIPLIER_OUT);
 }
@@ -147,7 +174,7 @@ static bool is_pool_good(const struct operands *o)
 	const int32_t *p = o->operator->p;
 
 	return is_activation(o->in) && is_activation(o->out) && o->in->bytes <= 1u << 23 &&
-	       o->in->size[0] == o->out->size[0] && o->in->size[3] == o->out->size[3] && is_window_good(p) && is_between(p[P_FILTER_H], 1, 32767) &&
+	       o->in->size[0] == o->out->size[0] && o->in->size[3] == o->out->size[3] && is_window_good(p, o->out) && is_between(p[P_FILTER_H], 1, 32767) &&
 	       is_between(p[P_FILTER_W], 1, 32767);
 }
 
@@ -312,12 +339,19 @@ static bool is_operator_good(const struct model *model, const struct operands *o
 	case KIND_STRIDED:
 		return is_strided_good(o);
 	case KIND_RESIZE_BILINEAR:
-		return is_resize_good(o) && is_between(p[P_ALIGN_CORNERS], 0, 1) && is_between(p[P_HALF_PIXEL], 0, 1);
+		return is_resize_good(o) && is_between(p[P_ALIGN_CORNERS], 0, 1) && is_between(p[P_HALF_PIXEL], 0, 1) &&
+		       is_between(p[P_IS_UNSIGNED], 0, 1);
 	case KIND_RESIZE_NEAREST:
 		return is_resize_good(o) && are_below(o->rows, o->out->size[1], o->in->size[1]) &&
 		       are_below(o->columns, o->out->size[2], o->in->size[2]);
 	case KIND_SVDF:
 		return is_svdf_good(o);
+	case KIND_ARG_MAX:
+		return is_activation(o->in) && (o->out->type == TYPE_INT32 || o->out->type == TYPE_INT64) &&
+		       is_between(p[P_AXIS], 0, 3) &&
+		       (uint64_t)element_count(o->out) * o->in->size[p[P_AXIS]] == element_count(o->in);
+	case KIND_LOG_SOFTMAX:
+		return o->in->type == TYPE_FLOAT32 && o->out->type == TYPE_FLOAT32 && o->in->bytes == o->out->bytes;
 	case KIND_COPY:
 		return o->in->bytes == o->out->bytes && o->in->type == o->out->type;
 	case KIND_PAD:
@@ -350,6 +384,7 @@ static struct operands operands_of(const struct model *model, const struct blob_
 		uint32_t channels = o.out->size[3];
 
 		o.bias = constants(model, op->input[2], channels);
+		o.wide_bias = constants_of(model, TYPE_INT64, op->input[2], channels);
 		o.multipliers = constants(model, (uint32_t)op->p[P_MULTIPLIERS], channels);
 		o.shifts = constants(model, (uint32_t)op->p[P_SHIFTS], channels);
 	}
@@ -404,7 +439,10 @@ static bool is_interface_good(struct model *model)
 	if (!input || input->place != PLACE_ARENA || (header->input_encoding != INPUT_INT8 && input->type != TYPE_INT8))
 		return false;
 	model->input_bytes = input->bytes * (header->input_encoding == INPUT_FLOAT32 ? 4 : 1);
-	if (header->input_encoding == INPUT_FLOAT32 && (!is_scale_good(input) || input->bytes > 1u << 28))
+	if (header->input_encoding == INPUT_FLOAT32 && input->bytes > 1u << 28)
+		return false;
+	/* Floats and features of sound are divided by it. */
+	if (input->type == TYPE_INT8 && !is_scale_good(input))
 		return false;
 	for (uint32_t i = 0; i < header->output_count; i++) {
 		output = model_output(model, i);
@@ -441,6 +479,7 @@ enum model_state model_open(struct model *model, const uint8_t *blob, size_t blo
 
 		if (!is_operator_good(model, &o))
 			return MODEL_BAD_OPERATOR;
+		model->run_count += !(o.operator->flags & FLAG_RESET);
 	}
 	memset(arena, 0, header->arena_bytes);
 	model_reset(model);
@@ -470,31 +509,51 @@ void model_set_input(const struct model *model, const uint8_t *data)
 	}
 }
 
-/* Run the operators whose flag for the reset is as given. */
-static void run(const struct model *model, uint32_t flag)
-{
-	static void (*const kernels[])(const struct operands *o) = {
-		[KIND_CONV] = conv, [KIND_DEPTHWISE] = depthwise, [KIND_AVERAGE_POOL] = average_pool,
-		[KIND_MAX_POOL] = max_pool, [KIND_ADD] = add, [KIND_MUL] = mul, [KIND_COPY] = copy,
-		[KIND_PAD] = pad, [KIND_SOFTMAX] = softmax, [KIND_MEAN] = mean, [KIND_CONCAT] = concat,
-		[KIND_QUANTIZE] = quantize, [KIND_REQUANTIZE] = requantize, [KIND_DEQUANTIZE] = dequantize,
-		[KIND_SUB] = sub, [KIND_MAXIMUM] = maximum, [KIND_MINIMUM] = minimum, [KIND_PRELU] = prelu,
-		[KIND_LOOKUP] = lookup, [KIND_STRIDED] = strided, [KIND_RESIZE_BILINEAR] = resize_bilinear,
-		[KIND_RESIZE_NEAREST] = resize_nearest, [KIND_TRANSPOSE_CONV] = transpose_conv,
-		[KIND_SVDF] = svdf,
-	};
+#define OPERATOR(kind, kernel) [KIND_##kind] = {#kind, kernel}
 
+static const struct {
+	const char *name;
+	void (*kernel)(const struct operands *o);
+} OPERATORS[] = {
+	OPERATOR(CONV, conv), OPERATOR(DEPTHWISE, depthwise), OPERATOR(AVERAGE_POOL, average_pool),
+	OPERATOR(MAX_POOL, max_pool), OPERATOR(ADD, add), OPERATOR(MUL, mul), OPERATOR(COPY, copy),
+	OPERATOR(PAD, pad), OPERATOR(SOFTMAX, softmax), OPERATOR(MEAN, mean), OPERATOR(CONCAT, concat),
+	OPERATOR(QUANTIZE, quantize), OPERATOR(REQUANTIZE, requantize), OPERATOR(DEQUANTIZE, dequantize),
+	OPERATOR(SUB, sub), OPERATOR(MAXIMUM, maximum), OPERATOR(MINIMUM, minimum), OPERATOR(PRELU, prelu),
+	OPERATOR(LOOKUP, lookup), OPERATOR(STRIDED, strided), OPERATOR(RESIZE_BILINEAR, resize_bilinear),
+	OPERATOR(RESIZE_NEAREST, resize_nearest), OPERATOR(TRANSPOSE_CONV, transpose_conv),
+	OPERATOR(SVDF, svdf), OPERATOR(ARG_MAX, arg_max), OPERATOR(LOG_SOFTMAX, log_softmax),
+};
+
+/* Run the operators whose flag for the reset is as given. Inlined, so that an inference that is not
+ * observed does not test for it. */
+static inline __attribute__((always_inline)) void run(const struct model *model, uint32_t flag, void (*after)(void))
+{
 	for (uint32_t i = 0; i < model->header->operator_count; i++) {
 		if ((model->operators[i].flags & FLAG_RESET) != flag)
 			continue;
 		struct operands o = operands_of(model, &model->operators[i]);
 
-		kernels[o.operator->kind](&o);
+		OPERATORS[o.operator->kind].kernel(&o);
+		if (after)
+			after();
 	}
 }
 
-void model_run(const struct model *model) { run(model, 0); }
-void model_reset(const struct model *model) { run(model, FLAG_RESET); }
+void model_run(const struct model *model) { run(model, 0, NULL); }
+void model_run_observed(const struct model *model, void (*after)(void)) { run(model, 0, after); }
+void model_reset(const struct model *model) { run(model, FLAG_RESET, NULL); }
+
+const char *model_next_name(const struct model *model, uint32_t *index)
+{
+	while (*index < model->header->operator_count) {
+		const struct blob_operator *operator = &model->operators[(*index)++];
+
+		if (!(operator->flags & FLAG_RESET))
+			return OPERATORS[operator->kind].name;
+	}
+	return NULL;
+}
 
 const struct blob_tensor *model_input(const struct model *model) { return tensor_at(model, model->header->input); }
 
@@ -508,12 +567,16 @@ float model_value(const struct model *model, const struct blob_tensor *tensor, u
 	const uint8_t *data = model_data(model, tensor);
 	float value;
 	int32_t whole;
+	int64_t index_value;
 	int16_t word;
 
 	switch (tensor->type) {
 	case TYPE_INT16:
 		memcpy(&word, data + 2 * index, 2);
 		return (float)(word - tensor->zero_point) * tensor->scale;
+	case TYPE_INT64:
+		memcpy(&index_value, data + 8 * index, 8);
+		return ((float)index_value - (float)tensor->zero_point) * tensor->scale;
 	case TYPE_INT32:
 		memcpy(&whole, data + 4 * index, 4);
 		return ((float)whole - (float)tensor->zero_point) * tensor->scale;

@@ -18,6 +18,7 @@ struct model {
 	uint8_t *arena;
 	uint32_t input_bytes;  /* as the host sends it */
 	uint32_t output_bytes; /* of all outputs together */
+	uint32_t run_count;    /* operators of an inference, without those of a reset */
 };
 
 /* Check every byte that is used in a run. Blob and arena begin at multiples of 16. */
@@ -26,6 +27,10 @@ enum model_state model_open(struct model *model, const uint8_t *blob, size_t blo
 /* Bytes of an input as the host sends them, into the input tensor. */
 void model_set_input(const struct model *model, const uint8_t *data);
 void model_run(const struct model *model);
+/* The same, with a call after each operator. */
+void model_run_observed(const struct model *model, void (*after)(void));
+/* Name of the next operator that runs in an inference, from *index on, which is set behind it; NULL: none. */
+const char *model_next_name(const struct model *model, uint32_t *index);
 /* Give the variables of a model their first values. */
 void model_reset(const struct model *model);
 const struct blob_tensor *model_input(const struct model *model);

@@ -1,4 +1,4 @@
-/* Pools, mean, and operators that only move bytes. */
+/* Pools, mean, places of maxima, and operators that only move bytes. */
 #include <string.h>
 
 #include "core/fixed_point.h"
@@ -123,6 +123,30 @@ void mean(const struct operands *o)
 							     : scale_twice(centred, multiplier, shift);
 
 		out[i] = (int8_t)clamp(wrapping_add(scaled, op->p[P_ZERO_OUT]), INT8_MIN, INT8_MAX);
+	}
+}
+
+/* Of equal values the first is taken. */
+void arg_max(const struct operands *o)
+{
+	int32_t axis = o->operator->p[P_AXIS];
+	uint32_t count = o->in->size[axis], inner = 1, outer = 1;
+	const int8_t *in = o->a;
+
+	for (int32_t d = 0; d < 4; d++) {
+		outer *= d < axis ? o->in->size[d] : 1;
+		inner *= d > axis ? o->in->size[d] : 1;
+	}
+	for (uint32_t i = 0; i < outer * inner; i++) {
+		const int8_t *value = in + i / inner * count * inner + i % inner;
+		uint32_t place = 0;
+
+		for (uint32_t j = 1; j < count; j++)
+			place = value[j * inner] > value[place * inner] ? j : place;
+		if (o->out->type == TYPE_INT64)
+			((int64_t *)o->result)[i] = place;
+		else
+			((int32_t *)o->result)[i] = (int32_t)place;
 	}
 }
 

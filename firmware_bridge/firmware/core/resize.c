@@ -29,8 +29,64 @@ static struct between between_of(const int32_t *p, int32_t at, int32_t in_size, 
 	return (struct between){lower, upper, place - (lower << PLACE_BITS)};
 }
 
+/* The same in single precision, as TFLite does it for uint8.
+ * Source: `ComputeInterpolationValues` of the same file. */
+struct real_between {
+	int32_t lower, upper;
+	float part;
+};
+
+static struct real_between real_between_of(const int32_t *p, int32_t at, int32_t in_size, int32_t out_size)
+{
+	bool is_aligned = p[P_ALIGN_CORNERS] && out_size > 1;
+	float scale = (float)(in_size - is_aligned) / (float)(out_size - is_aligned);
+	float place = p[P_HALF_PIXEL] ? ((float)at + 0.5f) * scale - 0.5f : (float)at * scale;
+	int32_t whole = (int32_t)place, above = whole + (place > (float)whole);
+	int32_t lower = place > 0 ? whole : 0; /* the floor, where it is not negative */
+
+	return (struct real_between){lower < in_size ? lower : in_size - 1, above < in_size - 1 ? above : in_size - 1,
+				     place - (float)lower};
+}
+
+static int8_t between_bytes(const int8_t *top, const int8_t *bottom, int32_t left, int32_t right, float down, float along)
+{
+	float sum = (float)(top[left] - INT8_MIN) * (1 - down) * (1 - along) +
+		    (float)(bottom[left] - INT8_MIN) * down * (1 - along) +
+		    (float)(top[right] - INT8_MIN) * (1 - down) * along + (float)(bottom[right] - INT8_MIN) * down * along;
+
+	return (int8_t)clamp((int32_t)(sum + 0.5f) + INT8_MIN, INT8_MIN, INT8_MAX);
+}
+
+static void resize_unsigned(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+	int32_t in_h = (int32_t)o->in->size[1], in_w = (int32_t)o->in->size[2], channels = (int32_t)o->in->size[3];
+	int32_t out_h = (int32_t)o->out->size[1], out_w = (int32_t)o->out->size[2];
+	const int8_t *image = o->a;
+	int8_t *out = o->result;
+
+	for (uint32_t n = 0; n < o->in->size[0]; n++, image += in_h * in_w * channels) {
+		for (int32_t y = 0; y < out_h; y++) {
+			struct real_between v = real_between_of(p, y, in_h, out_h);
+
+			for (int32_t x = 0; x < out_w; x++) {
+				struct real_between h = real_between_of(p, x, in_w, out_w);
+
+				for (int32_t c = 0; c < channels; c++)
+					*out++ = between_bytes(image + v.lower * in_w * channels + c,
+							       image + v.upper * in_w * channels + c,
+							       h.lower * channels, h.upper * channels, v.part, h.part);
+			}
+		}
+	}
+}
+
 void resize_bilinear(const struct operands *o)
 {
+	if (o->operator->p[P_IS_UNSIGNED]) {
+		resize_unsigned(o);
+		return;
+	}
 	const int32_t *p = o->operator->p, one = 1 << PLACE_BITS;
 	int32_t in_h = (int32_t)o->in->size[1], in_w = (int32_t)o->in->size[2], channels = (int32_t)o->in->size[3];
 	int32_t out_h = (int32_t)o->out->size[1], out_w = (int32_t)o->out->size[2];

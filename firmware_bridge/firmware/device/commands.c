@@ -102,17 +102,12 @@ static void command_db(char *rest)
 		load_bytes(word);
 }
 
-static void command_infer(char *rest)
+/* Whether inferences can begin now; if not, it prints why. */
+static bool is_inference_possible(void)
 {
-	char *word = next_word(&rest), *second = word ? next_word(&rest) : NULL;
-	int64_t count = word ? number_of(word) : 1, warmup = second ? number_of(second) : 10;
 	const struct load *load = &device.input_load;
 
-	if (count <= 0) {
-		put_line("e-[Inference iterations must be >0]", NULL);
-	} else if (warmup < 0) {
-		put_line("e-[Inference warmup must be >=0]", NULL);
-	} else if (device.state != MODEL_READY) {
+	if (device.state != MODEL_READY) {
 		put_line("e-[No model]", NULL);
 	} else if (device_is_listening()) {
 		put_line(LISTENING, NULL);
@@ -124,8 +119,22 @@ static void command_infer(char *rest)
 		put_unsigned(device.model.input_bytes);
 		put_line("]", NULL);
 	} else {
-		infer((uint32_t)count, (uint32_t)warmup);
+		return true;
 	}
+	return false;
+}
+
+static void command_infer(char *rest)
+{
+	char *word = next_word(&rest), *second = word ? next_word(&rest) : NULL;
+	int64_t count = word ? number_of(word) : 1, warmup = second ? number_of(second) : 10;
+
+	if (count <= 0)
+		put_line("e-[Inference iterations must be >0]", NULL);
+	else if (warmup < 0)
+		put_line("e-[Inference warmup must be >=0]", NULL);
+	else if (is_inference_possible())
+		infer((uint32_t)count, (uint32_t)warmup);
 }
 
 static void command_help(void)
@@ -141,7 +150,7 @@ static void command_help(void)
 		"infer [N [W]]       N inferences (1) after W for warm-up (10)",
 		"results             outputs of the last inference",
 		"start, stop         listen to sound, with a model for that",
-		"x-info x-crc x-out x-cycles x-detections x-mode x-frames: see docs/firmware-protocol.md",
+		"x-info x-crc x-out x-cycles x-profile x-detections x-mode x-frames: see docs/firmware-protocol.md",
 	};
 
 	for (size_t i = 0; i < sizeof TEXT / sizeof *TEXT; i++)
@@ -194,6 +203,14 @@ static void command_info(void)
 	info("model_place", port.is_model_linked ? "firmware" : "memory");
 	info_number("model_max", port.model_max);
 	info_number("ram_max", port.ram_max);
+	if (port.code_bytes) {
+		info_number("code_bytes", port.code_bytes);
+		info_number("data_bytes", port.data_bytes);
+	}
+	if (port.stack_max) {
+		info_number("stack_max", port.stack_max);
+		info_number("stack_peak", port_stack_peak());
+	}
 	info("model_state", STATES[device.state]);
 	if (device.state != MODEL_READY)
 		return;
@@ -204,6 +221,7 @@ static void command_info(void)
 	info_number("input_bytes", device.model.input_bytes);
 	info("input_encoding", ENCODINGS[header->input_encoding]);
 	info_number("output_bytes", device.model.output_bytes);
+	info_number("operators", device.model.run_count);
 	info("rounding", header->rounding == ROUNDING_TFLM ? "tflm" : "litert");
 }
 
@@ -268,6 +286,46 @@ static void command_cycles(void)
 	}
 }
 
+/* Without a number: the last profile again. */
+static void command_profile(char *rest)
+{
+	char *word = next_word(&rest);
+	int64_t count = word ? number_of(word) : 0;
+	const char *name;
+
+	if (word && (count <= 0 || count > UINT32_MAX)) {
+		put_line("e-[Inference iterations must be >0]", NULL);
+		return;
+	}
+	if (word) {
+		if (!is_inference_possible())
+			return;
+		device.profile_count = 0;
+		profile((uint32_t)count);
+	}
+	if (!device.profile_count) {
+		if (!word)
+			put_line("e-[No profile]", NULL);
+		return;
+	}
+	put("m-operators-[");
+	put_unsigned(port.tick_hz);
+	put(",");
+	put_unsigned(device.profile_count);
+	put(",");
+	put_unsigned(device.profile_overhead);
+	put(",");
+	put_unsigned(device.model.run_count);
+	put_line("]", NULL);
+	for (uint32_t index = 0, i = 0; (name = model_next_name(&device.model, &index)); i++) {
+		put("m-operator-[");
+		put(name);
+		put(",");
+		put_unsigned(port.cycles[i]);
+		put_line("]", NULL);
+	}
+}
+
 static void put_refused(const char *text, char *word)
 {
 	if (strlen(word) > MAX_SHOWN)
@@ -328,6 +386,8 @@ bool command_shared(const char *word, char *rest)
 		command_out();
 	else if (is_word(word, "x-cycles"))
 		command_cycles();
+	else if (is_word(word, "x-profile"))
+		command_profile(rest);
 	else if (is_word(word, "x-detections"))
 		wake_detections();
 	else if (is_word(word, "x-mode"))

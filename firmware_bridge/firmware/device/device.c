@@ -38,6 +38,7 @@ void forget_input(void)
 	device.was_input_announced = false;
 	device.has_inferred = false;
 	device.cycles_total = 0;
+	device.profile_count = 0;
 	device.results_before = 0;
 }
 
@@ -47,6 +48,7 @@ void open_model(void)
 	uint32_t arena_bytes = 0, wake_bytes = 0;
 
 	forget_input();
+	port_paint_stack();
 	device.wake = NULL;
 	device.state = model_open(&device.model, port.model, port.model_max, port.ram, port.ram_max);
 	if (device.state == MODEL_READY) {

@@ -35,6 +35,8 @@ struct device {
 	bool was_input_announced; /* since the reset or the last model */
 	bool has_inferred;
 	uint32_t cycles_total; /* inferences of the last infer */
+	uint32_t profile_count; /* inferences of the last profile; 0: the ring has none */
+	uint32_t profile_overhead; /* ticks that its reads of the counter took */
 	float results_before;  /* mean squared error of the last inference */
 	struct wake *wake;     /* NULL: not a streaming model */
 };
@@ -54,6 +56,7 @@ bool command_shared(const char *word, char *rest);
 void streaming_execute(char *line);
 void frames_receive(uint8_t byte);
 void infer(uint32_t count, uint32_t warmup);
+void profile(uint32_t count);
 void results_print(void);
 void timestamp_print(void);
 const char *begin_input(uint32_t size);

@@ -46,14 +46,76 @@ void results_print(void)
 	put("]\r\n");
 }
 
-/* Between its two timestamps, only inferences run, and the counter is read once for each. */
-void infer(uint32_t count, uint32_t warmup)
+static void set_input(void)
 {
 	if (!device.was_input_announced) {
 		put_line("m-[No input loaded: zeros]", NULL);
 		memset(device.input, 0, device.model.input_bytes);
 	}
 	model_set_input(&device.model, device.input);
+}
+
+static void end_inferences(void)
+{
+	device.has_inferred = true;
+	if (is_squared_error())
+		device.results_before = squared_error();
+}
+
+static uint64_t operator_began;
+static uint32_t *operator_ticks; /* of the operator that runs */
+
+/* What this takes counts for the next operator. */
+static void count_operator(void)
+{
+	uint64_t now = port_ticks(), sum = *operator_ticks + (now - operator_began);
+
+	*operator_ticks++ = sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
+	operator_began = now;
+}
+
+/* The ring has place for all operators, and for as many after them. */
+void profile(uint32_t count)
+{
+	const uint32_t operators = device.model.run_count;
+
+	if (2 * operators > port.cycles_max) {
+		put_line("e-[More operators than times can be kept]", NULL);
+		return;
+	}
+	set_input();
+	put_flush();
+	device.cycles_total = 0;
+	memset(port.cycles, 0, 2 * operators * sizeof *port.cycles);
+	port_begin_window();
+	for (uint32_t i = 0; i < count; i++) {
+		model_set_input(&device.model, device.input);
+		operator_ticks = port.cycles;
+		operator_began = port_ticks();
+		model_run_observed(&device.model, count_operator);
+	}
+	uint64_t overhead = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		void (*volatile after)(void) = count_operator; /* as far away as for model_run_observed */
+
+		operator_ticks = port.cycles + operators;
+		operator_began = port_ticks();
+		overhead -= operator_began;
+		for (uint32_t j = 0; j < operators; j++)
+			after();
+		overhead += operator_began;
+	}
+	device.profile_overhead = overhead < UINT32_MAX ? (uint32_t)overhead : UINT32_MAX;
+	device.profile_count = count;
+	end_inferences();
+}
+
+/* Between its two timestamps, only inferences run, and the counter is read once for each. */
+void infer(uint32_t count, uint32_t warmup)
+{
+	set_input();
+	device.profile_count = 0;
 	put("m-warmup-start-");
 	put_unsigned(warmup);
 	put_line("", NULL);
@@ -80,9 +142,7 @@ void infer(uint32_t count, uint32_t warmup)
 	}
 	timestamp_print();
 	device.cycles_total = count;
-	device.has_inferred = true;
-	if (is_squared_error())
-		device.results_before = squared_error();
+	end_inferences();
 	put_line("m-infer-done", NULL);
 	results_print();
 }

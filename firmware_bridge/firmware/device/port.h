@@ -18,7 +18,9 @@ struct port {
 	bool is_model_linked;	 /* part of the firmware: it cannot be replaced, and may be in flash */
 	uint8_t *ram; /* arena and input; a multiple of 16 */
 	size_t ram_max;
-	uint32_t *cycles; /* ring of the inferences' durations */
+	size_t code_bytes, data_bytes; /* of the firmware without a model, in flash and in RAM; 0: unknown */
+	size_t stack_max;	       /* 0: the stack cannot be measured */
+	uint32_t *cycles;	       /* ring of the inferences' durations, or the operators' */
 	uint32_t cycles_max;
 	/* Sound input, NULL if there is none: the samples at 16 kHz that have arrived, at most count.
 	 * A new sound begins with a count of 0. */
@@ -37,6 +39,9 @@ void port_pulse(void);
  * an audio frame is processed; detection is low briefly. */
 void port_processing(bool is_high);
 void port_detection(void);
+/* Mark the memory below the stack, and the bytes of the stack that were used since then. */
+void port_paint_stack(void);
+size_t port_stack_peak(void);
 void port_write(const char *data, size_t size);
 
 #endif

@@ -27,6 +27,13 @@ void port_pulse(void)
 
 void port_processing(bool is_high) { (void)is_high; }
 void port_detection(void) {}
+void port_paint_stack(void)
+{
+	if (board.paint_stack)
+		board.paint_stack();
+}
+
+size_t port_stack_peak(void) { return board.stack_peak(); }
 void port_write(const char *data, size_t size) { board.write(data, size); }
 
 void edgebench_start(const struct edgebench_board *given, bool is_energy_mode)
@@ -38,6 +45,8 @@ void edgebench_start(const struct edgebench_board *given, bool is_energy_mode)
 		.model = board.model, .model_max = board.model_bytes, .model_address = board.model_address,
 		.is_model_linked = board.is_model_linked,
 		.ram = board.ram, .ram_max = board.ram_bytes,
+		.code_bytes = board.code_bytes, .data_bytes = board.data_bytes,
+		.stack_max = board.stack_peak ? board.stack_bytes : 0,
 		.cycles = board.durations, .cycles_max = board.durations_max,
 	};
 	device_reset(is_energy_mode && board.pulse ? MODE_ENERGY : MODE_PERFORMANCE);

@@ -31,6 +31,11 @@ struct edgebench_board {
 	uint32_t durations_max;
 	uintptr_t model_address; /* of the model for a debugger; 0: unknown */
 	bool is_model_linked;	 /* the model is part of the program; uploads are refused */
+	size_t code_bytes, data_bytes; /* flash and RAM of the program, without model and stack; 0: unknown */
+	/* Fill the free stack with a value, and the bytes that no longer have it; NULL: unknown. */
+	void (*paint_stack)(void);
+	size_t (*stack_peak)(void);
+	size_t stack_bytes; /* memory for the stack */
 	bool is_emulated;	 /* not hardware: a board that is emulated was tested */
 };
 

@@ -230,6 +230,26 @@ class CyclesPart:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorsHead:
+    """First line of the reply to `x-profile`."""
+
+    tick_rate_hz: int
+    run_count: int
+    """Inferences of the profile."""
+    overhead_ticks: int
+    """Ticks of as many readings of the counter as the profile has."""
+    operator_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTicks:
+    """Ticks of an operator over all inferences of a profile."""
+
+    kind: str
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
 class FrameModeReply:
     """Reply to `x-frames`."""
 
@@ -327,6 +347,8 @@ BoardEvent = (
     | OutputBytes
     | CyclesHead
     | CyclesPart
+    | OperatorsHead
+    | OperatorTicks
     | FrameModeReply
     | ListeningBegin
     | ListeningEnd

@@ -25,7 +25,7 @@ _BRACKET = re.compile(r"\[?([^\[\]]*)\]?")
 
 BEGINNINGS = (
     r"m-(?:ready|name-|profile-|model-|timestamp-mode-|lap-us-|init-done|load-done|buffer-|"
-    r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|frames-|\[Expecting)|(?<![a-z])e-\["
+    r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|operators-|operator-|frames-|\[Expecting)|(?<![a-z])e-\["
 )
 """Line beginnings that never occur inside a line of any board."""
 
@@ -125,6 +125,14 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(
         r"cycle-\[(\d{1,20}(?:,\d{1,20})*)\]",
         lambda m, _: events.CyclesPart(tuple(int(one) for one in m[1].split(","))),
+    ),
+    line_pattern(
+        r"operators-\[(\d{1,20}),(\d{1,10}),(\d{1,10}),(\d{1,10})\]",
+        lambda m, _: events.OperatorsHead(int(m[1]), int(m[2]), int(m[3]), int(m[4])),
+    ),
+    line_pattern(
+        r"operator-\[([A-Z0-9_]{1,40}),(\d{1,10})\]",
+        lambda m, _: events.OperatorTicks(m[1], int(m[2])),
     ),
     line_pattern(
         r"frames-\[(\d{1,5}),(\d{1,5})\]",

@@ -4,10 +4,13 @@
 
 #include "device/device.h"
 #include "device/port.h"
+#include "ports/bare_metal/stack.h"
 #include "ports/cortex_m/cortex_m.h"
 
 /* Armv7-M Architecture Reference Manual (Arm DDI 0403E), B3.2 and B3.4. */
 #define VECTOR_TABLE REGISTER(0xe000ed08u)
+#define RESET_CONTROL REGISTER(0xe000ed0cu) /* AIRCR */
+#define RESET_REQUEST (0x05fau << 16 | BIT(2))
 #define COPROCESSORS REGISTER(0xe000ed88u)
 #define INTERRUPT_ENABLE(number) REGISTER(0xe000e100u + 4u * ((number) / 32))
 #define RECEIVED_MAX 4096u /* bytes; a power of two, and more than two frames */
@@ -35,6 +38,9 @@ void keep_received(uint8_t byte)
 void port_processing(bool is_high) { (void)is_high; }
 void port_detection(void) {}
 
+void port_paint_stack(void) { paint_stack(); }
+size_t port_stack_peak(void) { return stack_peak(); }
+
 /* The next byte; waits until it arrives. */
 static uint8_t take(void)
 {
@@ -55,6 +61,8 @@ static void main_loop(void)
 		.model = model_start, .model_max = (size_t)model_size, .model_address = (uintptr_t)model_start,
 		.is_model_linked = is_model_linked != 0,
 		.ram = arena_start, .ram_max = (size_t)arena_size,
+		.code_bytes = (size_t)code_size, .data_bytes = (size_t)data_size,
+		.stack_max = stack_size(),
 		.cycles = cycles, .cycles_max = CYCLES_MAX,
 	};
 	board_start();
@@ -88,14 +96,16 @@ void __attribute__((noreturn)) reset_handler(void)
 		;
 }
 
-/* A fault: print its name, and stop. */
+/* A fault: print its name, and start again. A host that waits for a reply sees the banner of a restart. */
 static void fault_handler(void)
 {
 	static const char TEXT[] = "\r\ne-[Fault]\r\n";
 
 	port_write(TEXT, sizeof TEXT - 1);
+	__asm__ volatile("dsb");
+	RESET_CONTROL = RESET_REQUEST;
 	for (;;)
-		__asm__ volatile("wfi");
+		;
 }
 
 #pragma GCC diagnostic ignored "-Woverride-init" /* one of the ranges below */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "library/edgebench.h"
+#include "ports/bare_metal/stack.h"
 
 #define BYTE(address) (*(volatile uint8_t *)(uintptr_t)(address))
 #define WORD(address) (*(volatile uint32_t *)(uintptr_t)(address))
@@ -139,6 +140,8 @@ void __attribute__((noreturn)) start(void)
 		.model = model_start, .model_bytes = (size_t)model_size, .model_address = (uintptr_t)model_start,
 		.is_model_linked = is_model_linked != 0,
 		.ram = arena_start, .ram_bytes = (size_t)arena_size,
+		.code_bytes = (size_t)code_size, .data_bytes = (size_t)data_size,
+		.paint_stack = paint_stack, .stack_peak = stack_peak, .stack_bytes = stack_size(),
 		.durations = durations, .durations_max = DURATIONS_MAX, .is_emulated = true,
 	};
 	edgebench_start(&board, STARTS_IN_ENERGY_MODE);

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     if rows:
         _print_table(options, store, rows, groups)
     else:
-        where = " ".join(options.runs) or store.root
+        where = " ".join(options.runs) or store.place
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
         if wanted is not None:
             words = ["edgebench", "runs", *options.runs]

@@ -84,7 +84,7 @@ def read_histories(
     if not groups and (newer := newer_line(store, wanted)) is not None:
         raise RunNewer(newer)
     if not groups:
-        raise NoSuchRun(f"no such runs for a history in {store.root}")
+        raise NoSuchRun(f"no such runs for a history in {store.place}")
     return [_history(store, rows, given_metric, margin_ratio) for rows in groups]
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from edgebench.host.result.document import Document, from_document, version_of
 from edgebench.host.result.run import Run
 from edgebench.host.store.finite_json import NotFinite, read_finite
-from edgebench.host.store.names import default_root
+from edgebench.host.store.names import STORE_VARIABLE, default_root
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, RunNewer, StoreError
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.sizes import format_bytes
@@ -76,8 +76,11 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Location of the store for people."""
-        return str(self.root)
+        """Location of the store for people, with a note if $EDGEBENCH_STORE names no directory."""
+        named = os.environ.get(STORE_VARIABLE)
+        is_named = named is not None and Path(named).absolute() == self.root
+        missing = f", a missing directory (${STORE_VARIABLE})"
+        return f"{self.root}{missing if is_named and not self.root.is_dir() else ''}"
 
     @property
     def runs(self) -> Path:

@@ -27,7 +27,7 @@ from edgebench.host.store.layout import (
     Store,
 )
 from edgebench.host.store.names import default_root
-from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
+from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError, UsageError
 
 IDS = ("20260101-000000-aaaaaaaa", "20260102-000000-aabbbbbb", "20260103-000000-cccccccc")
 
@@ -277,3 +277,15 @@ def test_number_that_is_not_finite_damages_the_document(store: Store, number: st
     path.write_text(f'{{"metrics": {{"latency_ns": {{"p50": {number}}}}}}}')
     with pytest.raises(RunDamaged, match=f"^run is damaged: {number} is not a finite number: "):
         store.document(IDS[0])
+
+
+def test_missing_directory_of_the_variable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a misspelt EDGEBENCH_STORE would look like a store that has no runs yet."""
+    monkeypatch.setenv("EDGEBENCH_STORE", str(tmp_path / "resutls"))
+    with pytest.raises(NoSuchRun, match=r"resutls, a missing directory \(\$EDGEBENCH_STORE\)$"):
+        Store().resolve("last")
+    assert Store(tmp_path / "other").place == str(tmp_path / "other")
+    (tmp_path / "resutls").mkdir()
+    assert Store().place == str(tmp_path / "resutls")

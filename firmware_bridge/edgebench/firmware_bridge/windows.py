@@ -1,0 +1,262 @@
+"""Translation of operators with a sliding window: convolutions and pools.
+
+FULLY_CONNECTED becomes a convolution of 1 x 1, and a depthwise convolution of a single channel an
+ordinary convolution. The zero point of the input is folded into the bias. Parameters are those of
+`core/blob.h`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from math import prod
+
+from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
+from edgebench.firmware_bridge.lowering import (
+    Lowering,
+    append,
+    clamp_parameters,
+    only_alike,
+    only_int8,
+    optional_input,
+)
+from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point
+from edgebench.firmware_bridge.tflite import (
+    INT16,
+    INT32,
+    INT64,
+    ModelOperator,
+    ModelTensor,
+    TfliteCode,
+)
+from edgebench.protocol.errors import BoardModelRefused
+
+_STRIDE_H, _STRIDE_W, _PAD_TOP, _PAD_LEFT = range(4)
+_DILATION_H, _DILATION_W, _ZERO_IN, _MULTIPLIERS, _SHIFTS = range(7, 12)
+_ZERO_WEIGHTS = 12
+_FILTER_H, _FILTER_W = 7, 8
+_SAME = 0
+_CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
+_DEPTHWISE_OPTIONS = {"act": 4, "dilation_w": 5, "dilation_h": 6}
+
+
+def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) -> int:
+    """Rows of padding before the first row, as in `ComputePaddingHeightWidth`."""
+    return max((out - 1) * stride + filter_size - size, 0) // 2 if is_same else 0
+
+
+def _factors(source: ModelTensor, weights: ModelTensor, out: ModelTensor) -> list[FixedPoint]:
+    """A factor for each channel of the output, or a single factor for all."""
+    return [fixed_point(source.scale * scale / out.scale) for scale in weights.scales]
+
+
+def _biases(lowering: Lowering, number: int, count: int) -> Sequence[int]:
+    if number < 0:
+        return [0] * count
+    tensor = lowering.tensor(number)
+    form = {INT32: "i", INT64: "q"}.get(tensor.type)
+    if form is None or len(tensor.content) != array(form).itemsize * count:
+        raise BoardModelRefused(f"bias {tensor.name!r} is not {count} constants of int32 or int64")
+    return array(form, tensor.content)
+
+
+def _bias(lowering: Lowering, number: int, sums: Sequence[int], source: ModelTensor) -> int:
+    """The bias: of int64 for an input of int16, else with its zero point folded, modulo 2^32."""
+    biases = _biases(lowering, number, len(sums))
+    if source.type == INT16:
+        return lowering.wide_constant(biases)
+    folded = [bias - source.zero_point * total for bias, total in zip(biases, sums, strict=True)]
+    return lowering.constant([(value + 2**31) % 2**32 - 2**31 for value in folded])
+
+
+def _weights_of(lowering: Lowering, number: int) -> tuple[ModelTensor, array[int]]:
+    tensor = lowering.tensor(number)
+    only_int8(tensor)
+    is_shifted = any(tensor.zero_points)
+    if len(tensor.content) != tensor.size or not tensor.scales:
+        raise BoardModelRefused(f"weights {tensor.name!r} are not constants of int8")
+    if is_shifted and len(tensor.scales) != 1:
+        raise BoardModelRefused(f"weights {tensor.name!r} have several scales and zero points")
+    return tensor, array("b", tensor.content)
+
+
+def _add_conv(
+    lowering: Lowering,
+    operator: BlobOperator,
+    factors: list[FixedPoint],
+    channels: int,
+) -> None:
+    """Append a convolution; its factors are per channel, or a single factor for all."""
+    if len(factors) not in (1, channels):
+        raise BoardModelRefused(f"weights have {len(factors)} scales, not 1 or {channels}")
+    every = factors * channels if len(factors) == 1 else factors
+    operator.parameters[_MULTIPLIERS] = lowering.constant([factor.multiplier for factor in every])
+    operator.parameters[_SHIFTS] = lowering.constant([factor.shift for factor in every])
+    lowering.operators.append(operator)
+
+
+def _conv_scratch(depth: int, rows: int) -> int:
+    """Size of the scratch memory, equal to `conv_scratch_bytes` of the firmware."""
+    row = -(-depth // 4) * 4
+    return (2 if rows > 1 else 1) * row * 2 + row
+
+
+def convolution(lowering: Lowering, operator: ModelOperator) -> None:
+    """CONV_2D and DEPTHWISE_CONV_2D.
+
+    Raises:
+        BoardModelRefused: the firmware does not support the types, or the shape of the weights.
+    """
+    is_depthwise = operator.code == TfliteCode.DEPTHWISE_CONV_2D
+    fields = _DEPTHWISE_OPTIONS if is_depthwise else _CONV_OPTIONS
+    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    only_alike(source, out)
+    if is_depthwise:
+        only_int8(source)
+    weights, values = _weights_of(lowering, operator.inputs[1])
+    if len(source.shape) != 4 or len(out.shape) != 4 or len(weights.shape) != 4:
+        raise BoardModelRefused(f"convolution to {out.name!r} is not in four dimensions")
+    channels, (filter_h, filter_w) = out.shape[3], weights.shape[1:3]
+    strides = operator.option(2, "<i"), operator.option(1, "<i")
+    dilations = (
+        operator.option(fields["dilation_h"], "<i", 1),
+        operator.option(fields["dilation_w"], "<i", 1),
+    )
+    is_same = operator.option(0) == _SAME
+    reach = (filter_h - 1) * dilations[0] + 1, (filter_w - 1) * dilations[1] + 1
+    parameters = {
+        _STRIDE_H: strides[0],
+        _STRIDE_W: strides[1],
+        _PAD_TOP: _padding(is_same, source.shape[1], reach[0], strides[0], out.shape[1]),
+        _PAD_LEFT: _padding(is_same, source.shape[2], reach[1], strides[1], out.shape[2]),
+        _DILATION_H: dilations[0],
+        _DILATION_W: dilations[1],
+        _ZERO_IN: source.zero_point,
+        _ZERO_WEIGHTS: weights.zero_point,
+        **clamp_parameters(operator.option(fields["act"]), out),
+    }
+    is_really_depthwise = is_depthwise and source.shape[3] > 1
+    if is_depthwise and not is_really_depthwise:
+        # The weights of a channel are made contiguous, as in an ordinary convolution.
+        values = array("b", b"".join(values[c::channels].tobytes() for c in range(channels)))
+    depth, taps, zero = len(values) // channels, filter_h * filter_w, weights.zero_point
+    if is_really_depthwise:
+        sums = [sum(values[c::channels]) - taps * zero for c in range(channels)]
+        shape = (1, filter_h, filter_w, channels)
+        scratch = filter_h * filter_w * 4 + -(-source.shape[3] // 4) * 4
+    else:
+        sums = [sum(values[c * depth : (c + 1) * depth]) - depth * zero for c in range(channels)]
+        shape = (channels, filter_h, filter_w, source.shape[3])
+        scratch = _conv_scratch(depth, prod(out.shape[:3]))
+    inputs = (
+        lowering.view(operator.inputs[0]),
+        lowering.weights(shape, values.tobytes()),
+        _bias(lowering, optional_input(operator, 2), sums, source),
+    )
+    kind = BlobKind.DEPTHWISE if is_really_depthwise else BlobKind.CONV
+    output = lowering.view(operator.outputs[0])
+    added = BlobOperator(kind, inputs, output, parameters, scratch_bytes=scratch)
+    _add_conv(lowering, added, _factors(source, weights, out), channels)
+
+
+def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
+    """TRANSPOSE_CONV; its output has the shape that the file states, whatever its shape input.
+
+    Raises:
+        BoardModelRefused: the firmware does not support the types.
+    """
+    source, out = lowering.tensor(operator.inputs[2]), lowering.tensor(operator.outputs[0])
+    only_alike(source, out)
+    weights, values = _weights_of(lowering, operator.inputs[1])
+    channels, filter_h, filter_w, depth = weights.shape
+    strides = operator.option(2, "<i"), operator.option(1, "<i")
+    parameters = {
+        _STRIDE_H: strides[0],
+        _STRIDE_W: strides[1],
+        _PAD_TOP: _transposed_padding(out.shape[1], filter_h, strides[0]),
+        _PAD_LEFT: _transposed_padding(out.shape[2], filter_w, strides[1]),
+        _DILATION_H: 1,
+        _DILATION_W: 1,
+        _ZERO_IN: source.zero_point,
+        _ZERO_WEIGHTS: weights.zero_point,
+        **clamp_parameters(operator.option(3), out),
+    }
+    if operator.option(0) != _SAME:
+        parameters |= {_PAD_TOP: 0, _PAD_LEFT: 0}
+    inputs = (
+        lowering.view(operator.inputs[2]),
+        lowering.weights((channels, filter_h, filter_w, depth), values.tobytes()),
+        _bias(lowering, optional_input(operator, 3), [0] * channels, source),
+    )
+    output = lowering.view(operator.outputs[0])
+    added = BlobOperator(BlobKind.TRANSPOSE_CONV, inputs, output, parameters)
+    _add_conv(lowering, added, _factors(source, weights, out), channels)
+
+
+def _transposed_padding(size: int, filter_size: int, stride: int) -> int:
+    """Padding of the convolution whose transpose it is: from the output to the input."""
+    return _padding(True, size, filter_size, stride, -(-size // stride))
+
+
+def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
+    """FULLY_CONNECTED.
+
+    Raises:
+        BoardModelRefused: tensors are not int8, or the weights are shuffled.
+    """
+    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    only_int8(source, out)
+    weights, values = _weights_of(lowering, operator.inputs[1])
+    if len(weights.shape) != 2 or operator.option(1):
+        raise BoardModelRefused(f"weights {weights.name!r} are not in the default order")
+    units, depth = weights.shape
+    rows = source.size // depth
+    zero = weights.zero_point
+    sums = [sum(values[unit * depth : (unit + 1) * depth]) - depth * zero for unit in range(units)]
+    inputs = (
+        lowering.view(operator.inputs[0], (1, rows, 1, depth)),
+        lowering.weights((units, 1, 1, depth), values.tobytes()),
+        _bias(lowering, optional_input(operator, 2), sums, source),
+    )
+    ones = dict.fromkeys((_STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W), 1)
+    added = BlobOperator(
+        BlobKind.CONV,
+        inputs,
+        lowering.view(operator.outputs[0], (1, rows, 1, units)),
+        {
+            **ones,
+            _ZERO_IN: source.zero_point,
+            _ZERO_WEIGHTS: zero,
+            **clamp_parameters(operator.option(0), out),
+        },
+        is_rounded_once=not lowering.is_tflm,
+        scratch_bytes=_conv_scratch(depth, rows),
+    )
+    _add_conv(lowering, added, _factors(source, weights, out), units)
+
+
+def pool(lowering: Lowering, operator: ModelOperator) -> None:
+    """AVERAGE_POOL_2D and MAX_POOL_2D.
+
+    Raises:
+        BoardModelRefused: tensors are not int8, or the scale changes.
+    """
+    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    only_int8(source, out)
+    if (source.scales, source.zero_points) != (out.scales, out.zero_points):
+        raise BoardModelRefused(f"pool to {out.name!r} changes the scale")
+    stride_w, stride_h = operator.option(1, "<i"), operator.option(2, "<i")
+    filter_w, filter_h = operator.option(3, "<i"), operator.option(4, "<i")
+    is_same = operator.option(0) == _SAME
+    parameters = {
+        _STRIDE_H: stride_h,
+        _STRIDE_W: stride_w,
+        _PAD_TOP: _padding(is_same, source.shape[1], filter_h, stride_h, out.shape[1]),
+        _PAD_LEFT: _padding(is_same, source.shape[2], filter_w, stride_w, out.shape[2]),
+        _FILTER_H: filter_h,
+        _FILTER_W: filter_w,
+        **clamp_parameters(operator.option(5), out),
+    }
+    kind = BlobKind.MAX_POOL if operator.code == TfliteCode.MAX_POOL_2D else BlobKind.AVERAGE_POOL
+    append(lowering, operator, kind, parameters)
+    lowering.operators[-1].has_halves_up = lowering.was_uint8

@@ -1,0 +1,7 @@
+void app_main(void);
+
+int main(void)
+{
+	app_main();
+	return 1;
+}

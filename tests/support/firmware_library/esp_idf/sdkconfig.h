@@ -1,0 +1,1 @@
+#define CONFIG_IDF_TARGET "double"
