@@ -6,6 +6,7 @@
     python devtools/build_firmware.py                       # every board of the package
     python devtools/build_firmware.py --check               # … compared with those in the package
     python devtools/build_firmware.py pico2 --model M.tflite  # with a model in it
+    python devtools/build_firmware.py mps3-an547-operators  # counts instructions, by operator
 
 Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi) or riscv64-unknown-elf-gcc; what is in the
 package was built with COMPILERS, and another version makes other bytes. No C library is linked.
@@ -17,7 +18,7 @@ import argparse
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, id_of_file
@@ -47,12 +48,14 @@ class BoardBuild:
     options: str
     folders: tuple[str, ...]
     """Folders of the port; what is specific to the board is in the last one."""
+    program: str = "device"
+    """Folder of the program that runs the kernels."""
 
     def command(self, output: Path, *definitions: str) -> list[str]:
         """The compiler's arguments, from the folder of the sources; no path of this machine."""
         files = [
             path.relative_to(SOURCES).as_posix()
-            for folder in ("core", "device", *self.folders)
+            for folder in ("core", self.program, *self.folders)
             for path in sorted((SOURCES / folder).glob("*.c"))
         ]
         words = f"{COMMON} {WARNINGS} -I. -I{self.folders[-1]} {self.options}".split()
@@ -102,7 +105,12 @@ BOARDS = {
     "pico2": _cortex_m(M33, "pico2", COUNTER, PL011, "ports/pico2"),
     "musca-b1": _cortex_m(M33, "musca", SYSTICK, PL011, "ports/musca"),
 }
-NOT_IN_PACKAGE = ("posix", "posix-checked", "mps2-an386-portable", "musca-b1")
+COUNTED = ("mps2-an385", "mps2-an386", "mps2-an386-portable", "mps2-an500", "mps3-an547")
+BOARDS |= {f"{name}-operators": replace(BOARDS[name], program="counting") for name in COUNTED}
+NOT_IN_PACKAGE = (
+    *("posix", "posix-checked", "mps2-an386-portable", "musca-b1"),
+    *(f"{name}-operators" for name in COUNTED),
+)
 IN_PACKAGE = tuple(name for name in BOARDS if name not in NOT_IN_PACKAGE)
 
 

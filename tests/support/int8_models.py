@@ -551,6 +551,41 @@ def _svdf(generator: Generator, *, is_wide: bool) -> bytes:
     return model(Graph((source, features, time, bias, state, out), (operator,)))
 
 
+def lstm(generator: Generator) -> bytes:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM, with scales at which gates saturate, too."""
+    batches, steps, width, cells = (int(size) for size in generator.integers(1, 7, 4))
+    source = _int8("x", (batches, steps, width), generator)
+    state_scale, gain = (
+        float(np.float32(generator.uniform(0.003, 0.01))),
+        generator.uniform(0.05, 2),
+    )
+    same = (state_scale,), int(generator.integers(-20, 21))
+
+    def matrix(name: str, columns: int) -> Tensor:
+        drawn = _weights((cells, columns), 0, 1, generator)
+        return replace(drawn, name=name, scales=(drawn.scales[0] * gain,))
+
+    inputs = [matrix(f"i{gate}", width) for gate in range(4)]
+    recurrents = [matrix(f"r{gate}", cells) for gate in range(4)]
+    biases = [
+        replace(_bias(cells, source, weights, generator), name=f"b{gate}")
+        for gate, weights in enumerate(inputs)
+    ]
+    cell_scale = 2.0 ** -int(generator.integers(11, 16))
+    states = (
+        Tensor("h", tb.INT8, (batches, cells), b"", *same, is_variable=True),
+        Tensor("c", tb.INT16, (batches, cells), scales=(cell_scale,), is_variable=True),
+    )
+    inner = (Tensor("n", tb.FLOAT32, (0,)), Tensor("m", tb.INT8, (0,), b"", *same))
+    out = Tensor("y", tb.INT8, (batches, steps, cells), b"", *same)
+    clip = float(generator.choice([0.0, 10.0, 0.3]))
+    names = "x i0 i1 i2 i3 r0 r1 r2 r3 - - - b0 b1 b2 b3 - - h c - - - -"
+    options = {0: 4, 1: _float_bits(clip)}
+    operator = Operator(tb.UNIDIRECTIONAL_SEQUENCE_LSTM, names, "y", options, "n n n n m")
+    tensors = (source, *inputs, *recurrents, *biases, *states, *inner, out)
+    return model(Graph(tensors, (operator,)))
+
+
 def words(generator: Generator) -> bytes:
     """PAD, STRIDED_SLICE, or QUANTIZE to int8 or int32, of int16; SOFTMAX to int16."""
     rows, columns = (int(size) for size in generator.integers(2, 9, 2))

@@ -28,6 +28,7 @@ MODELS_OF_OTHERS = (
     *("esphome_v2_okay_nabu", "esphome_v2_vad", "tflm_simple_add_model", "tflm_strided_slice0"),
     *("tinyengine_detection", "tinyengine_ptq_mnist_lenet-300-100", "tinyengine_vww"),
     *("tflm_conv10", "tflm_leaky_relu0", "tflm_sub0", "tflm_transpose_conv0"),
+    *("coral_keras_lstm_mnist_ptq", "tflm_trained_lstm_int8", "tflm_micro_speech_lstm"),
 )
 """Models that people run on microcontrollers, of those in ../shared/models/boards."""
 SHAPE_INPUTS = {"tflm_transpose_conv0": struct.pack("<4i", 1, 3, 12, 64)}
@@ -161,9 +162,13 @@ def test_model_of_uint8_has_the_outputs_of_the_reference_kernels(kind: str, line
 
 
 @pytest.mark.parametrize(
-    ("kind", "implementation"), [("svdf", "litert"), ("svdf", "tflm"), ("narrow_svdf", "tflm")]
+    ("kind", "implementation"),
+    [
+        *(("svdf", "litert"), ("svdf", "tflm"), ("narrow_svdf", "tflm")),
+        *(("lstm", "litert"), ("lstm", "tflm")),
+    ],
 )
-def test_features_of_svdf_are_kept_from_one_inference_to_the_next(
+def test_state_of_an_operator_is_kept_from_one_inference_to_the_next(
     kind: str, implementation: Rounding, line: Line
 ) -> None:
     """Otherwise the window of a keyword would be a row short, or begin with what was before."""

@@ -452,7 +452,7 @@ def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelB
     """Otherwise a damaged or hostile model would overwrite the firmware."""
     kinds = {**int8_models.KINDS, "stream": int8_models.stream, "two": int8_models.two_inputs}
     kinds |= {"unsigned": int8_models.unsigned, "resized": int8_models.uint8_resize}
-    kinds |= {"svdf": int8_models.svdf, "narrow": int8_models.narrow_svdf}
+    kinds |= {"lstm": int8_models.lstm, "svdf": int8_models.svdf, "narrow": int8_models.narrow_svdf}
     small = [
         generate(make(np.random.default_rng(number)), model_id=name)
         for name, make in kinds.items()

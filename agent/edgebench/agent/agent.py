@@ -207,7 +207,7 @@ class Agent:
         return next(iter(self.seats.values()))
 
     async def opened_seat(self, name: str) -> Seat:
-        """The seat of this name, like `seat`; an emulated target is opened if the name is one.
+        """The seat of this name, like `seat`; the emulated target of such a name is opened.
 
         Raises:
             NoSuchDevice: no such seat exists, and no such target can be created.

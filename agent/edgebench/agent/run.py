@@ -423,7 +423,7 @@ class Runner:
             keep_end(directory / WORKER_LOG_FILE, KEPT_LOG_BYTES)
             if record.worker is None:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
-            (directory / HOST_FILE).unlink(missing_ok=True)  # the worker may have written one
+            (directory / HOST_FILE).unlink(missing_ok=True)  # written by the worker, perhaps
             if host_file:
                 (directory / HOST_FILE).write_bytes(host_file)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))

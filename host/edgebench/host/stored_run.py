@@ -466,7 +466,7 @@ class StoredResults:
         allowed: Sequence[str] = (),
         is_anonymous: bool = False,
     ) -> Path:
-        """Write stored runs, or a campaign, as one self-contained HTML file.
+        """Write stored runs, or a campaign, as a self-contained HTML file.
 
         Args:
             *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.

@@ -70,7 +70,7 @@ NOT_GIVEN_W = (-1.0, -2.0)
 mlcommons/power-dev#38."""
 _EPOCH = datetime(1970, 1, 1)
 _INTERVALS_S = (0.01, 4.0)
-"""Limits of the averaging interval; at its end a session waits for one more sample."""
+"""Limits of the averaging interval; at its end a session waits for a last sample."""
 _GAIN_RATIO = 0.01
 _GAIN_SOURCE = (
     "SPEC Power and Performance Benchmark Methodology: 1 % or better, as MLPerf Power requires; "

@@ -110,7 +110,7 @@ class RailMeter(FileMeter):
         return f"power monitor is not readable: {exc}"
 
     def _describe(self, connection: Files) -> Header:
-        """Describe the rails, after one read to measure the duration of a round."""
+        """Describe the rails, after a read that measures the duration of a round."""
         before_ns = self._clock_ns()
         connection.read()
         round_s = max((self._clock_ns() - before_ns) / NS_PER_S, 1e-9)

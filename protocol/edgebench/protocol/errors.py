@@ -16,6 +16,7 @@
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
+    │   │   ├── NotSimulated             no paired device has the name of a simulated board
     │   │   ├── DeviceNotOffered         no lab host of a cluster offers a device
     │   │   └── AllQuarantined           every matching device is in quarantine
     │   ├── BoardKnown               the agent to pair with may be on the board of a known device
@@ -325,6 +326,15 @@ class NoSuchDevice(UsageError):
     code = ErrorCode.NO_SUCH_DEVICE
 
 
+class NotSimulated(NoSuchDevice):
+    """No paired device has the name of a simulated board."""
+
+    def __init__(self, text: str, board: str) -> None:
+        super().__init__(text)
+        self.board = board
+        """Key of the board's profile."""
+
+
 class DeviceNotOffered(NoSuchDevice):
     """No lab host of a cluster offers a device."""
 
@@ -340,7 +350,7 @@ class AllQuarantined(NoSuchDevice):
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of one of the devices, quoted for a shell."""
+        """Name of any of the devices, quoted for a shell."""
 
 
 class BoardKnown(UsageError):
@@ -469,7 +479,7 @@ class RuntimeUnavailable(TargetError):
 
     code = ErrorCode.RUNTIME_UNAVAILABLE
     install: str | None = None
-    """Command that installs the runtime on the device, if there is one."""
+    """Command that installs the runtime on the device; None if no command does."""
 
 
 class ModelRefused(TargetError):
@@ -492,7 +502,7 @@ class BoardModelRefused(ModelRefused):
 
     @property
     def kind(self) -> str:
-        """Name of its base class: documents have one kind for refused models."""
+        """Name of its base class: documents have the same kind for all refused models."""
         return "model_refused"
 
 

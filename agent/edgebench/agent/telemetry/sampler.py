@@ -49,7 +49,7 @@ class OpenedSource:
     rate_hz: float
     is_slow: bool
     every: int = 1
-    """Number of rounds from one reading to the next, for a source without its own thread."""
+    """Number of rounds between readings, for a source without its own thread."""
 
 
 @dataclass(slots=True)

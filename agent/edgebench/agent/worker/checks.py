@@ -1,6 +1,6 @@
 """Checks of the model's outputs, after the measurement is over and safely on disk.
 
-The measured model runs on the prepared samples again, and on the labelled data set if there is one.
+The measured model runs on the prepared samples again, and on the labelled data set, if any.
 Then reference kernels run on the same samples: those of the same library or, for a third-party
 driver, those of a built-in runtime that loads the file. All outputs go into a single file, which
 the host evaluates.

@@ -73,7 +73,7 @@ class TargetInputs:
     """Input data of a target's run."""
 
     samples: list[list[Tensor]]
-    """Inputs of the windows, in order; reused from the first one if there are more windows."""
+    """Inputs of the windows, in order; reused from the first if there are more windows."""
     clipped_ratio: float | None
     dataset: TargetDataset | None
 

@@ -156,7 +156,7 @@ class BenchRequest:
         return self.options.get("wait_s") or 0.0
 
     def on_device(self, device: str, wired: str | None) -> BenchRequest:
-        """The request for one of the devices.
+        """The request for a single device.
 
         Args:
             device: Name of the device.

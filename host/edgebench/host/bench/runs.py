@@ -103,7 +103,7 @@ class DeviceRuns:
                 cancellation.wait(pause_s)
 
     def _make(self, session: RunSession, order: RunOrder) -> None:
-        """Make one run.
+        """Make a run.
 
         Raises:
             Interrupted: the command was cancelled.

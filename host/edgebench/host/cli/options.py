@@ -56,7 +56,7 @@ class OneLineParser(CommandParser):
             if others:
                 error = ArgumentsRefused(f"unrecognized arguments: {' '.join(others)}", self.prog)
                 name = next((word for word in others if word.startswith("-")), "")
-                # The closest of many options is often a different one.
+                # Among many options, the closest is often not the option that was meant.
                 raise with_meant(error, name, options_of(self), cutoff=OPTION_CUTOFF)
         except ArgumentsRefused as error:
             from edgebench.host.options.peers import hint_for_option

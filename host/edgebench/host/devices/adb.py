@@ -166,7 +166,7 @@ class AdbShell:
     def run(
         self, words: Sequence[str], *, what: str, timeout_s: float, stdin: bytes = b""
     ) -> CommandOutput:
-        """Run one command to its end."""
+        """Run a command to its end."""
         deadline_s = time.monotonic() + timeout_s
         exports = " ".join(f"{name}={value}" for name, value in VARIABLES.items())
         command = f"export {exports}; {shlex.join(words)}"

@@ -274,7 +274,7 @@ class HealthFiles:
             return DeviceHealth()
 
     def _path(self, device: KnownDevice) -> Path:
-        """File of a device; the agent's first seat has one file, whether or not it is named."""
+        """File of a device; the agent's first seat has the same file, whether named or not."""
         agent = self._agent(device.pin)
         first = agent / f"{_digest('')}.json"
         is_first = not device.seat or device.seat == self._read(first).seat

@@ -81,7 +81,7 @@ class CounterTrack:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTrace:
-    """One run as a trace."""
+    """A run as a trace."""
 
     title: str
     facts: Mapping[str, str]

@@ -104,7 +104,7 @@ class CommandLine:
     """The contents of a command line, or of the command line that would measure a run again."""
 
     command: str = ""
-    """The command, with its action if it has one: `meters record`."""
+    """The command, with its action, if any: `meters record`."""
     arguments: tuple[tuple[str, ...], ...] = ()
     """Arguments as given, each with its values."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -35,8 +35,8 @@ FINER = 5
 """Ratio between the numbers of intervals of two resolutions of the latency; up to the finest, which
 has as many intervals as the page has room for."""
 LEAST_FINER = 2
-"""Least ratio between the inferences per interval of two resolutions: a smaller one would cost the
-page more than it shows."""
+"""Least ratio between the inferences per interval of two resolutions: a smaller ratio would cost
+the page more than it shows."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
@@ -197,7 +197,7 @@ class DistributionChart:
     is_log: bool
     edges: tuple[float, ...]
     histograms: tuple[ChartHistogram, ...]
-    """One histogram of a subject, or histograms of several subjects over each other."""
+    """Histogram of a subject, or histograms of several subjects over each other."""
     ecdfs: tuple[ChartEcdf, ...]
     marks: tuple[ChartMark, ...]
     note: str = ""

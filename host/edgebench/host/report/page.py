@@ -57,7 +57,7 @@ class ReportPage:
 
     title: str
     headline: str
-    """The best of several results; empty if there is one, or if they cannot be compared."""
+    """The best of several results; empty for a single result, or if they cannot be compared."""
     subjects: tuple[ReportSubject, ...]
     overlay: DistributionChart | None
     """Distributions of several results over each other; None if fewer than two have latencies."""

@@ -169,7 +169,7 @@ _KINDS = {
     "accuracy": NumberKind.OUTPUTS,
     "agreement": NumberKind.OUTPUTS,
 }
-"""Kinds of the groups whose metrics are all of one kind."""
+"""Kinds of the groups whose metrics are all of the same kind."""
 
 
 class NoSuchPath(LookupError):

@@ -146,7 +146,7 @@ def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> Latency
     """
     warmup, total = latency.warmup_count, len(latency.latency_ns)
     size = math.ceil((total - warmup) / count) | 1
-    # The warm-up in front ends with a smaller interval, the run with a larger one.
+    # The last interval of the warm-up may be smaller, that of the run larger.
     before = range(0, warmup, max(size, math.ceil(warmup / count)))
     starts = [*before, *range(warmup, max(warmup + 1, total - size + 1), size)]
     bounds = np.array([*starts, total], np.int64)

@@ -167,7 +167,7 @@ def _text(words: str) -> str:
 
 
 def _picture(latencies: Sequence[LatencySeries]) -> str:
-    """Latency of each run over time, one run after another, and their distribution, as an image."""
+    """Latency over time of the runs in succession, and its distribution, as an image."""
     steady_ns = np.concatenate([latency.steady_ns for latency in latencies])
     ends = distribution_limits(steady_ns)
     counts, edges_ns = np.histogram(steady_ns, BINS, (ends.low_ns, ends.high_ns))

@@ -133,7 +133,7 @@ def set_picture(
             if (summary := run_set.metrics.get(f"latency_ns.{name}")) is not None and summary.ci95
         ]
         _add_distribution(table, np.concatenate(known), marks, columns, glyphs)
-    # The runs one after another, each with the same number of columns.
+    # The runs in succession, each with the same number of columns.
     lines = [
         latency_line(run.latency) for run in series if run.latency and run.latency.steady_ns.size
     ]

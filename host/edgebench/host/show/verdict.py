@@ -36,7 +36,7 @@ _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
 """Labels of the outcomes whose rules are counted but not listed."""
 UNSETTLED_FACTOR = 4
-"""Ratio of the advised warm-up to the detected one, in a set whose runs drift until their end: the
+"""Ratio of the advised to the detected warm-up, in a set whose runs drift until their end: the
 end of the warm-up was not measured. An exponential approach that is cut off after one time constant
 has a third of its change left; after four, 2 %, which is the limit of the drift."""
 
@@ -143,10 +143,16 @@ def strongest_of(run_set: RunSet, diagnosis: Diagnosis) -> Finding:
 
 
 def evidence_words(run_set: RunSet, diagnosis: Diagnosis) -> str:
-    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason."""
+    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason.
+
+    If only an effect of the cause makes the result invalid, its sentence follows.
+    """
     energy, strongest = _refused_energy(run_set, diagnosis), strongest_of(run_set, diagnosis)
     if energy is None:
-        return sentence(strongest)
+        refusing = [effect for effect in diagnosis.effects if effect.severity is State.INVALID]
+        if not refusing or strongest.severity is State.INVALID:
+            return sentence(strongest)
+        return f"{sentence(strongest)}; as a result, {sentence(refusing[0])}"
     is_own = strongest.id == EnergyRule.id
     return f"energy refused: {energy.refused if is_own else sentence(strongest)}"
 

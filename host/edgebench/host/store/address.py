@@ -1,8 +1,8 @@
 """Resolves names of stored runs.
 
-A name is an id or a part of one, `last`, a set, the pairs of a comparison, a tag, a directory, a
+A name is an id or a part of an id, `last`, a set, the pairs of a comparison, a tag, a directory, a
 bundle, or one of these names in a bundle: `sent.zip#last`. `last` is the last command with all its
-runs, or its last run where a single one is needed.
+runs, or its last run where a single run is needed.
 """
 
 from __future__ import annotations

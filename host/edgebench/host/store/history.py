@@ -1,8 +1,8 @@
 """Histories of a store, read from its index, or from documents if the index lacks the metric.
 
 Reading the documents of ten thousand runs would take half a minute. So, if the index has the
-metric, only two kinds of documents are read: one for each history, and one for each set of
-conditions, to name the changes.
+metric, only two kinds of documents are read: a document for each history, and a document for each
+set of conditions, to name the changes.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def newer_line(store: Store, wanted: RunFilter) -> str | None:
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
-    """Histories of the headline that contain one of these runs and have at least two points.
+    """Histories of the headline that contain any of these runs and have at least two points.
 
     Raises:
         StoreError: the store cannot be read.

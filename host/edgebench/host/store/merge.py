@@ -1,4 +1,4 @@
-"""Merges the runs of another store into this one.
+"""Merges the runs of another store into this store.
 
 A run is identified by its id, and never changes once it is stored. So a run that is in both stores
 is normally the same; a run that differs is not copied, but reported. Tags of both stores are kept.

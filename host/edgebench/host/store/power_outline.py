@@ -57,7 +57,7 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
 
 
 def check_outline(file: PowerFile) -> None:
-    """Check the footer of the outline of a recording, if the recording has one.
+    """Check the footer of the outline of a recording, if the recording has an outline.
 
     Raises:
         RunDamaged: the outline has an unexpected layout.

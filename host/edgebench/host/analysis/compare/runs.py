@@ -93,7 +93,7 @@ class RunComparison:
     """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool
-    """Whether a set of one side was made while no run of the other side was made: the interval then
+    """Whether a side has a set during which no run of the other side was made: the interval then
     contains the spread between occasions."""
     result: Comparison
     comparison_id: str | None = None

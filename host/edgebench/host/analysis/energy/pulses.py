@@ -98,7 +98,7 @@ class PulsedEnergy:
 
 @dataclass(frozen=True, slots=True)
 class PulsedResult:
-    """Energy of several windows of one model."""
+    """Energy of several windows of a model."""
 
     site: Site
     windows: tuple[PulsedEnergy, ...]

@@ -227,12 +227,12 @@ def idle_noise_w(
 def _fall_s(
     power: PowerTrace, channel: str, line: ClockLine, readings: _Readings, fall_ns: Window
 ) -> float:
-    """Bound on the time constant; one interval between new values if no fall is seen."""
+    """Bound on the time constant; the interval between new values if no fall is seen."""
     end_ns, after_ns = fall_ns
     time_ns, power_w = _samples(power, channel, line, (2 * end_ns - after_ns, after_ns))
     if readings.update_s:
         time_ns, power_w = _new((time_ns, power_w))
-    # The ends of blocks, so that a long recording takes no longer than a short one.
+    # The ends of blocks, so that the work does not grow with the recording.
     length = 1 + len(power_w) // MAX_SAMPLES
     whole = len(power_w) // length * length
     power_w = power_w[:whole].reshape(-1, length).mean(axis=1)

@@ -49,7 +49,7 @@ IN_STEP, BETWEEN_SAMPLES = "in step", "between samples"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangePart:
-    """Part of a window in one range of the meter."""
+    """Part of a window within a range of the meter."""
 
     energy_j: float
     duration_s: float
@@ -168,7 +168,7 @@ class UncertainValue:
 
     @property
     def is_of_instrument(self) -> bool:
-        """Whether the largest component is one that does not shrink with a longer window."""
+        """Whether the largest component does not shrink with a longer window."""
         kind = self.largest_component.partition(_OF_RANGE)[0]
         return kind in (Kind.OFFSET.value, Kind.RESOLUTION.value)
 
@@ -216,7 +216,7 @@ class MeterErrors:
         return self._uncertain(self._energy(window, "window") / window.duration_s, window)
 
     def sample_u95_w(self, power_w: float, window: EnergyWindow) -> float:
-        """Expanded uncertainty of one sample in a window, k = 2.
+        """Expanded uncertainty of a sample in a window, k = 2.
 
         The range of the sample is unknown, so the range with the largest error is used.
         """

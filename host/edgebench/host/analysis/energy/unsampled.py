@@ -28,14 +28,15 @@ An activity that every sample met is part of every level, so the energy is too h
 lowest level of the recording; the interval reaches down to what is left then.
 
 An activity that was seen in a part of that time changes the level of the power: from idle to idle,
-or from quarter to quarter of a window. Such a change is taken as one, by its full height.
+or from quarter to quarter of a window. Such a change counts as an activity, with its full height.
 
 Not covered: an activity by a clock that is neither the device's nor the meter's, and that agrees
 with the meter's clock by chance; an activity that takes more than is assumed; an activity that
 exists only while the loop runs is covered only as far as the samples moved within the loop.
 
 Source: our own, compared with simulated runs in benchmarks/energy_simulated.py; the error of a
-sample at one moment of a power with two steps in a period is span · sqrt(2 / 12), as in in_step.py.
+sample at a given moment of a power with two steps in a period is span · sqrt(2 / 12), as in
+in_step.py.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ def common_error_s(edge_ns: NDArray[np.int64], interval_s: float) -> float:
     """Standard uncertainty of the mean time of edges that were sampled, s.
 
     An edge between two samples is placed in their middle, so its error follows from its phase, by a
-    sawtooth of one sample interval. If all edges have one phase, that is the error of their mean;
-    if the phases are spread, the errors cancel. The phase of the samples is unknown.
+    sawtooth of one sample interval. If all edges have the same phase, that is the error of their
+    mean; if the phases are spread, the errors cancel. The phase of the samples is unknown.
 
     Args:
         edge_ns: Times of the edges, meter clock, shape (n,).

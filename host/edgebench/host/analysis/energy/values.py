@@ -1,6 +1,6 @@
 """Noise, step, update interval and isolated spikes of a meter, estimated from its values.
 
-All functions take consecutive values of one channel, in watts, without NaN.
+All functions take consecutive values of a channel, in watts, without NaN.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def step_w(values: Floats) -> float:
     """
     distinct = np.unique(np.abs(values))
     highest_w = float(distinct.max(initial=0))
-    # Computed values of one reading differ in their last digits.
+    # Computed values of the same reading differ in their last digits.
     distinct = distinct[np.diff(distinct, prepend=-1.0) > ROUNDING * highest_w]
     if len(distinct) < MIN_DISTINCT:
         return 0.0

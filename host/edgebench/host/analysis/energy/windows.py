@@ -47,7 +47,7 @@ MIN_SAMPLES = 20
 MISSING_LIMIT_RATIO = 1e-3
 """Maximum share of a window without samples; equal to the limit of a recording."""
 CODES_OF_RUN = 2
-"""Load codes of a complete run: one before the warm-up, one after the loop."""
+"""Number of load codes of a complete run: before the warm-up and after the loop."""
 EDGE_PIECES = 8
 """Number of pieces into which the time where an end may lie is cut, to find the highest power."""
 AROUND = 50

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FALSE_ALARM_RATE = 0.05
-"""False alarm rate: probability that a change is reported in a history without one."""
+"""False alarm rate: probability that a change is reported in a history without a change."""
 MIN_POINTS = 5
 """Shortest history that is searched."""
 MIN_PERMUTED = 8

@@ -158,7 +158,7 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
         return False
     level, rest = float(np.median(before)), float(np.median(after))
     if max(level, rest) < MIN_LEVEL_RATIO * min(level, rest):
-        return False  # levels so close are accepted, and noise reaches from one to the other
+        return False  # levels so close are accepted, and noise reaches from level to level
     between = math.sqrt(max(level, 1.0) * max(rest, 1.0))
     is_there = after > between if level > rest else after < between
     return float(is_there.mean()) >= RETURN_SHARE

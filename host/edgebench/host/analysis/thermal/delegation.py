@@ -34,7 +34,7 @@ def find_delegation(
 ) -> Delegation | None:
     """Accelerator that ran most of the model; None for the CPU or an unreported placement.
 
-    If several accelerators match, it is the one whose mean clock is nearest to its highest clock.
+    If several accelerators match, that with the mean clock nearest to its highest clock counts.
     """
     parts = list(placement)
     total = sum(part.count for part in parts)

@@ -134,7 +134,7 @@ def find_throttling(
 
 
 def _is_slowdown(result: ThermalResult, signals: Signals) -> bool:
-    """Whether slow slices have a known cause, or are too many to ignore without one."""
+    """Whether slow slices have a known cause, or are too many to ignore."""
     slow = np.flatnonzero(signals.latency)
     return result.is_slowed or len(slow) >= UNEXPLAINED_SHARE * (slow[-1] - slow[0] + 1)
 

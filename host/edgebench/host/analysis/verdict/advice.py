@@ -40,8 +40,8 @@ class Situation:
     free_cpus: tuple[int, ...] = ()
     """CPUs for the model that leave others to the remaining processes; empty if there are none."""
     own_cpus: tuple[int, ...] = ()
-    """CPUs of the same type for the model; empty if the CPUs are all of one type and the model did
-    not move to another: the scheduler's choice is then as good."""
+    """CPUs of the same type for the model; empty if the CPUs are all of the same type and the model
+    did not move to another: the scheduler's choice is then as good."""
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True

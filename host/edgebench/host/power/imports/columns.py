@@ -232,7 +232,7 @@ def is_counter(name: str) -> bool:
 
 
 def _by_rate(names: Sequence[str], first_row: Sequence[str], rate_hz: float) -> TableColumn:
-    """Times from the rate: of the sample counter if there is one, whose steps show losses."""
+    """Times from the rate: of the sample counter, if any, whose steps show losses."""
     for index, name in enumerate(names):
         if is_counter(name) and index < len(first_row) and first_row[index].isdigit():
             return TableColumn(name, index, 1e9 / rate_hz, is_counter=True)

@@ -44,7 +44,7 @@ _DAMAGED = (RuntimeError, ValueError, OSError, LookupError)
 
 @dataclass(frozen=True, slots=True)
 class JlsSignal:
-    """Range of the samples of one signal."""
+    """Range of the samples of a signal."""
 
     id: int
     rate_hz: int
@@ -60,7 +60,7 @@ class JlsSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JlsInstrument:
-    """Signals of one instrument."""
+    """Signals of an instrument."""
 
     name: str
     current: JlsSignal | None

@@ -33,7 +33,7 @@ class Samples(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:
-    """Layout of the tables that one program writes."""
+    """Layout of the tables that a program writes."""
 
     name: str
     marks: frozenset[str]

@@ -116,7 +116,7 @@ def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[Imp
 
 
 def _added(given: ImportOptions, *parts: ImportOptions) -> ImportOptions:
-    """The given options with additions, which never replace one."""
+    """The given options with additions, which never replace a given option."""
     for part in parts:
         given = replace(
             given,

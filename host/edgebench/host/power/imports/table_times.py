@@ -1,4 +1,4 @@
-"""Times of a table, repaired: counters that wrap, clocks that are set back, rows of one time.
+"""Times of a table, repaired: counters that wrap, clocks that are set back, rows of equal time.
 
 Theory of operation. A first pass over the file finds where its times do not ascend, and why:
 

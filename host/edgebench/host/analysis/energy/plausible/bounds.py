@@ -35,7 +35,7 @@ _LOWEST_W = {
 
 
 def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) -> Reason | None:
-    """Why no board of this class takes this mean power while a model runs; None if one can.
+    """Why no board of this class takes this mean power while a model runs; None if some board does.
 
     Args:
         power_w: Mean power of the timed inferences.

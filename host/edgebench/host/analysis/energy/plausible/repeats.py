@@ -89,7 +89,7 @@ class Noise:
         )
 
     def is_by_chance(self, repeat_count: int, sample_count: int, same_ratio: float = 0.0) -> bool:
-        """Whether so many samples may have one value in a row by chance.
+        """Whether so many samples may have the same value in a row by chance.
 
         Args:
             repeat_count: Samples in a row.

@@ -58,7 +58,7 @@ _PRECEDENCE = (
 )
 """Pairs of methods that are checked for contradiction: the stronger, then the weaker."""
 _BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
-"""Methods with better marks than the loop: if one of them succeeds, the loop is not searched."""
+"""Methods with better marks than the loop: if any of them succeeds, the loop is not searched."""
 
 
 @dataclass(frozen=True, slots=True)

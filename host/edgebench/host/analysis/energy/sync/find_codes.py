@@ -138,7 +138,7 @@ def find_codes(
     """Positions where both codes are found, the best first, and the search for other codes.
 
     Args:
-        codes: Codes of the run: one before the warm-up, one after the loop.
+        codes: Codes of the run, before the warm-up and after the loop.
         cumulative: Energy of the trace.
         span_ns: First and last time of the trace.
 

@@ -188,7 +188,7 @@ def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floa
     """Share of the power's variance that active and idle explain at each shift, shape (m,).
 
     Active pieces together have the same weight as idle pieces. The share is 0 for a fall instead of
-    a rise, and for a shift at which one of the first `needed` pieces was not recorded.
+    a rise, and for a shift at which any of the first `needed` pieces was not recorded.
 
     Args:
         power_w: Mean power of each piece at each shift, shape (m, n); NaN if not recorded.
