@@ -526,7 +526,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("UNUSED_S", 2_592_000.0, "and kept there for 30 days"),
         ],
         "host.client": [
-            ("LEASE_TTL_S", 30.0, "the lease of the dead one has expired (30 s)"),
+            ("LEASE_TTL_S", 30.0, "the lease of the dead lab host has expired (30 s)"),
         ],
         "host.campaign.commands": [
             ("MAX_PARALLEL_LANES", 512, "for each device, at most 512 at the same time"),
