@@ -51,7 +51,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("CLIPPED_LIMIT_RATIO", 0.01, "above 1 %, the inputs are refused"),
         ],
         "host.analysis.latency.warmup": [
-            ("DELTA_RATIO", 0.01, "its levels range over more than 1 %,"),
+            ("DELTA_RATIO", 0.01, "its levels range over more than 1 % ("),
             ("STEADY_RATIO", 0.25, "within the last quarter of the run"),
             ("LASTING_RATIO", 0.02, "lasts less than 2 % of the run"),
         ],
