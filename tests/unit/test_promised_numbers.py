@@ -549,7 +549,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     "docs/deploy.md": {
         "agent.log": [
             ("MAX_BYTES", 1_048_576, "renamed to `agent.log.1` at 1 MiB"),
-            ("GENERATIONS", 3, "and three older ones are kept"),
+            ("GENERATIONS", 3, "and three older logs are kept"),
         ],
         "host.transports.ssh_program": [
             ("CONNECT_TIMEOUT_S", 15, "is given up after 15 s"),
