@@ -56,7 +56,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("LASTING_RATIO", 0.02, "lasts less than 2 % of the run"),
         ],
         "host.analysis.verdict.latency": [
-            ("LEVEL_LIMIT_RATIO", 0.05, "one of several over more than 5 %"),
+            ("LEVEL_LIMIT_RATIO", 0.05, "(more than 5 % for a run of a set or of pairs)"),
         ],
         "host.analysis.latency.stability": [
             ("RETURN_SHARE", 0.05, "again in at least 5 % of the rest"),
