@@ -51,12 +51,12 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("CLIPPED_LIMIT_RATIO", 0.01, "above 1 %, the inputs are refused"),
         ],
         "host.analysis.latency.warmup": [
-            ("DELTA_RATIO", 0.01, "its levels range over more than 1 %,"),
+            ("DELTA_RATIO", 0.01, "its levels range over more than 1 % ("),
             ("STEADY_RATIO", 0.25, "within the last quarter of the run"),
             ("LASTING_RATIO", 0.02, "lasts less than 2 % of the run"),
         ],
         "host.analysis.verdict.latency": [
-            ("LEVEL_LIMIT_RATIO", 0.05, "one of several over more than 5 %"),
+            ("LEVEL_LIMIT_RATIO", 0.05, "(more than 5 % for a run of a set or of pairs)"),
         ],
         "host.analysis.latency.stability": [
             ("RETURN_SHARE", 0.05, "again in at least 5 % of the rest"),
@@ -526,7 +526,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("UNUSED_S", 2_592_000.0, "and kept there for 30 days"),
         ],
         "host.client": [
-            ("LEASE_TTL_S", 30.0, "the lease of the dead one has expired (30 s)"),
+            ("LEASE_TTL_S", 30.0, "the lease of the dead lab host has expired (30 s)"),
         ],
         "host.campaign.commands": [
             ("MAX_PARALLEL_LANES", 512, "for each device, at most 512 at the same time"),
@@ -549,7 +549,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     "docs/deploy.md": {
         "agent.log": [
             ("MAX_BYTES", 1_048_576, "renamed to `agent.log.1` at 1 MiB"),
-            ("GENERATIONS", 3, "and three older ones are kept"),
+            ("GENERATIONS", 3, "and three older logs are kept"),
         ],
         "host.transports.ssh_program": [
             ("CONNECT_TIMEOUT_S", 15, "is given up after 15 s"),

@@ -26,7 +26,7 @@ ELLIPSIS = "…"
 LEAST_NAME_WIDTH = 16
 """Width to which a name may be shortened, in columns of the terminal."""
 _LEAST_COMMON = 4
-"""Fewest characters of a common beginning that are left out: an ellipsis replaces them."""
+"""Length from which a common beginning of names is replaced by an ellipsis, in characters."""
 
 
 class Name(Text):
@@ -61,7 +61,7 @@ def folded(name: str, width: int) -> str:
 
 
 def parts_of(name: str) -> list[str]:
-    """The parts of a name, which together are the name.
+    """The parts of a name, which joined are the name.
 
     >>> parts_of("pi5/mobilenet_v1_0.25_224.tflite")
     ['pi5/', 'mobilenet_', 'v1_', '0.25_', '224', '.tflite']
