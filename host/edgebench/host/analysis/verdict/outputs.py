@@ -299,7 +299,7 @@ class _AgreementRule(Rule[OutputEvidence]):
 
 
 class AgreementRule(_AgreementRule):
-    """At least one output agrees: the kernels are not wrong from the first operator on.
+    """At least one output agrees: the kernels are not wrong from the first operator onwards.
 
     A constant output agrees regardless of what the kernels compute.
     """
