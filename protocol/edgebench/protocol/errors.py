@@ -16,6 +16,7 @@
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
+    │   │   ├── NotSimulated             no paired device has the name of a simulated board
     │   │   ├── DeviceNotOffered         no lab host of a cluster offers a device
     │   │   └── AllQuarantined           every matching device is in quarantine
     │   ├── BoardKnown               the agent to pair with may be on the board of a known device
@@ -323,6 +324,15 @@ class NoSuchDevice(UsageError):
     """No known device matches a name, or several do; or an agent has no seat of that name."""
 
     code = ErrorCode.NO_SUCH_DEVICE
+
+
+class NotSimulated(NoSuchDevice):
+    """No paired device has the name of a simulated board."""
+
+    def __init__(self, text: str, board: str) -> None:
+        super().__init__(text)
+        self.board = board
+        """Key of the board's profile."""
 
 
 class DeviceNotOffered(NoSuchDevice):

@@ -314,6 +314,13 @@ _HINTS: tuple[Row, ...] = (
         lambda error, _: command("devices", "check", error.device),
         lambda error, _: shlex.quote(error.device),
     ),
+    _on(
+        e.NotSimulated,
+        "start it: edgebench-agent serve --simulate {}; in a second terminal, see how to pair with "
+        "it: edgebench-agent pair --simulate {}",
+        lambda error, _: shlex.quote(error.board),
+        lambda error, _: shlex.quote(error.board),
+    ),
     _on(e.NoSuchDevice, "see the list of devices: {}", _DEVICES),
     (e.NoSuchMeter, _for_permission),
     _on(e.WrongMeterOption, "see each meter's options: {}", command("meters", "info", "--help")),

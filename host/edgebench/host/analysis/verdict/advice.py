@@ -217,9 +217,17 @@ def settle(to: Situation) -> Advice:
     )
 
 
-cool = more(
-    "improve the cooling, or wait for longer before each run: {}", "cooldown_timeout_s", 1200.0
-)
+@Advise
+def cool(to: Situation) -> Advice:
+    """Keep the device from slowing down; a sustained run is to heat it, so a wait is no remedy."""
+    if to.given.value("sustained_s") is not None:
+        return do(
+            "improve the cooling, then repeat the run to see its effect: {}", to.given.bench()
+        )
+    text = "improve the cooling, or wait for longer before each run: {}"
+    return more(text, "cooldown_timeout_s", 1200.0)(to)
+
+
 more_quota = again(
     "raise or remove the CPU quota of the agent's container, pod or unit (docker run --cpus N, "
     "limits.cpu, CPUQuota=); then {}"
