@@ -227,7 +227,7 @@ class Agent:
             NoSuchDevice: no target has this name.
             TargetDriverMissing: no target can be created here.
         """
-        targets = {one.address: one for one in find_driver().on_demand()}
+        targets = {target.address: target for target in find_driver().on_demand()}
         if name in targets:
             directory = self._state / SEATS_DIRECTORY / name.replace(":", "-")
             return target_seat(name, targets[name], directory)

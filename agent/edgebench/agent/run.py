@@ -433,7 +433,11 @@ class Runner:
 def _digests(request: RunStart) -> list[str]:
     """Digests of all files in the model store that a run needs."""
     spec = request.spec
-    return [one for one in (request.model_sha256, spec.dataset_sha256, spec.inputs_sha256) if one]
+    return [
+        digest
+        for digest in (request.model_sha256, spec.dataset_sha256, spec.inputs_sha256)
+        if digest
+    ]
 
 
 def _reason(

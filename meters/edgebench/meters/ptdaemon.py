@@ -228,7 +228,7 @@ class PtDaemonDecoder(PolledDecoder):
         return [point for reading in readings for point in self._answered(*reading)]
 
     def _answered(self, rx_ns: int, content: bytes | None) -> Iterator[Point]:
-        samples = [one for line in (content or b"").splitlines() if (one := sample_of(line))]
+        samples = [sample for line in (content or b"").splitlines() if (sample := sample_of(line))]
         if not samples:
             return
         newest_ns = samples[-1][0]

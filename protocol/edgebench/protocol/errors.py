@@ -973,7 +973,7 @@ def with_meant(
     from difflib import get_close_matches  # only here: a correct command does not need it
 
     names = list(known)
-    longer = [one for one in names if len(name) > 2 and one.startswith(name)]
+    longer = [known for known in names if len(name) > 2 and known.startswith(name)]
     error.meant = next(iter([*longer[:1], *get_close_matches(name, names, 1, cutoff)]), None)
     return error
 

@@ -384,7 +384,7 @@ def _broken_by_runs(
         if not broken:
             continue
         shown = _worst(broken)
-        harmed = {kind for one in broken for kind in one.harmed}
+        harmed = {kind for finding in broken for kind in finding.harmed}
         others = [run for run in counted if run.run_id not in by_run]
         checked_count = sum(_is_checked(run, rule.id) for run in runs)
         if len(broken) <= OUTVOTED_RATIO * checked_count and len(others) >= MIN_RUNS:
@@ -394,7 +394,7 @@ def _broken_by_runs(
             "failed_count": len(broken),
             "of_count": len(runs),
             "is_worst": shown is not None,
-            "is_same": shown is None and all(one == broken[0] for one in broken),
+            "is_same": shown is None and all(finding == broken[0] for finding in broken),
             "is_outvoted": not harmed,
         }
         findings.append(

@@ -294,6 +294,6 @@ def compare_measured(against: ComparisonRequest, runs: Sequence[Run]) -> list[Ru
         allowed=against.allowed,
     )
     return [
-        replace(one, left_out_count=against.pair_count - one.result.baseline_count)
-        for one in compared
+        replace(comparison, left_out_count=against.pair_count - comparison.result.baseline_count)
+        for comparison in compared
     ]

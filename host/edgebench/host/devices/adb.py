@@ -115,7 +115,9 @@ def ready_phones() -> tuple[Phone, ...]:
     listed = server.phones()
     if ready := [phone for phone in listed if phone.state is AdbState.READY]:
         # Over Wi-Fi the serial is HOST:PORT, or a service name of multicast DNS.
-        by_cable_first = sorted(ready, key=lambda one: ":" in one.serial or "._adb" in one.serial)
+        by_cable_first = sorted(
+            ready, key=lambda phone: ":" in phone.serial or "._adb" in phone.serial
+        )
         names = {phone: _name_of_boot(server, phone) for phone in by_cable_first}
         chosen: dict[tuple[str, str] | None, Phone] = {}
         for phone in by_cable_first:

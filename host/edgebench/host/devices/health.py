@@ -197,7 +197,9 @@ class HealthFiles:
         def change(before: DeviceHealth) -> DeviceHealth:
             event = HealthEvent(self._time(), code, str(error), model)
             row = before.events[-before.failure_count :] if before.failure_count else ()
-            if model is not None and (code, model) in [(one.code, one.model) for one in row]:
+            if model is not None and (code, model) in [
+                (failure.code, failure.model) for failure in row
+            ]:
                 return before
             after = replace(before, failure_count=before.failure_count + 1)
             after = _with_event(after, event)

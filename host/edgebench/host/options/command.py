@@ -206,7 +206,7 @@ class CommandLine:
         self, name: str, template: Sequence[str], added: Arguments, without: Sequence[str] = ()
     ) -> Command:
         """The command `name` with the given arguments, or the template if another was given."""
-        changed = {words[0] for words in added} - _REPEATABLE | {f"--{one}" for one in without}
+        changed = {words[0] for words in added} - _REPEATABLE | {f"--{name}" for name in without}
         changed |= {flag for row in OPTIONS if row.flag in changed for flag in row.excludes}
         is_given = self.command == name and (self.arguments or name == "collect")
         kept = [words for words in self.arguments if words[0] not in changed]

@@ -132,7 +132,7 @@ def new_energy_request(
         return None
     method = None
     if sync not in (None, "auto"):
-        names = [one.value for one in SyncMethod]
+        names = [method.value for method in SyncMethod]
         if sync not in names:
             raise unknown_name("synchronisation", str(sync), ["auto", *names])
         method = SyncMethod(sync)

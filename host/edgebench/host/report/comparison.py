@@ -55,7 +55,7 @@ def ratio_rows(
     rows: list[RatioRow] = []
     for number, other in enumerate(others, 1):
         paths = [baseline.headline]
-        if all(GROSS_ENERGY in one.metrics for one in (baseline, other)):
+        if all(GROSS_ENERGY in side.metrics for side in (baseline, other)):
             paths.append(GROSS_ENERGY)
         rows += [
             _row(baseline, other, number, path, allowed, spread_of) for path in dict.fromkeys(paths)

@@ -292,5 +292,5 @@ _ALL = (
 
 METRICS: Mapping[str, Metric] = {metric.path: metric for metric in _ALL}
 """All metrics by which runs can be compared, by path."""
-BY_SHORT_NAME: Mapping[str, Metric] = {one.short: one for one in _ALL if one.short}
+BY_SHORT_NAME: Mapping[str, Metric] = {metric.short: metric for metric in _ALL if metric.short}
 """Metrics with a short name, by that name."""

@@ -170,7 +170,7 @@ def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> Latency
 def shared_limits(lines: Sequence[LatencyLine], *, has_band: bool = True) -> AxisLimits:
     """Ends of an axis for the lines of several runs, at least one, with or without their bands."""
     limits = [line.limits if has_band else line.line_limits for line in lines]
-    return AxisLimits(min(one.low_ns for one in limits), max(one.high_ns for one in limits))
+    return AxisLimits(min(limit.low_ns for limit in limits), max(limit.high_ns for limit in limits))
 
 
 def above_count(latency: LatencySeries, limits: AxisLimits) -> int:

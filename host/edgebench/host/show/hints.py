@@ -73,9 +73,9 @@ def _for_missing_run(error: e.NoSuchRun, given: CommandLine) -> NextStep:
         )
         return NextStep(text, measured, command("show", "FILE.zip"))
     if error.bundle is not None:
-        one = Placeholder(f"{shlex.quote(error.bundle)}#ID")
+        member = Placeholder(f"{shlex.quote(error.bundle)}#ID")
         text = "list its runs: {}; then choose a run: {}"
-        return NextStep(text, command("runs", error.bundle), command("show", one))
+        return NextStep(text, command("runs", error.bundle), command("show", member))
     if error.model is None:
         return NextStep("list the stored runs: {}", command("runs"))
     if given.command in ("history", "runs"):
@@ -231,7 +231,9 @@ def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
     if error.works_with and given.group in ("meters", "energy"):
         # `energy` has the constant voltage in --voltage.
         name = "--supply" if given.group == "meters" else "--voltage"
-        added = [(name if one == "--supply" else one, text) for one, text in error.works_with]
+        added = [
+            (name if option == "--supply" else option, text) for option, text in error.works_with
+        ]
         return NextStep(
             "state what the file does not contain; this command reads it, correct its units and "
             "values: {}",

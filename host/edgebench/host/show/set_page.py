@@ -194,7 +194,7 @@ def _cells(path: str, summary: SetMetric) -> list[str]:
     metric = METRICS[path]
     reach = half_width_of(summary.ci95, summary.median)
     numbers = [
-        format_metric(metric, one, reach) for one in (summary.median, summary.min, summary.max)
+        format_metric(metric, value, reach) for value in (summary.median, summary.min, summary.max)
     ]
     shown = format_half_width(summary.median, summary.ci95)
     return [numbers[0], shown, *numbers[1:], str(summary.count)]

@@ -135,7 +135,7 @@ def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
 def differences(runs: Iterable[Run]) -> Differences:
     """Keys in which these runs differ, with the values that occur."""
     prints = [fingerprint(run) for run in runs]
-    by_key = {key: tuple(dict.fromkeys(one[key] for one in prints)) for key in KEYS}
+    by_key = {key: tuple(dict.fromkeys(fingerprint[key] for fingerprint in prints)) for key in KEYS}
     return {key: values for key, values in by_key.items() if len(values) > 1}
 
 
@@ -175,7 +175,9 @@ def check_comparable(
     allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
     for side, runs in (("baseline", baseline), ("candidate", candidate)):
         # Models without a file count as the same model if they have the same name.
-        names = {(one := run.model).sha256 or f"in firmware: {one.name}": one.name for run in runs}
+        names = {
+            (model := run.model).sha256 or f"in firmware: {model.name}": model.name for run in runs
+        }
         if len(names) > 1:
             raise UsageError(f"{side} has several models: {', '.join(names.values())}")
     differing = differences([*baseline, *candidate])

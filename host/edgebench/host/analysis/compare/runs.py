@@ -148,12 +148,14 @@ def compare_groups(
         for group in groups
         for metric in metrics or [_default_metric(group)]
     ]
-    names = [f"{number} {one.metric.path}" for number, one in enumerate(prepared)]
+    names = [f"{number} {comparison.metric.path}" for number, comparison in enumerate(prepared)]
     results = compare_many(
-        {name: one.values for name, one in zip(names, prepared, strict=True)},
-        {name: one.rules for name, one in zip(names, prepared, strict=True)},
+        {name: comparison.values for name, comparison in zip(names, prepared, strict=True)},
+        {name: comparison.rules for name, comparison in zip(names, prepared, strict=True)},
     )
-    return [one.compared(results[name]) for name, one in zip(names, prepared, strict=True)]
+    return [
+        comparison.compared(results[name]) for name, comparison in zip(names, prepared, strict=True)
+    ]
 
 
 def compare_pairs(
@@ -194,13 +196,13 @@ def compare_pairs(
     names = [name for name in sides for _ in range(len(compared) // len(sides))]
     return [
         replace(
-            one,
+            comparison,
             comparison_id=name,
             # Pairs with at least one run, minus the compared pairs.
             left_out_count=len({run.pair.number for run in groups[name] if run.pair})
             - len(sides[name][0]),
         )
-        for name, one in zip(names, compared, strict=True)
+        for name, comparison in zip(names, compared, strict=True)
     ]
 
 

@@ -264,19 +264,22 @@ class MeterErrors:
             if (slope := slopes.pop(variable, 0.0))
         }
         own = {
-            str(one.tag): abs(float(slope)) * float(one.std_dev) for one, slope in slopes.items()
+            str(variable.tag): abs(float(slope)) * float(variable.std_dev)
+            for variable, slope in slopes.items()
         }
         own_u = math.hypot(*own.values())
-        signed = {name: one.signed for name, one in effects.items()}
+        signed = {name: effect.signed for name, effect in effects.items()}
         parts = _parts(window)
         main = max(parts, key=lambda number: parts[number].energy_j)
-        rest = {name: one.in_comparison(value, main) for name, one in effects.items()}
+        rest = {name: effect.in_comparison(value, main) for name, effect in effects.items()}
         return UncertainValue(
             value=value,
             components={name: abs(effect) for name, effect in signed.items()} | own,
             u_absolute=math.hypot(together(signed), own_u),
             u_comparative=math.hypot(together(rest), own_u),
-            common={name: signed[name] for name, one in effects.items() if one.term.is_common},
+            common={
+                name: signed[name] for name, effect in effects.items() if effect.term.is_common
+            },
         )
 
 
@@ -326,7 +329,7 @@ def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
     for term in terms:
         where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
         name = f"{term.kind.value}{where}"
-        again = sum(one.split(" #")[0] == name for one in names)
+        again = sum(known.split(" #")[0] == name for known in names)
         names.append(f"{name} #{again + 1}" if again else name)
     return names
 

@@ -181,12 +181,12 @@ def unsampled_w(
         EnergyRefused: the activity may take more than `U95_LIMIT_RATIO` of the loop's power.
     """
     watched_s = loop.duration_s + sum(idle.duration_s for idle in idles)
-    highest_w = max(float(one.power_w.max()) for one in (loop, *idles))
-    lowest_w = max(0.0, min(float(one.power_w.min()) for one in (loop, *idles)))
+    highest_w = max(float(part.power_w.max()) for part in (loop, *idles))
+    lowest_w = max(0.0, min(float(part.power_w.min()) for part in (loop, *idles)))
     unseen_ratio = max(0.0, 1 - clocks.beats(watched_s, rate_hz))
     unseen_w = max(ONE_MOMENT * assumed_w(highest_w, rate_hz), lowest_w / COVERAGE) * unseen_ratio
     idle_w = [float(idle.power_w.mean()) for idle in idles] or [0.0]
-    change_w = max(max(idle_w) - min(idle_w), *(one.change_w for one in (loop, *idles)))
+    change_w = max(max(idle_w) - min(idle_w), *(part.change_w for part in (loop, *idles)))
     beats = clocks.beats(loop.duration_s, rate_hz)
     seen_w = change_w * min(1.0, BEATS / beats if beats else 1.0)
     unsampled = math.hypot(unseen_w, ONE_MOMENT * seen_w)

@@ -91,7 +91,7 @@ def find_exact_starts(values: Floats, *, resolution: float) -> list[int]:
         values: Logarithms of the counts in order of time, shape (n,).
         resolution: Largest difference between two logarithms of equal counts.
     """
-    return [int(one) + 1 for one in np.flatnonzero(np.abs(np.diff(values)) > resolution)]
+    return [int(place) + 1 for place in np.flatnonzero(np.abs(np.diff(values)) > resolution)]
 
 
 def _clipped(values: Floats) -> Floats:

@@ -75,7 +75,7 @@ def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stabilit
         start_ns: Their starts, shape (n,).
         end_ns: End of the last invocation.
     """
-    first, median, third = (float(one) for one in np.percentile(latency_ns, (25, 50, 75)))
+    first, median, third = (float(quartile) for quartile in np.percentile(latency_ns, (25, 50, 75)))
     edges = np.linspace(start_ns[0], end_ns, BLOCK_COUNT + 1)[1:-1]
     parts = np.split(latency_ns, np.searchsorted(start_ns, edges))
     is_enough = latency_ns.size >= BLOCK_COUNT * MIN_BLOCK_SIZE

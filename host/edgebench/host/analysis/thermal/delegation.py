@@ -51,7 +51,9 @@ def find_delegation(
     if not read:
         return Delegation(None)
     # The clock of an idle accelerator is far below its highest.
-    return Delegation(max(read, key=lambda one: _share_of_highest(one, telemetry)).devfreq)
+    return Delegation(
+        max(read, key=lambda accelerator: _share_of_highest(accelerator, telemetry)).devfreq
+    )
 
 
 def _share_of_highest(accelerator: ExpectedAccelerator, telemetry: TelemetryTrace) -> float:

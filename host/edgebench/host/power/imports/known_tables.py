@@ -228,4 +228,4 @@ KNOWN = (
 def known_table(names: Sequence[str]) -> KnownTable | None:
     """The known layout with these columns; None if no layout matches."""
     present = set(names)
-    return next((one for one in KNOWN if one.marks <= present), None)
+    return next((table for table in KNOWN if table.marks <= present), None)

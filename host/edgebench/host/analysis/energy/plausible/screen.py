@@ -210,11 +210,13 @@ def _clipped(pieces: Sequence[TracePiece]) -> tuple[Nanoseconds, Reason | None]:
     """Times of the samples at the end of the instrument's range, and what was found."""
     nothing = np.zeros(0, np.int64)
     highest = max((piece.texture.highest for piece in pieces), default=0.0)
-    suspicious = [one for one in pieces if one.texture.highest == highest]
-    if sum(one.texture.at_highest_count for one in suspicious) < LONG_REPEAT:
+    suspicious = [piece for piece in pieces if piece.texture.highest == highest]
+    if sum(piece.texture.at_highest_count for piece in suspicious) < LONG_REPEAT:
         return nothing, None
     # The first part shows the noise if the loop fills all others.
-    parts = [one.read() for one in {id(one): one for one in (pieces[0], *suspicious)}.values()]
+    parts = [
+        piece.read() for piece in {id(piece): piece for piece in (pieces[0], *suspicious)}.values()
+    ]
     at_end = clipped_in(parts)
     times_ns = np.concatenate(
         [rows.time_ns[is_at] for rows, is_at in zip(parts, at_end, strict=True)]

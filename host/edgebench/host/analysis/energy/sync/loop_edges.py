@@ -136,7 +136,7 @@ def _search_ns(loop: LoopTimes) -> float:
     """Distance to search; it must include the idle windows around the loop."""
     marks_ns = loop.marks_ns
     reach_ns = (max(marks_ns[0] - begin, end - marks_ns[1]) for begin, end in loop.idle_ns)
-    return SEARCH_NS + max((float(one) for one in reach_ns), default=0.0)
+    return SEARCH_NS + max((float(distance_ns) for distance_ns in reach_ns), default=0.0)
 
 
 def _as_code(loop: LoopTimes, half_ns: int) -> LoadCode:
