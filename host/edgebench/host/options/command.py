@@ -168,6 +168,8 @@ class CommandLine:
         """
         if unknown := changes.keys() - FIELDS:
             raise KeyError(f"options of bench have no field {min(unknown)}")
+        if "runs" in changes and any(words[0] == "--against" for words in self.arguments):
+            changes["pairs"] = changes.pop("runs")
         added = [*([word] for word in words), *words_of(changes)]
         return self._again("bench", self.named("MODEL"), added, without)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from edgebench.host.analysis.compare.comparability import shown_keys
 from edgebench.host.analysis.compare.ratios import counted_sides
 from edgebench.host.analysis.compare.runs import (
     RunComparison,
@@ -75,6 +76,8 @@ def _row(
     sides = counted_sides(baseline, other, [path])
     if not all(sides):
         sides = [*baseline.runs], [*other.runs]
+    # The page shows what the table of `bench` shows, whose headline it has.
+    allowed = {*allowed, *shown_keys([baseline.first, other.first])}
     try:
         [comparison] = compare_groups([sides], metrics=[path], allowed=allowed, spread_of=spread_of)
     except (UsageError, MeasurementError) as exc:

@@ -201,6 +201,15 @@ def format_share(ratio: float) -> str:
     return f"{_rounded(percent, _place(percent))} %"
 
 
+def format_percent(ratio: float, places: int = 0) -> str:
+    """A ratio in percent with so many decimals.
+
+    >>> format_percent(0.05), format_percent(0.0209, 2)
+    ('5 %', '2.09 %')
+    """
+    return f"{ratio:.{places}%}".replace("%", " %")
+
+
 def format_plain(value: float, half_width: float = 0.0) -> str:
     """A number without a unit, four decimals at most; fewer if its half width is larger.
 

@@ -132,7 +132,9 @@ def _head(title: str, result: Run | RunSet) -> str:
     marks = f'<b style="color: {colour}">{_text(result.marks.label)}</b>'
     answers = "".join(f"<p>{_text(answer.line)}</p>" for answer in headlines([run_set]))
     causes = "".join(
-        f"<li><b>{_text(cause.title)}</b>: {_text(cause.line)}</li>"
+        f"<li><b>{_text(cause.title)}</b>{_text(f'{cause.joint}{cause.evidence}{cause.also_words}')}"
+        + (f"<p>To improve: {_text(cause.advice)}</p>" if cause.advice else "")
+        + "</li>"
         for cause in cause_texts(run_set)
     )
     return f"<p><b>{_text(title)}</b>: {marks}</p>{answers}<ul>{causes}</ul>"

@@ -563,8 +563,8 @@ def test_rule_that_several_runs_broke_shows_the_worst() -> None:
 @pytest.mark.parametrize(
     ("details", "shown"),
     [
-        (["it is simulated"] * 5, "in 5 of 5 runs it is simulated"),
-        (["a ran", *["b ran"] * 4], "in 5 of 5 runs, in one of them a ran"),
+        (["it is simulated"] * 5, "in 5 of 5 runs: it is simulated"),
+        (["a ran", *["b ran"] * 4], "in 5 of 5 runs; in one of them, a ran"),
     ],
 )
 def test_rule_that_all_runs_broke_alike_is_shown_once(details: list[str], shown: str) -> None:

@@ -198,8 +198,14 @@ def test_runs_side_by_side_have_a_ratio_or_a_reason() -> None:
     page = run_report(reported(BASELINE, CANDIDATE))
     assert re.search(r'data-ratio="latency_ns.p50" data-value="[0-9.]+"', page)
     page = run_report(reported(BASELINE, PLAIN))
-    assert "runs cannot be compared, they differ in" in page
-    assert 'class="different"' in page
+    assert re.search(r'data-ratio="latency_ns.p50" data-value="[0-9.]+"', page), "as its headline"
+    assert "they differ in" not in page
+    assert 'class="different"' in page, "the page shows that the runtimes differ"
+    one, other = reported(BASELINE, CANDIDATE)
+    threads = replace(other.run, spec=replace(other.run.spec, threads=2))
+    page = run_report([one, replace(other, run=threads)])
+    assert "runs cannot be compared, they differ in " in page
+    assert "--allow threads" in page
     page = run_report(reported(BASELINE, INVALID))
     assert "is invalid" in page
 

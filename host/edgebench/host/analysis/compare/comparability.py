@@ -141,10 +141,15 @@ def differences(runs: Iterable[Run]) -> Differences:
 
 def unshown_differences(runs: Sequence[Run]) -> Differences:
     """Differences that a table with model, runtime and device does not show by itself."""
+    shown = shown_keys(runs)
+    return {key: values for key, values in differences(runs).items() if key not in shown}
+
+
+def shown_keys(runs: Sequence[Run]) -> set[str]:
+    """Keys whose differences a table with model, runtime and device shows by itself."""
     found = differences(runs)
     implied = {"runtime": {"runtime", *IMPLIED["runtime"]}, "device": KEYS_OF_DEVICE}
-    shown = {key for name, keys in implied.items() if name in found for key in keys}
-    return {key: values for key, values in found.items() if key not in shown}
+    return {key for name, keys in implied.items() if name in found for key in keys}
 
 
 def check_keys(allowed: Collection[str]) -> None:
@@ -186,6 +191,8 @@ def check_comparable(
     ]
     if refused:
         keys = [key for key in differing if key not in allowed]
+        followed = {key for name in keys for key in IMPLIED.get(name, ())}
+        keys = [key for key in keys if key not in followed]
         text = f"runs cannot be compared, they differ in {', '.join(refused)}"
         ids = {run.pair.comparison_id if run.pair else None for run in (*baseline, *candidate)}
         raise NotComparable(text, keys, ids.pop() if len(ids) == 1 else None)
