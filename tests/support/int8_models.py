@@ -92,6 +92,25 @@ def fully_connected(generator: Generator) -> bytes:
 
 
 def halves(generator: Generator) -> bytes:
+    """FULLY_CONNECTED or CONV_2D of sums at the halves between two outputs."""
+    return model(_halves(generator))
+
+
+def unsigned_halves(generator: Generator) -> bytes:
+    """The same of CONV_2D and uint8; weights are at their zero point."""
+    graph = _halves(generator)
+    if graph.operators[0].code != tb.CONV_2D:
+        return unsigned_halves(generator)
+    tensors = tuple(
+        replace(tensor, type=tb.UINT8, zero_point=37, constant=bytes([37]) * len(tensor.constant))
+        if tensor.name == "w"
+        else _uint8(tensor)
+        for tensor in graph.tensors
+    )
+    return model(replace(graph, tensors=tensors))
+
+
+def _halves(generator: Generator) -> Graph:
     """FULLY_CONNECTED or CONV_2D of sums that lie at and beside the halves between two outputs.
 
     There a rounding shows, and the last bit of the factor: no weights, all of the sum is bias.
@@ -109,7 +128,7 @@ def halves(generator: Generator) -> bytes:
     bias = Tensor("b", tb.INT32, (count,), sums.astype("<i4").tobytes(), (scale * weight_scale,))
     out = Tensor("y", tb.INT8, (*one[:-1], count), scales=(out_scale,))
     code, options = (tb.CONV_2D, {1: 1, 2: 1, 4: 1, 5: 1}) if is_conv else (tb.FULLY_CONNECTED, {})
-    return model(Graph((source, weights, bias, out), (Operator(code, "x w b", "y", options),)))
+    return Graph((source, weights, bias, out), (Operator(code, "x w b", "y", options),))
 
 
 def pool(generator: Generator) -> bytes:

@@ -195,7 +195,7 @@ def test_inputs_are_sent_one_after_the_other(rounding: Rounding, line: Line) -> 
             assert run_inference(line, values.tobytes()) == reference.outputs(values)
 
 
-@pytest.mark.parametrize("kind", ["unsigned", "uint8_split", "uint8_resize"])
+@pytest.mark.parametrize("kind", ["unsigned", "unsigned_halves", "uint8_split", "uint8_resize"])
 def test_model_of_uint8_has_the_outputs_of_the_reference_kernels(kind: str, line: Line) -> None:
     """Otherwise a shift by 128 could be left out somewhere; TensorFlow Lite Micro has no uint8."""
     for seed in range(6 * CASES):

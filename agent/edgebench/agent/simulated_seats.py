@@ -81,7 +81,7 @@ def fixed_seats(
 def _plan(
     seat: str, state: Path, board: str, *, shown: str, wiring: Wiring, serial: str = ""
 ) -> SeatPlan:
-    """The seat of a simulated board, whose files are created anew in this directory."""
+    """The seat of a simulated board, whose files are created again in this directory."""
     make_private_directory(state)
     root = state / "simulated"
     shutil.rmtree(root, ignore_errors=True)

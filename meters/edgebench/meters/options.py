@@ -11,7 +11,7 @@ from pathlib import Path
 from edgebench.protocol.errors import UsageError
 
 MILLIVOLTS_FROM = 100.0
-"""No small device has a supply of so many volts: the user meant millivolts."""
+"""No small device has a supply of this many volts: the user meant millivolts."""
 
 
 def split_name(text: str) -> tuple[str, str]:

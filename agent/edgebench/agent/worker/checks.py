@@ -204,7 +204,7 @@ def reference_outputs(
         samples: A tensor per input for each sample.
         shapes: Shapes of inputs by name, for a model that leaves dimensions open.
         signature: Signature whose graph is run; None: the first graph.
-        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded anew
+        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded again
             for each sample.
 
     Raises:

@@ -135,7 +135,7 @@ class BenchRequest:
     """The settings as given. The code that puts an option into effect reads it here, unless the
     option changes another field."""
     command: CommandFacts | None = field(default=None, compare=False)
-    """The command that makes the request, with an id of its own; None in a campaign."""
+    """The command that makes the request, with its own id; None in a campaign."""
 
     def __post_init__(self) -> None:
         check_wait(self.wait_s)

@@ -676,7 +676,7 @@ class _OpenRc(_Supervisor):
 
 
 class _SystemdUser(_Systemd):
-    """A unit of the account, with lingering so that services run from boot on without a login."""
+    """A unit of the account, with lingering so that services run from boot, without a login."""
 
     name = "systemd-user"
     target = "default.target"

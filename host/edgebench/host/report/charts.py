@@ -416,7 +416,7 @@ def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
 
 
 def latency_trace(latency: LatencySeries, most: int) -> ChartTrace:
-    """Latencies in several resolutions, with at most about so many intervals in the finest."""
+    """Latencies in several resolutions, with at most about `most` intervals in the finest."""
     resolutions = [_resolution(latency_line(latency))]
     count = OVERVIEW_COUNT
     while resolutions[-1].size > 1 and count < most:

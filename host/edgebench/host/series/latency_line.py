@@ -142,7 +142,7 @@ def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> Latency
 
     Args:
         latency: Latencies, at least one after the warm-up.
-        count: Most intervals after the warm-up, and most of the warm-up.
+        count: Maximum number of intervals after the warm-up, and likewise in the warm-up.
     """
     warmup, total = latency.warmup_count, len(latency.latency_ns)
     size = math.ceil((total - warmup) / count) | 1

@@ -35,7 +35,7 @@ _METERING = {
     for option in OPTIONS
     if option.field in ("meter", "sync", "trace_rate_hz", "idle_duration_s", "battery_capacity_j")
 }
-"""Options about a meter, of which runs record only the command."""
+"""Options about a meter, which runs record only as part of the command."""
 
 
 def command_line_of(run: Run, run_count: int) -> CommandLine:

@@ -185,7 +185,7 @@ def _for_damaged(error: e.RunDamaged, given: CommandLine) -> NextStep:
 
 
 def _for_board_model(_error: e.BoardModelRefused, given: CommandLine) -> NextStep:
-    text = "see which boards it fits on: {}; or measure it on a device that is no microcontroller"
+    text = "see which boards it fits on: {}; or measure it on a device other than a microcontroller"
     return NextStep(text, command("check", given.named(_MODEL)[0]))
 
 

@@ -15,8 +15,9 @@ from edgebench.host.show.bench_command import command_line_of
 from edgebench.protocol.text import printable
 
 _WIDE_RATIO = 0.5
-"""Half-width, relative to the ratio, from which on the range is printed: at this width, the upper
-bound of an interval that is symmetric in the logarithm is 1.6 times as far away as the lower."""
+"""Half-width, relative to the ratio, at and above which the range is printed: at this width, the
+upper bound of an interval that is symmetric in the logarithm is 1.6 times as far away as the
+lower."""
 UNLIKE = 0.05
 """A note is printed if the logarithm of a ratio of runs and that of the ratio of their medians
 differ by more than this."""

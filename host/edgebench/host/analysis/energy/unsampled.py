@@ -16,7 +16,7 @@ An activity that was never seen, or always, is shorter than 1 - r of the interva
 unknown, and therefore assumed (`assumed_w`). The rate difference is measured by the alignment with
 an uncertainty. Below `MIN_INSTANTS_HZ`, ticks and bursts of any processor fall between the samples,
 so the least r at 95 % is used. From there on, only pulses of a regulator do, and most regulators
-have a clock of their own. So r plus its standard uncertainty is used: the clocks count as equal
+have their own clocks. So r plus its standard uncertainty is used: the clocks count as equal
 only if the recording shows it. With the least r, runs of a second would have no energy at all where
 a device is late by 10 us at an edge of its load code.
 
@@ -72,7 +72,7 @@ Source: Harter, Tables of range and studentized range, Ann. Math. Statist. 31 (1
 SAWTOOTH_HARMONICS = 30
 """Harmonics of the error of a sampled edge; those above have 1 % of it."""
 BEATS = 3.0
-"""Number of beats from which on the error of their mean falls with their number; as in in_step."""
+"""Number of beats above which the error of their mean falls with their number; as in in_step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ def settle(to: Situation) -> Advice:
 
 @Advise
 def cool(to: Situation) -> Advice:
-    """Keep the device from slowing down; a sustained run is to heat it, so a wait is no remedy."""
+    """Keep the device from slowing down; a sustained run is to heat it, so a wait does not help."""
     if to.given.value("sustained_s") is not None:
         return do(
             "improve the cooling, then repeat the run to see its effect: {}", to.given.bench()

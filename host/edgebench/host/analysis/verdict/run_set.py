@@ -247,7 +247,7 @@ def find_step(values: Sequence[float]) -> tuple[int, float]:
 
 @cache
 def chance_of_order(count: int, in_order: int) -> float:
-    """Probability that so many or more pairs of independent values are in the same direction.
+    """Probability that this many pairs of independent values or more are in the same direction.
 
     Both directions count, because the test is two-sided.
     """
