@@ -39,7 +39,10 @@ BOARDS = {
     "mps3-an547": ("cortex-m55", "mve"),
     "riscv32-virt": ("rv32imac", "portable"),
 }
-REAL_BOARDS = ("nucleo-l4r5zi", "nrf52840-dk", "rp2040-pico", "pico2")
+REAL_BOARDS = (
+    *("nucleo-l4r5zi", "nucleo-f446re", "nucleo-f767zi"),
+    *("nrf52840-dk", "rp2040-pico", "pico2"),
+)
 M0_PLUS = "mps2-an385-m0plus"
 """Code of a Cortex-M0+, which the M3 of this board executes."""
 ROOT = Path(__file__).resolve().parents[2]

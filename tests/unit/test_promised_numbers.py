@@ -51,12 +51,12 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("CLIPPED_LIMIT_RATIO", 0.01, "above 1 %, the inputs are refused"),
         ],
         "host.analysis.latency.warmup": [
-            ("DELTA_RATIO", 0.01, "its levels range over more than 1 %,"),
+            ("DELTA_RATIO", 0.01, "its levels range over more than 1 % ("),
             ("STEADY_RATIO", 0.25, "within the last quarter of the run"),
             ("LASTING_RATIO", 0.02, "lasts less than 2 % of the run"),
         ],
         "host.analysis.verdict.latency": [
-            ("LEVEL_LIMIT_RATIO", 0.05, "one of several over more than 5 %"),
+            ("LEVEL_LIMIT_RATIO", 0.05, "(more than 5 % for a run of a set or of pairs)"),
         ],
         "host.analysis.latency.stability": [
             ("RETURN_SHARE", 0.05, "again in at least 5 % of the rest"),

@@ -359,15 +359,15 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
     begin_ns = before_ns = exchange.transport.now_ns()
     while listen_ns - (before_ns - begin_ns) > CLOCKS_RATIO * listen_ns:
         command = f"play {sound}"
-        for _ in range(2):
+        played = exchange.ask(command, silence_s=PLAY_S)
+        if not any(sound in begin.file for begin in played.of_kind(events.SoundBegin)):
             played = exchange.ask(command, silence_s=PLAY_S)
-            begin, end = played.first(events.SoundBegin), played.first(events.SoundEnd)
-            error = end.error if end else None
-            if begin and not error:
-                break
         now_ns = exchange.transport.now_ns()
-        if not begin or error or now_ns - before_ns < FRAME_NS:
-            raise BoardRefusal(f"the interface board does not play {sound}: {error or 'no reason'}")
+        end = played.first(events.SoundEnd)
+        if end is not None and end.error is not None:
+            raise BoardRefusal(f"the interface board does not play {sound}: {end.error}")
+        if not played.of_kind(events.SoundBegin) or now_ns - before_ns < FRAME_NS:
+            raise BoardRefusal(f"the interface board does not play {sound}, and states no reason")
         before_ns = now_ns
     _pause(exchange, round(AFTER_SOUND_S * 1e9))
 
