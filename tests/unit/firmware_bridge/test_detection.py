@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, LineFaults, VirtualLine
 
+from edgebench.firmware_bridge import tools as board_tools
 from edgebench.firmware_bridge.detection import (
     FoundBoard,
     KnownBoard,
@@ -17,7 +18,7 @@ from edgebench.firmware_bridge.detection import (
     find_boards,
     list_serial_ports,
 )
-from edgebench.firmware_bridge.tools import board_named
+from edgebench.firmware_bridge.tools import BoardTools, board_named
 from edgebench.firmware_bridge.usb_ids import BOARD_HINTS, METER_IDS, SHARED_IDS, hint_of
 from edgebench.protocol.errors import TargetError, UsageError
 
@@ -135,6 +136,22 @@ def test_boards_of_one_serial_number_have_keys_of_their_places(tmp_path: Path) -
     assert keys(right) == [f"{plain}@1-3:1.0"], "it is not the other one when it is alone"
     assert keys(left, right) == [plain, f"{plain}@1-3:1.0"]
     assert [board.name for board in memory.known().values()] == ["left", "right"]
+
+
+def test_list_shows_two_boards_of_one_serial_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise `bridge list` would show the first board at both adapters."""
+    left = replace(ADAPTER, serial_number="0001", location="1-2:1.0")
+    right = replace(left, path="/dev/ttyUSB9", location="1-3:1.0")
+    monkeypatch.setattr(board_tools, "list_serial_ports", lambda: [left, right])
+    memory = KnownBoards(tmp_path / "boards.json")
+    for port, name in zip(memory.keyed([left, right]), ("left", "right"), strict=True):
+        memory.remember(port, KnownBoard(name=name))
+    reports = BoardTools().ports(tmp_path / "boards.json", is_probing=False)
+    assert [report.board for report in reports] == ["left", "right"]
+    with pytest.raises(UsageError, match="2 boards match '0001': /dev/ttyUSB0, /dev/ttyUSB9"):
+        board_named("0001", find_boards(memory, ask=False, ports=memory.keyed([left, right])))
 
 
 def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
