@@ -40,6 +40,7 @@
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file is not accepted
     │   │   ├── BoardModelRefused        a microcontroller cannot run it
+    │   │   ├── NoBoardProfiler          a microcontroller cannot time its operators
     │   │   ├── DatasetRefused           a data set does not fit the model
     │   │   │   ├── SampleShapeRefused       its samples have another shape
     │   │   │   ├── SampleTypeRefused        its samples are quantised, the input takes real values
@@ -171,6 +172,7 @@ class ErrorCode(IntEnum):
     SETTING_REFUSED = 30
     BOARD_MODEL_REFUSED = 31
     OTHER_BOARD = 32
+    NO_BOARD_PROFILER = 33
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -489,6 +491,17 @@ class BoardModelRefused(ModelRefused):
         super().__init__(text)
         self.missing_operators = missing_operators
         """Operators that the firmware does not support: how many of each, by name."""
+
+    @property
+    def kind(self) -> str:
+        """Name of its base class: documents have one kind for refused models."""
+        return "model_refused"
+
+
+class NoBoardProfiler(ModelRefused):
+    """The firmware of a microcontroller cannot time the operators of the model."""
+
+    code = ErrorCode.NO_BOARD_PROFILER
 
     @property
     def kind(self) -> str:
@@ -992,6 +1005,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     RuntimeUnavailable,
     ModelRefused,
     BoardModelRefused,
+    NoBoardProfiler,
     InputsRefused,
     DatasetRefused,
     SampleShapeRefused,

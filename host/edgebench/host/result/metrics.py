@@ -249,7 +249,12 @@ _ALL = (
     Metric("throughput_per_s", Quantity.RATE, Better.HIGHER, column="throughput_per_s"),
     Metric(INSTRUCTIONS, Quantity.INSTRUCTIONS, Better.LOWER, column=INSTRUCTIONS, is_exact=True),
     Metric("windows.duration_ns_per_inference", Quantity.DURATION_NS, Better.LOWER),
-    *_lower(Quantity.SIZE_BYTES, "target_memory_bytes", "flash", "ram", "arena"),
+    *_lower(
+        Quantity.SIZE_BYTES,
+        "target_memory_bytes",
+        *("flash", "ram", "arena", "flash_total", "ram_total", "firmware_flash", "firmware_ram"),
+        "stack_peak",
+    ),
     Metric("upload_s", Quantity.DURATION_S, Better.LOWER),
     *_lower(Quantity.DURATION_NS, "early_stopping", "p90_ns", "p99_ns"),
     *_lower(Quantity.DURATION_NS, "cold_start_ns", "import", "load", "first_inference"),
