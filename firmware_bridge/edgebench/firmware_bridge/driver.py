@@ -246,10 +246,10 @@ class BoardWithModel:
         return TimedWindow(window, ticks, is_repeated=board_window.attempt_count > 1)
 
     @property
-    def no_profiler(self) -> str:
-        """Reason why the board cannot time operators; empty: it can."""
+    def no_profiler(self) -> str | None:
+        """Reason why the board cannot time operators; None: it can."""
         if self._board.has_profiler:
-            return ""
+            return None
         facts = self._board.facts
         why = "older than this" if facts.firmware else "not edgebench's"
         return f"{facts.name} has no operator profiler: its firmware is {why}"

@@ -112,8 +112,8 @@ class OpenTarget(Protocol):
         ...
 
     @property
-    def no_profiler(self) -> str:
-        """Reason why the target cannot time operators; empty: it can."""
+    def no_profiler(self) -> str | None:
+        """Reason why the target cannot time operators; None: it can."""
         ...
 
     @property
