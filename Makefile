@@ -35,7 +35,7 @@ benchmarks: $(VENV)/.dev
 
 # Every benchmark for a moment: whether it runs, not what it measures. `make -j2 smoke` takes a
 # minute. What one prints is shown where it fails.
-smoke: $(addprefix smoke-,$(BENCHMARKS) firmware_figures report_speed)
+smoke: $(addprefix smoke-,$(BENCHMARKS) firmware_figures firmware_operators report_speed)
 
 # Each has an agent of its own on this machine, as two that run at once would wait for one device.
 smoke-%: $(VENV)/.dev

@@ -425,7 +425,9 @@ def planted(disturbance: Disturbance, folder: Path) -> Iterator[Planted]:
         stack.callback(os.sched_setaffinity, 0, usable)
         lab = Lab()
         agent.pair(lab)
-        [device] = [device.name for device in lab.devices(0.1) if device.name != "local"]
+        # Another user's board on this network is announced, and not paired.
+        paired = [device for device in lab.devices(0.1) if device.health is not None]
+        [device] = [device.name for device in paired if device.name != "local"]
         site = PlantedSite(folder, agent)
         words = ["bench", *disturbance.words(site), "--on", device]
         yield Planted(lab, words, stack.enter_context(disturbance.plant(site)))

@@ -6,6 +6,7 @@
     python devtools/build_firmware.py                       # every board of the package
     python devtools/build_firmware.py --check               # … compared with those in the package
     python devtools/build_firmware.py pico2 --model M.tflite  # with a model in it
+    python devtools/build_firmware.py mps3-an547-operators  # counts instructions, by operator
 
 Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi) or riscv64-unknown-elf-gcc; what is in the
 package was built with COMPILERS, and another version makes other bytes. No C library is linked.
@@ -17,11 +18,11 @@ import argparse
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, id_of_file
-from edgebench.firmware_bridge.uf2 import uf2
+from edgebench.firmware_bridge.uf2 import UF2_FAMILIES, uf2
 from edgebench.protocol.errors import EdgebenchError, ModelRefused
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,12 +48,14 @@ class BoardBuild:
     options: str
     folders: tuple[str, ...]
     """Folders of the port; what is specific to the board is in the last one."""
+    program: str = "device"
+    """Folder of the program that runs the kernels."""
 
     def command(self, output: Path, *definitions: str) -> list[str]:
         """The compiler's arguments, from the folder of the sources; no path of this machine."""
         files = [
             path.relative_to(SOURCES).as_posix()
-            for folder in ("core", "device", *self.folders)
+            for folder in ("core", self.program, *self.folders)
             for path in sorted((SOURCES / folder).glob("*.c"))
         ]
         words = f"{COMMON} {WARNINGS} -I. -I{self.folders[-1]} {self.options}".split()
@@ -77,17 +80,24 @@ M33 = "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
 M55 = "-mcpu=cortex-m55 -mfloat-abi=hard"
 # CSRs are in this edition of the instruction set without an extension that the libraries lack.
 RV32 = "-march=rv32imac -mabi=ilp32 -misa-spec=2.2 -msmall-data-limit=0"
+M0_PLUS = "-mcpu=cortex-m0plus -mfloat-abi=soft"
 SYSTICK, COUNTER, PL011 = "ports/systick", "ports/cycle_counter", "ports/pl011"
 BOARDS = {
     "posix": BoardBuild("gcc", "-O2", ("ports/posix",)),
     "posix-checked": BoardBuild(
-        "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", ("ports/posix",)
+        "gcc",
+        "-O1 -g -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all",
+        ("ports/posix",),
     ),
     "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", SYSTICK, "ports/mps"),
     "mps2-an386": _cortex_m(f"{M4} -DMPS2_AN386", "mps2", SYSTICK, "ports/mps"),
     # What the kernels in plain C take on a Cortex-M4; the package has those with DSP instructions.
     "mps2-an386-portable": _cortex_m(
         f"{M4} -DMPS2_AN386 -U__ARM_FEATURE_DSP", "mps2", SYSTICK, "ports/mps"
+    ),
+    # The code of a Cortex-M0+, which QEMU does not emulate with so much memory; an M3 executes it.
+    "mps2-an385-m0plus": _cortex_m(
+        f"{M0_PLUS} -DMPS2_AN385 -Wl,--defsym=firmware_max=96K", "mps2", SYSTICK, "ports/mps"
     ),
     "mps2-an500": _cortex_m(f"{M7} -DMPS2_AN500", "mps2", SYSTICK, "ports/mps"),
     "mps3-an547": _cortex_m(f"{M55} -DMPS3_AN547", "mps3", SYSTICK, "ports/mps"),
@@ -97,10 +107,17 @@ BOARDS = {
         ("library", "ports/bare_metal", "ports/riscv_virt"),
     ),
     "nucleo-l4r5zi": _cortex_m(M4, "nucleo_l4r5zi", COUNTER, "ports/nucleo_l4r5zi"),
-    "pico2": _cortex_m(M33, "pico2", COUNTER, PL011, "ports/pico2"),
+    "nrf52840-dk": _cortex_m(M4, "nrf52840_dk", COUNTER, "ports/nrf52840_dk"),
+    "rp2040-pico": _cortex_m(M0_PLUS, "pico", SYSTICK, PL011, "ports/rp2", "ports/pico"),
+    "pico2": _cortex_m(M33, "pico2", COUNTER, PL011, "ports/rp2", "ports/pico2"),
     "musca-b1": _cortex_m(M33, "musca", SYSTICK, PL011, "ports/musca"),
 }
-NOT_IN_PACKAGE = ("posix", "posix-checked", "mps2-an386-portable", "musca-b1")
+COUNTED = ("mps2-an385", "mps2-an386", "mps2-an386-portable", "mps2-an500", "mps3-an547")
+BOARDS |= {f"{name}-operators": replace(BOARDS[name], program="counting") for name in COUNTED}
+NOT_IN_PACKAGE = (
+    *("posix", "posix-checked", "mps2-an385-m0plus", "mps2-an386-portable", "musca-b1"),
+    *(f"{name}-operators" for name in COUNTED),
+)
 IN_PACKAGE = tuple(name for name in BOARDS if name not in NOT_IN_PACKAGE)
 
 
@@ -132,8 +149,8 @@ def build(
     unfinished = output.with_name(f"{output.name}.{os.getpid()}")
     subprocess.run(BOARDS[name].command(unfinished, *more), cwd=SOURCES, check=True)
     unfinished.replace(output)
-    if name == "pico2":
-        output.with_suffix(".uf2").write_bytes(uf2(output.read_bytes()))
+    if name in UF2_FAMILIES:
+        output.with_suffix(".uf2").write_bytes(uf2(output.read_bytes(), UF2_FAMILIES[name]))
     return output
 
 

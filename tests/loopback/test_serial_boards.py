@@ -190,9 +190,10 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     with pytest.raises(OwnModelOnly, match="kws01") as refused:
         desk.host.lab.bench(MODEL, on=[place], runs=1, **SHORT)
     assert hint_for(refused.value).endswith(f": edgebench bench --on {place}")
-    with pytest.raises(NoBoardProfiler, match="its firmware is not edgebench's") as refused:
-        desk.host.lab.bench(on=[place], is_profiled=True, **FEW)
-    assert "edgebench bridge flash BOARD" in hint_for(refused.value)
+    profiled: SpecChanges = {**FEW, "is_profiled": True}
+    with pytest.raises(NoBoardProfiler, match="its firmware is not edgebench's") as unprofiled:
+        desk.host.lab.bench(on=[place], **profiled)
+    assert "edgebench bridge flash BOARD" in hint_for(unprofiled.value)
     # So few queries would be windows of 2 ms; they are no rows of a trace here.
     (stored,) = desk.host.lab.bench(on=[place], runs=1, **FEW)
     run = stored.result

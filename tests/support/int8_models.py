@@ -92,6 +92,25 @@ def fully_connected(generator: Generator) -> bytes:
 
 
 def halves(generator: Generator) -> bytes:
+    """FULLY_CONNECTED or CONV_2D of sums at the halves between two outputs."""
+    return model(_halves(generator))
+
+
+def unsigned_halves(generator: Generator) -> bytes:
+    """The same of CONV_2D and uint8; weights are at their zero point."""
+    graph = _halves(generator)
+    if graph.operators[0].code != tb.CONV_2D:
+        return unsigned_halves(generator)
+    tensors = tuple(
+        replace(tensor, type=tb.UINT8, zero_point=37, constant=bytes([37]) * len(tensor.constant))
+        if tensor.name == "w"
+        else _uint8(tensor)
+        for tensor in graph.tensors
+    )
+    return model(replace(graph, tensors=tensors))
+
+
+def _halves(generator: Generator) -> Graph:
     """FULLY_CONNECTED or CONV_2D of sums that lie at and beside the halves between two outputs.
 
     There a rounding shows, and the last bit of the factor: no weights, all of the sum is bias.
@@ -109,7 +128,7 @@ def halves(generator: Generator) -> bytes:
     bias = Tensor("b", tb.INT32, (count,), sums.astype("<i4").tobytes(), (scale * weight_scale,))
     out = Tensor("y", tb.INT8, (*one[:-1], count), scales=(out_scale,))
     code, options = (tb.CONV_2D, {1: 1, 2: 1, 4: 1, 5: 1}) if is_conv else (tb.FULLY_CONNECTED, {})
-    return model(Graph((source, weights, bias, out), (Operator(code, "x w b", "y", options),)))
+    return Graph((source, weights, bias, out), (Operator(code, "x w b", "y", options),))
 
 
 def pool(generator: Generator) -> bytes:
@@ -549,6 +568,41 @@ def _svdf(generator: Generator, *, is_wide: bool) -> bytes:
     out = _int8("y", (1, units), generator)
     operator = Operator(tb.SVDF, "x f t b s", "y", {0: rank, 1: 1})
     return model(Graph((source, features, time, bias, state, out), (operator,)))
+
+
+def lstm(generator: Generator) -> bytes:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM, with scales at which gates saturate, too."""
+    batches, steps, width, cells = (int(size) for size in generator.integers(1, 7, 4))
+    source = _int8("x", (batches, steps, width), generator)
+    state_scale, gain = (
+        float(np.float32(generator.uniform(0.003, 0.01))),
+        generator.uniform(0.05, 2),
+    )
+    same = (state_scale,), int(generator.integers(-20, 21))
+
+    def matrix(name: str, columns: int) -> Tensor:
+        drawn = _weights((cells, columns), 0, 1, generator)
+        return replace(drawn, name=name, scales=(drawn.scales[0] * gain,))
+
+    inputs = [matrix(f"i{gate}", width) for gate in range(4)]
+    recurrents = [matrix(f"r{gate}", cells) for gate in range(4)]
+    biases = [
+        replace(_bias(cells, source, weights, generator), name=f"b{gate}")
+        for gate, weights in enumerate(inputs)
+    ]
+    cell_scale = 2.0 ** -int(generator.integers(11, 16))
+    states = (
+        Tensor("h", tb.INT8, (batches, cells), b"", *same, is_variable=True),
+        Tensor("c", tb.INT16, (batches, cells), scales=(cell_scale,), is_variable=True),
+    )
+    inner = (Tensor("n", tb.FLOAT32, (0,)), Tensor("m", tb.INT8, (0,), b"", *same))
+    out = Tensor("y", tb.INT8, (batches, steps, cells), b"", *same)
+    clip = float(generator.choice([0.0, 10.0, 0.3]))
+    names = "x i0 i1 i2 i3 r0 r1 r2 r3 - - - b0 b1 b2 b3 - - h c - - - -"
+    options = {0: 4, 1: _float_bits(clip)}
+    operator = Operator(tb.UNIDIRECTIONAL_SEQUENCE_LSTM, names, "y", options, "n n n n m")
+    tensors = (source, *inputs, *recurrents, *biases, *states, *inner, out)
+    return model(Graph(tensors, (operator,)))
 
 
 def words(generator: Generator) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.firmware_bridge.generate import ModelBlob
 from edgebench.firmware_bridge.tflite import read_model
 from support.tools import ROOT_OF_CHECKOUT, SHARED
 
@@ -30,12 +32,19 @@ BUILT_IN = ROOT_OF_CHECKOUT / "host/edgebench/host/builtin_models/digits_int8.tf
 
 _ARENA_BYTES = 4 << 20
 """More than any of these models needs."""
+_SHAPE_INPUTS = {"tflm_transpose_conv0": struct.pack("<4i", 1, 3, 12, 64)}
+"""Inputs that are the shape of an output, to which the reference sizes it."""
 
 
 def model_files() -> dict[str, Path]:
     """Every model that is here."""
     files = {name: SHARED / "models" / path for name, path in MODELS.items()}
     return {name: path for name, path in files.items() if path.exists()} | {"digits": BUILT_IN}
+
+
+def board_files() -> dict[str, Path]:
+    """Models that people run on microcontrollers, of ../shared/models/boards, if they are here."""
+    return {path.stem: path for path in sorted((SHARED / "models/boards").glob("*.tflite"))}
 
 
 class Reference:
@@ -112,6 +121,27 @@ def inputs(shape: tuple[int, ...], count: int, seed: int = 0) -> list[NDArray[np
             steps = np.cumsum(generator.normal(0, generator.uniform(0.5, 8), size))
             values = np.clip(np.round(steps - np.median(steps)), -128, 127)
         made.append(values.astype(np.int8).reshape(shape))
+    return made
+
+
+def samples(
+    name: str, data: bytes, blob: ModelBlob, count: int, seed: int = 0
+) -> list[tuple[bytes, NDArray[Any]]]:
+    """Inputs of a model: as a host sends them, and as the reference takes them."""
+    graph = read_model(data)
+    source = graph.tensors[graph.inputs[0]]
+    if source.type == "int8" and blob.input_encoding != "int8":
+        drawn = inputs(source.shape, count, seed)
+        scale, zero_point = source.scale, source.zero_point
+        return [(as_sent(one, blob.input_encoding, scale, zero_point), one) for one in drawn]
+    is_real = source.type == "float32"
+    drawn = inputs((blob.input_bytes // (4 if is_real else 1),), count, seed)
+    head = np.frombuffer(_SHAPE_INPUTS.get(name, b""), np.int8)
+    made: list[tuple[bytes, NDArray[Any]]] = []
+    for values in drawn:
+        values[: len(head)] = head
+        sent = values.astype(np.float32) / 64 if is_real else values
+        made.append((sent.tobytes(), sent))
     return made
 
 

@@ -99,6 +99,8 @@ class Operator:
     outputs: str
     options: Mapping[int, int | bytes] = field(default_factory=dict[int, "int | bytes"])
     """Fields of its options; what is left out has its default."""
+    intermediates: str = ""
+    """Tensors with the scales of values within the operator."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def _graph(graph: Graph, codes: Sequence[int], buffers: list[Table]) -> Table:
 
 def _tensor(tensor: Tensor, buffers: list[Table]) -> Table:
     fields: dict[int, Value] = {
-        0: [max(1, size) for size in tensor.shape],
+        0: [1 if size < 0 else size for size in tensor.shape],
         1: tensor.type,
         2: len(buffers) if tensor.constant else 0,
         3: tensor.name.encode(),
@@ -195,6 +197,8 @@ def _operator(operator: Operator, codes: Sequence[int], places: Mapping[str, int
     }
     if operator.code in _OPTIONS:
         fields |= {3: _OPTIONS[operator.code], 4: Table(operator.options)}
+    if operator.intermediates:
+        fields[8] = [places[name] for name in operator.intermediates.split()]
     return Table(fields)
 
 

@@ -16,30 +16,36 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.firmware_process import built, compiler_of, emulated, run_inference
-from support.reference_kernels import REFERENCES, Reference, as_sent, inputs, model_files
+from support.reference_kernels import REFERENCES, board_files, model_files, samples
 
-from edgebench.firmware_bridge.generate import BOARD_MEMORY, generate
+from edgebench.firmware_bridge.generate import BOARD_MEMORY, ModelBlob, generate
 from edgebench.firmware_bridge.transports.qemu import QEMU_MACHINES
 from edgebench.protocol.errors import ModelRefused
 
-BOARDS = list(QEMU_MACHINES)
+VARIANTS = {"mps2-an385-m0plus": "mps2-an385"}
+"""Firmware that is not in the package, and the board that runs it."""
+BOARDS = [*QEMU_MACHINES, *VARIANTS]
 ICOUNT = ("-icount", "shift=0,sleep=off")
 
 
 def compare(
-    board: str, elf: Path, data: bytes, blob_file: Path, options: argparse.Namespace
+    board: str,
+    elf: Path,
+    data: bytes,
+    blob: ModelBlob,
+    blob_file: Path,
+    options: argparse.Namespace,
 ) -> tuple[int, float]:
     """Inputs whose outputs differ from the reference's, and 10^6 instructions of the last input."""
-    details, reference = Reference(data).input, REFERENCES[options.rounding](data)
-    scale, zero_point = details["quantization"]
-    shape = tuple(int(size) for size in details["shape"])
+    reference = REFERENCES[options.rounding](data)
     wrong = 0
     with emulated(board, elf, *ICOUNT, blob=blob_file) as line:
         line.timeout_s = 600
         line.lines()
         info = line.info()
-        for values in inputs(shape, options.inputs):
-            sent = as_sent(values, info["input_encoding"], scale, zero_point)
+        for sent, values in samples(blob.model_id, data, blob, options.inputs):
+            if blob.is_stateful:
+                reference = REFERENCES[options.rounding](data)
             wrong += run_inference(line, sent) != reference.outputs(values)
         return wrong, line.durations()[0] * 1000 / int(info["tick_hz"])
 
@@ -56,34 +62,39 @@ def spread(board: str, elf: Path, blob_file: Path) -> list[int]:
 
 
 def main() -> int:
+    files = {**model_files(), **board_files()}
     parser = argparse.ArgumentParser(description="run the firmware on QEMU's boards")
-    parser.add_argument("models", nargs="*", choices=[*model_files(), []], metavar="MODEL")
+    parser.add_argument("models", nargs="*", choices=[*files, []], metavar="MODEL")
     parser.add_argument("--board", action="append", choices=BOARDS)
     parser.add_argument("--inputs", type=int, default=3)
     parser.add_argument("--rounding", choices=REFERENCES, default="litert")
     options = parser.parse_args()
     total = 0
     with tempfile.TemporaryDirectory() as folder:
-        for board in options.board or BOARDS:
-            elf = built(board, compiler_of(board))
-            for name, path in model_files().items():
+        for firmware in options.board or QEMU_MACHINES:
+            elf, board = built(firmware, compiler_of(firmware)), VARIANTS.get(firmware, firmware)
+            fitting: Path | None = None
+            for name, path in files.items():
                 if options.models and name not in options.models:
                     continue
                 data = path.read_bytes()
-                blob = generate(data, model_id=name, rounding=options.rounding)
+                blob = generate(data, model_id=name[:31], rounding=options.rounding)
                 blob_file = Path(folder) / f"{name}.blob"
                 blob_file.write_bytes(blob.data)
                 try:
                     blob.check_fit(BOARD_MEMORY[board])
                 except ModelRefused as error:
-                    print(f"{board} {name}: {error}")
+                    print(f"{firmware} {name}: {error}")
                     continue
-                wrong, millions = compare(board, elf, data, blob_file, options)
+                fitting = blob_file
+                wrong, millions = compare(board, elf, data, blob, blob_file, options)
                 total += wrong
                 text = f"{wrong} of {options.inputs} differ, {millions:.2f} M instructions"
-                print(f"{board} {name}: {text}", flush=True)
-            ticks = spread(board, elf, blob_file)
-            print(f"{board} {name}: ticks of five processes {ticks}", flush=True)
+                print(f"{firmware} {name}: {text}", flush=True)
+            if fitting is None:
+                continue
+            ticks = spread(board, elf, fitting)
+            print(f"{firmware} {fitting.stem}: ticks of five processes {ticks}", flush=True)
             total += max(ticks) - min(ticks) > 2
     return 1 if total else 0
 

@@ -6,14 +6,21 @@ tests/system/firmware_exactness.py, firmware_on_qemu.py.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from support import int8_models
 from support.firmware_process import Line, built, run_inference, running
-from support.reference_kernels import BUILT_IN, REFERENCES, Reference, as_sent, inputs, model_files
+from support.reference_kernels import (
+    BUILT_IN,
+    REFERENCES,
+    Reference,
+    board_files,
+    inputs,
+    model_files,
+    samples,
+)
 from support.tools import SHARED, need_micro, need_runtime
 
 from edgebench.firmware_bridge.board_fit import check_model
@@ -28,10 +35,9 @@ MODELS_OF_OTHERS = (
     *("esphome_v2_okay_nabu", "esphome_v2_vad", "tflm_simple_add_model", "tflm_strided_slice0"),
     *("tinyengine_detection", "tinyengine_ptq_mnist_lenet-300-100", "tinyengine_vww"),
     *("tflm_conv10", "tflm_leaky_relu0", "tflm_sub0", "tflm_transpose_conv0"),
+    *("coral_keras_lstm_mnist_ptq", "tflm_trained_lstm_int8", "tflm_micro_speech_lstm"),
 )
 """Models that people run on microcontrollers, of those in ../shared/models/boards."""
-SHAPE_INPUTS = {"tflm_transpose_conv0": struct.pack("<4i", 1, 3, 12, 64)}
-"""Inputs that are the shape of an output, to which the reference sizes it."""
 SUCCESSIVE = 100
 """Inferences on one input, without a reset between them."""
 
@@ -77,10 +83,8 @@ def test_model_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -
     data = files[name].read_bytes()
     blob = generate(data, model_id=name)
     reference = Reference(data)
-    scale, zero_point = reference.input["quantization"]
     line.load_model(blob.data)
-    for values in inputs(tuple(reference.input["shape"]), 3):
-        sent = as_sent(values, blob.input_encoding, scale, zero_point)
+    for sent, values in samples(name, data, blob, 3):
         assert run_inference(line, sent) == reference.outputs(values)
 
 
@@ -93,17 +97,12 @@ def test_model_of_others_has_the_outputs_of_the_reference_kernels(name: str, lin
     data = path.read_bytes()
     blob = generate(data, model_id="other")
     line.load_model(blob.data)
-    source = read_model(data).tensors[read_model(data).inputs[0]]
-    is_real = source.type == "float32"
-    for values in inputs((blob.input_bytes // (4 if is_real else 1),), 2):
+    for sent, values in samples(name, data, blob, 2):
         reference = Reference(data)
-        head = np.frombuffer(SHAPE_INPUTS.get(name, b""), np.int8)
-        values[: len(head)] = head
-        sent = values.astype(np.float32) / 64 if is_real else values
-        line.load_input(sent.tobytes())
+        line.load_input(sent)
         for _ in range(SUCCESSIVE if blob.is_stateful else 1):
             line.command("infer 1 0")
-            assert line.outputs() == reference.outputs(sent)
+            assert line.outputs() == reference.outputs(values)
 
 
 def test_inference_can_be_repeated_on_one_input(line: Line) -> None:
@@ -137,6 +136,27 @@ def test_state_is_that_of_the_reference_and_begins_anew_with_each_input(
             assert line.outputs() == outputs[-1], "windows count from the input"
 
 
+@pytest.mark.parametrize("name", ["esphome_alexa", "tflm_keyword_scrambled"])
+def test_stream_of_inputs_has_the_outputs_of_the_reference_until_the_state_is_reset(
+    name: str, rounding: Rounding, line: Line
+) -> None:
+    """Otherwise a wake word could be right for each input alone, but not while it listens."""
+    path = SHARED / "models/boards" / f"{name}.tflite"
+    if not path.exists():
+        pytest.skip("not beside this checkout: shared/models/boards")
+    data = path.read_bytes()
+    blob = generate(data, model_id="stream", rounding=rounding)
+    line.load_model(blob.data)
+    assert line.command("x-state") == ["m-state-[reset]"]
+    assert line.command("x-state keep") == ["m-state-[keep]"]
+    reference = REFERENCES[rounding](data)
+    drawn = samples(name, data, blob, SUCCESSIVE)
+    outputs = [reference.outputs(values) for _, values in drawn]
+    assert [run_inference(line, sent) for sent, _ in drawn] == outputs
+    assert line.command("x-state reset") == ["m-state-[reset]"]
+    assert run_inference(line, drawn[0][0]) == outputs[0]
+
+
 def test_inputs_are_sent_one_after_the_other(rounding: Rounding, line: Line) -> None:
     """Otherwise the second input of a model would be what the first one left in memory."""
     for seed in range(CASES):
@@ -148,7 +168,7 @@ def test_inputs_are_sent_one_after_the_other(rounding: Rounding, line: Line) -> 
             assert run_inference(line, values.tobytes()) == reference.outputs(values)
 
 
-@pytest.mark.parametrize("kind", ["unsigned", "uint8_split", "uint8_resize"])
+@pytest.mark.parametrize("kind", ["unsigned", "unsigned_halves", "uint8_split", "uint8_resize"])
 def test_model_of_uint8_has_the_outputs_of_the_reference_kernels(kind: str, line: Line) -> None:
     """Otherwise a shift by 128 could be left out somewhere; TensorFlow Lite Micro has no uint8."""
     for seed in range(6 * CASES):
@@ -161,9 +181,13 @@ def test_model_of_uint8_has_the_outputs_of_the_reference_kernels(kind: str, line
 
 
 @pytest.mark.parametrize(
-    ("kind", "implementation"), [("svdf", "litert"), ("svdf", "tflm"), ("narrow_svdf", "tflm")]
+    ("kind", "implementation"),
+    [
+        *(("svdf", "litert"), ("svdf", "tflm"), ("narrow_svdf", "tflm")),
+        *(("lstm", "litert"), ("lstm", "tflm")),
+    ],
 )
-def test_features_of_svdf_are_kept_from_one_inference_to_the_next(
+def test_state_of_an_operator_is_kept_from_one_inference_to_the_next(
     kind: str, implementation: Rounding, line: Line
 ) -> None:
     """Otherwise the window of a keyword would be a row short, or begin with what was before."""
@@ -185,9 +209,11 @@ def test_features_of_svdf_are_kept_from_one_inference_to_the_next(
 def test_check_states_the_memory_that_the_firmware_then_uses(line: Line) -> None:
     """Otherwise a model could be found to fit, and be refused by the board."""
     makes = [*int8_models.KINDS.values(), int8_models.stream, int8_models.two_inputs]
-    models = [make(np.random.default_rng(1)) for make in makes]
-    models += [path.read_bytes() for path in model_files().values()]
+    models = [make(np.random.default_rng(1)) for make in [*makes, int8_models.lstm]]
+    files = {**model_files(), **board_files()}
+    models += [path.read_bytes() for path in files.values()]
     assert len(models) >= 20
+    assert len(board_files()) in (0, 20), "models of others"
     for number, data in enumerate(models):
         check = check_model(data, f"m{number}.tflite", ["mps2-an386"])
         line.load_model(generate(data, model_id=f"m{number}").data)
@@ -199,6 +225,7 @@ def test_check_states_the_memory_that_the_firmware_then_uses(line: Line) -> None
         assert check.ram_bytes is not None
         assert check.input_bytes is not None
         left = int(info["ram_max"]) - int(info["input_max"])
+        # The rest is for a model that listens; `check` counts the RAM of the model itself.
         assert check.ram_bytes - check.input_bytes <= left
 
 

@@ -23,10 +23,20 @@ SCRIPTS = {
     "mps3-an547": "mps/mps3.ld",
     "riscv32-virt": "riscv_virt/riscv_virt.ld",
     "nucleo-l4r5zi": "nucleo_l4r5zi/nucleo_l4r5zi.ld",
+    "nrf52840-dk": "nrf52840_dk/nrf52840_dk.ld",
+    "rp2040-pico": "pico/pico.ld",
     "pico2": "pico2/pico2.ld",
 }
-RECEIVE_INTERRUPTS = {"nucleo-l4r5zi": 70, "pico2": 33}
-"""LPUART1 (RM0432, table of vectors); UART0 (RP2350 datasheet, 3.2)."""
+RECEIVE_INTERRUPTS = {"nucleo-l4r5zi": 70, "nrf52840-dk": 2, "rp2040-pico": 20, "pico2": 33}
+"""LPUART1 (RM0432, table of vectors); UART0 (nrfx, mdk/nrf52840_vectors.h; RP2040 datasheet, 2.3.2;
+RP2350 datasheet, 3.2)."""
+INTERRUPT_COUNTS = {"nucleo-l4r5zi": 95, "nrf52840-dk": 48, "rp2040-pico": 26, "pico2": 52}
+VECTORS_AT = {"rp2040-pico": 0x200}
+"""Place in flash; 0 on other boards."""
+FIRMWARE_KIB = {"riscv32-virt": 96, "rp2040-pico": 96}
+"""Flash for the firmware; 64 KiB on other boards."""
+FAMILIES = {"rp2040-pico": 0xE48B_FF56, "pico2": 0xE48B_FF59}
+"""microsoft/uf2, utils/uf2families.json."""
 IMAGE_DEFINITION = struct.pack("<5I", 0xFFFFDED3, 0x10210142, 0x1FF, 0, 0xAB123579)
 """RP2350 datasheet, 5.9.5.1."""
 _MEMORY = re.compile(r"(\w+) \(\w+\) : ORIGIN = (0x[0-9a-f]+), LENGTH = (\d+)([KM])")
@@ -57,7 +67,7 @@ def test_memory_of_the_generator_is_that_of_the_linker_script(board: str) -> Non
     assert BOARD_MEMORY[board] == BoardMemory(len(memory["MODEL"]), len(memory["ARENA"]))
     is_left = memory["MODEL"].stop == memory["ARENA"].start
     assert LINKED_MEMORY[board] == BoardMemory(
-        len(memory["CODE"]) - ((96 if board == "riscv32-virt" else 64) << 10),
+        len(memory["CODE"]) - (FIRMWARE_KIB.get(board, 64) << 10),
         len(memory["ARENA"]) + (len(memory["MODEL"]) if is_left else 0),
     )
 
@@ -66,10 +76,10 @@ def test_memory_of_the_generator_is_that_of_the_linker_script(board: str) -> Non
 def test_vector_table_leads_into_flash_and_to_the_line(board: str) -> None:
     """Otherwise the processor would start at nothing, or never receive from the line."""
     flash, memory = flash_of(board), memories(board)
-    count = 16 + {"nucleo-l4r5zi": 95, "pico2": 52}[board]
-    stack, *handlers = struct.unpack_from(f"<{count}I", flash)
+    count, at = 16 + INTERRUPT_COUNTS[board], VECTORS_AT.get(board, 0)
+    stack, *handlers = struct.unpack_from(f"<{count}I", flash, at)
     assert stack == memory["DATA"].stop
-    code = range(memory["CODE"].start + 4 * count, memory["CODE"].start + len(flash))
+    code = range(memory["CODE"].start + at + 4 * count, memory["CODE"].start + len(flash))
     assert all(handler % 2 and handler in code for handler in handlers)
     reset, fault = handlers[0], handlers[2]
     own = {number - 15 for number, handler in enumerate(handlers) if handler not in (fault, reset)}
@@ -81,16 +91,31 @@ def test_pico_2_has_the_definition_that_its_boot_rom_looks_for() -> None:
     assert IMAGE_DEFINITION in flash_of("pico2")[:4096]
 
 
-def test_uf2_is_the_elf() -> None:
+def test_second_stage_of_the_pico_has_its_checksum() -> None:
+    """Otherwise the boot ROM would not start it. Source: RP2040 datasheet, 2.8.1.3.1."""
+    stage = flash_of("rp2040-pico")[:256]
+    checksum = 0xFFFFFFFF
+    for byte in stage[:252]:
+        checksum ^= byte << 24
+        for _ in range(8):
+            checksum = checksum << 1 ^ (0x04C1_1DB7 if checksum >> 31 else 0)
+            checksum &= 0xFFFFFFFF
+    assert stage[252:] == struct.pack("<I", checksum)
+    places = {VECTORS_AT["rp2040-pico"] + 0x1000_0000, 0xE000_ED08, 0x1800_0000, 0x1800_00F4}
+    assert {word for (word,) in struct.iter_unpack("<I", stage)} > places
+
+
+@pytest.mark.parametrize("board", FAMILIES)
+def test_uf2_is_the_elf(board: str) -> None:
     """Otherwise dragging the file would install other firmware than a debugger does."""
-    data = (PACKAGED / "pico2.uf2").read_bytes()
+    data = (PACKAGED / f"{board}.uf2").read_bytes()
     blocks = [data[at : at + 512] for at in range(0, len(data), 512)]
-    flash = flash_of("pico2")
+    flash = flash_of(board)
     for number, block in enumerate(blocks):
         head = struct.unpack_from("<8I", block)
         address = 0x1000_0000 + number * PAGE_BYTES
         place = (address, PAGE_BYTES, number, len(blocks))
-        assert head == (0x0A32_4655, 0x9E5D_5157, 0x2000, *place, 0xE48B_FF59)
+        assert head == (0x0A32_4655, 0x9E5D_5157, 0x2000, *place, FAMILIES[board])
         assert block[-4:] == struct.pack("<I", 0x0AB1_6F30)
     assert b"".join(block[32 : 32 + PAGE_BYTES] for block in blocks) == flash
 
@@ -102,7 +127,7 @@ def test_firmware_says_that_nobody_has_run_it() -> None:
         assert f"#define IS_UNTESTED {int(board in RECEIVE_INTERRUPTS)}\n" in source
 
 
-@pytest.mark.parametrize("board", RECEIVE_INTERRUPTS)
+@pytest.mark.parametrize("board", [board for board in RECEIVE_INTERRUPTS if board != "rp2040-pico"])
 def test_kernels_use_the_instructions_of_the_processor(board: str) -> None:
     """Otherwise a wrong compiler option could make working firmware three times as slow."""
     need_tool("arm-none-eabi-objdump")

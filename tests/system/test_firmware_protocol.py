@@ -125,6 +125,10 @@ EXCHANGES = {
     "x-profile%": "e-[No profile]\r\n",
     "x-profile 0%": "e-[Inference iterations must be >0]\r\n",
     "x-profile 1%": "e-[No model]\r\n",
+    "x-state hold%": "e-[Unknown state: hold]\r\n",
+    "x-state keep%": "m-state-[keep]\r\n",
+    "x-state%": "m-state-[keep]\r\n",
+    "x-state reset%": "m-state-[reset]\r\n",
     "x-mode slow%": "e-[Unknown mode: slow]\r\n",
     "x-mode%": "m-timestamp-mode-performance\r\n",
     "x-mode energy%": "m-timestamp-mode-energy\r\n",
@@ -452,7 +456,7 @@ def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelB
     """Otherwise a damaged or hostile model would overwrite the firmware."""
     kinds = {**int8_models.KINDS, "stream": int8_models.stream, "two": int8_models.two_inputs}
     kinds |= {"unsigned": int8_models.unsigned, "resized": int8_models.uint8_resize}
-    kinds |= {"svdf": int8_models.svdf, "narrow": int8_models.narrow_svdf}
+    kinds |= {"lstm": int8_models.lstm, "svdf": int8_models.svdf, "narrow": int8_models.narrow_svdf}
     small = [
         generate(make(np.random.default_rng(number)), model_id=name)
         for name, make in kinds.items()

@@ -291,6 +291,47 @@ def test_sound_that_is_loaded_is_played(binary: Path, blob_file: Path) -> None:
         assert line.command("stop")[-2:] == ["target activations: ", "[]"], "nothing was heard"
 
 
+@pytest.mark.parametrize(
+    ("place", "layout", "value", "text"),
+    [
+        (20, "<H", 3, "format 3, the model needs 1"),
+        (22, "<H", 2, "channels 2, the model needs 1"),
+        (24, "<I", 44100, "Hz 44100, the model needs 16000"),
+        (34, "<H", 24, "bits 24, the model needs 16"),
+        (12, "<I", 0, "is a WAV file without samples"),
+    ],
+)
+def test_sound_in_another_format_is_refused(
+    binary: Path, tmp_path: Path, place: int, layout: str, value: int, text: str
+) -> None:
+    """Otherwise stereo of 44.1 kHz would be heard as other sound, without a word."""
+    data = bytearray(wav(SOUND[:STRIDE]))
+    struct.pack_into(layout, data, place, value)
+    path = tmp_path / "other.wav"
+    path.write_bytes(data)
+    run = subprocess.run(
+        [str(binary), "--sound", str(path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert text in run.stderr
+
+
+def test_chunks_around_the_samples_are_not_heard(
+    binary: Path, blob_file: Path, tmp_path: Path
+) -> None:
+    """Otherwise a recorder's remarks in the file would be heard as noise."""
+    samples, path = SOUND[: 6 * STRIDE], tmp_path / "remarks.wav"
+    plain = wav(samples)
+    remark = struct.pack("<4sI", b"LIST", 2 * STRIDE) + bytes(range(256)) * (2 * STRIDE // 256)
+    path.write_bytes(plain[:36] + remark + plain[36:] + remark)
+    with listening(binary, blob_file) as line:
+        expected = streamed(line, samples)[1][:, 0].tolist()
+    with listening(binary, blob_file, "--sound", str(path)) as line:
+        line.command("start")
+        time.sleep(12 * FRAME_S)
+        assert activations_of(line.command("stop")) == expected
+
+
 def test_fifo_is_heard_as_it_is_written(binary: Path, blob_file: Path, tmp_path: Path) -> None:
     """Otherwise only a file that exists at the process's start could be played to it."""
     fifo = tmp_path / "sound"

@@ -526,7 +526,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("UNUSED_S", 2_592_000.0, "and kept there for 30 days"),
         ],
         "host.client": [
-            ("LEASE_TTL_S", 30.0, "the lease of the dead one has expired (30 s)"),
+            ("LEASE_TTL_S", 30.0, "the lease of the dead lab host has expired (30 s)"),
         ],
         "host.campaign.commands": [
             ("MAX_PARALLEL_LANES", 512, "for each device, at most 512 at the same time"),
@@ -549,7 +549,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     "docs/deploy.md": {
         "agent.log": [
             ("MAX_BYTES", 1_048_576, "renamed to `agent.log.1` at 1 MiB"),
-            ("GENERATIONS", 3, "and three older ones are kept"),
+            ("GENERATIONS", 3, "and three older logs are kept"),
         ],
         "host.transports.ssh_program": [
             ("CONNECT_TIMEOUT_S", 15, "is given up after 15 s"),

@@ -8,8 +8,8 @@ CPU time and 350 KiB. So a connection passes three stages, each of which is boun
     in the kernel  ClientHello is there    networks in turn
 
 *Parked* connections cost a descriptor. A connection that sends nothing, a single byte or no TLS
-stays parked. At the limit, the network with the most parked connections loses one: the oldest
-without a ClientHello, or else a random one, so that every connection keeps a chance during a flood.
+stays parked. At the limit, the network with the most parked connections loses its oldest without a
+ClientHello, or else a random connection, so that every connection keeps a chance during a flood.
 Source: OpenSSH, sshd_config(5), MaxStartups (random early drop).
 
 *Handshakes* are granted to networks in turn: first a network whose last peer was paired, then a
@@ -217,7 +217,7 @@ class Admission:
         self._dropped += 1
         if self._clock() >= self._report_after_s:
             logger.warning(
-                "too many unidentified connections; dropped %d, the last one from %s",
+                "too many unidentified connections; dropped %d, the last from %s",
                 self._dropped,
                 address[0],
             )

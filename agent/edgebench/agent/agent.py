@@ -207,7 +207,7 @@ class Agent:
         return next(iter(self.seats.values()))
 
     async def opened_seat(self, name: str) -> Seat:
-        """The seat of this name, like `seat`; an emulated target is opened if the name is one.
+        """The seat of this name, like `seat`; the emulated target of such a name is opened.
 
         Raises:
             NoSuchDevice: no such seat exists, and no such target can be created.
@@ -227,7 +227,7 @@ class Agent:
             NoSuchDevice: no target has this name.
             TargetDriverMissing: no target can be created here.
         """
-        targets = {one.address: one for one in find_driver().on_demand()}
+        targets = {target.address: target for target in find_driver().on_demand()}
         if name in targets:
             directory = self._state / SEATS_DIRECTORY / name.replace(":", "-")
             return target_seat(name, targets[name], directory)

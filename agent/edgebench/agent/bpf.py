@@ -15,7 +15,7 @@ LOAD, LOAD_BYTE = 0x20, 0x30
 AND, SHIFT_RIGHT = 0x54, 0x74
 """Combine the loaded word with the operand: ALU|AND|K, ALU|RSH|K."""
 JUMP, JUMP_EQUAL, JUMP_ABOVE, JUMP_FROM, JUMP_BITS = 0x05, 0x15, 0x25, 0x35, 0x45
-"""Jump always, or if the loaded word is equal to the operand, above it, not below it, or has one of
+"""Jump always, or if the loaded word is equal to the operand, above it, not below it, or has any of
 its bits: JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K, JMP|JSET|K."""
 RETURN = 0x06
 """End with a value: RET|K."""

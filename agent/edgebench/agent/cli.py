@@ -264,7 +264,7 @@ def _paths(options: argparse.Namespace) -> Paths:
 
 
 def _boards(options: argparse.Namespace) -> list[str]:
-    """The simulated boards; the first one names the agent."""
+    """The simulated boards; the first names the agent."""
     named: list[str] | str | None = options.simulate
     return [named] if isinstance(named, str) else named or []
 
@@ -337,7 +337,7 @@ def _wiring(options: argparse.Namespace) -> Wiring:
     """Meters and sync line at this device, from the command line or else the environment.
 
     Raises:
-        UsageError: a meter's name or one of its options is unknown.
+        UsageError: a meter's name, or an option of a meter, is unknown.
     """
     from edgebench.meters.options import with_absolute_paths
     from edgebench.meters.wiring import NOTHING, Wiring, check_line, check_meters

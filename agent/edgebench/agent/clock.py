@@ -26,7 +26,7 @@ MAX_READS = 20_000
 DISTINCT = 20
 """Fewest distinct readings that show a step."""
 MIN_STEP_NS = 8.0
-"""Finest step that is found; a finer one is negligible for all models above 1 µs."""
+"""Finest step that is found; finer steps are negligible for all models above 1 µs."""
 MAX_STEPS = 12
 """Maximum number of steps in the shortest time between two readings, 40 to 100 ns."""
 LONG_GAP = 5

@@ -40,9 +40,9 @@ from edgebench.system.terminal import echo
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 ACCEPT_TURNS = 3
-"""Turns of the event loop after which a waiting connection is counted: one to accept it, one to
-create it, and one because the agent's callbacks run first. Source: asyncio,
-`BaseSelectorEventLoop._accept_connection`."""
+"""Turns of the event loop after which a waiting connection is counted: it is accepted in the first
+and created in the second; the third allows for the agent's callbacks, which run first. Source:
+asyncio, `BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 30.0
 """Time for the TLS handshake; a board that swaps, or measures on its only core, takes seconds."""
 
@@ -282,7 +282,7 @@ async def _shut(local: ControlAddress, is_idle: Callable[[], bool]) -> bool:
 
     The last check happens with the address shut. In the other order, a host that connects between
     the check and the removal would be dropped. A host that connects later finds no agent, and
-    starts one.
+    starts a new agent.
     """
     local.shut()
     for _ in range(ACCEPT_TURNS):

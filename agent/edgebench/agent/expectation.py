@@ -21,7 +21,7 @@ from edgebench.protocol.thermal import (
 
 def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
     """The profile's expectations, with the mismatches of the device under this root."""
-    indicators = {one.kind: one for one in profile.throttle.indicator}
+    indicators = {indicator.kind: indicator for indicator in profile.throttle.indicator}
     firmware = indicators.get("vcgencmd", Indicator(kind="none"))
     cooling = indicators.get("cooling_device", Indicator(kind="none"))
     bounds_w = POWER_W_BOUNDS.get(profile.device_class)
@@ -41,9 +41,9 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
         clusters=tuple(_nominal(profile)),
         is_limit_sustained=_is_limit_sustained(profile),
         accelerators=tuple(
-            ExpectedAccelerator(one.name, one.kind, one.devfreq)
-            for one in profile.accelerator
-            if one.devfreq is not None
+            ExpectedAccelerator(accelerator.name, accelerator.kind, accelerator.devfreq)
+            for accelerator in profile.accelerator
+            if accelerator.devfreq is not None
         ),
         indicators=tuple(indicators),
         cooling_exclude=cooling.types_exclude,

@@ -193,7 +193,7 @@ class Hotplug:
         gone = [seat for seat in seats.values() if not (seat.is_there or seat.spool.usage()[0])]
         if not gone:
             raise UsageError(f"{len(seats)} seats, limit {MAX_SEATS}")
-        return min(gone, key=lambda one: one.left_s or 0.0).name
+        return min(gone, key=lambda seat: seat.left_s or 0.0).name
 
     def _note_trouble(self, key: str, text: str) -> None:
         if self._troubles.get(key) != text:

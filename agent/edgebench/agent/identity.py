@@ -60,7 +60,7 @@ class Trust:
         *,
         hardware: Hardware | None = None,
     ) -> None:
-        """Load the identity, or create one if it is missing or was made on another board.
+        """Load the identity; if it is missing or was made on another board, create it.
 
         Args:
             directory: Directory of the identity and of the paired hosts.

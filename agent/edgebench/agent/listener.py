@@ -2,7 +2,8 @@
 
 asyncio begins a TLS handshake with every connection that `accept` returns, so `accept` returns only
 connections that were granted a handshake. The descriptor of a `Listener` is an epoll set, which is
-readable when there is work: a new connection, bytes on a parked one, or room for a handshake.
+readable when there is work: a new connection, bytes on a parked connection, or room for a
+handshake.
 """
 
 from __future__ import annotations

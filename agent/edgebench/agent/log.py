@@ -42,7 +42,7 @@ MAX_REMEMBERED = 100
 
 
 class LogFile:
-    """A file to which one or more processes append lines."""
+    """A log file to which several processes may append lines."""
 
     def __init__(self, path: Path, *, is_output: bool = False) -> None:
         """Open the file.

@@ -37,7 +37,7 @@ def _adapters() -> list[ifaddr.Adapter] | None:
 def _address_towards_others() -> Iterator[str]:
     """The address from which this machine would reach another; no packet is sent.
 
-    The address of the other machine is one for documentation. Source: RFC 5737 and RFC 3849.
+    The address of the other machine is reserved for documentation. Source: RFC 5737 and RFC 3849.
     """
     for family, other in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -421,7 +421,7 @@ class Runner:
             keep_end(directory / WORKER_LOG_FILE, KEPT_LOG_BYTES)
             if record.worker is None:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
-            (directory / HOST_FILE).unlink(missing_ok=True)  # the worker may have written one
+            (directory / HOST_FILE).unlink(missing_ok=True)  # written by the worker, perhaps
             if host_file:
                 (directory / HOST_FILE).write_bytes(host_file)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
@@ -431,7 +431,11 @@ class Runner:
 def _digests(request: RunStart) -> list[str]:
     """Digests of all files in the model store that a run needs."""
     spec = request.spec
-    return [one for one in (request.model_sha256, spec.dataset_sha256, spec.inputs_sha256) if one]
+    return [
+        digest
+        for digest in (request.model_sha256, spec.dataset_sha256, spec.inputs_sha256)
+        if digest
+    ]
 
 
 def _reason(

@@ -248,7 +248,7 @@ class Seat:
         self._present[holder] += 1
 
     def leave(self, holder: str) -> None:
-        """Count one connection less; after the last, the lease of this client is freed."""
+        """Count a closed connection; after the client's last, its lease is freed."""
         self._present[holder] -= 1
         if self._present[holder] <= 0:
             del self._present[holder]

@@ -4,7 +4,7 @@
     seats/<name>/spool/         its finished runs
 
 A name belongs to one identity until it is forgotten. So a device that is plugged in again gets its
-name, its runs and its history back, and another device always gets a name of its own.
+name, its runs and its history back, and another device always gets another name.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class SeatOffer:
     open: OpenSeat | None
     """None if it cannot be opened now."""
     trouble: EdgebenchError | None = None
-    """Why it cannot be opened, or None. In that case, `name` may be no valid seat name."""
+    """Why it cannot be opened, or None. In that case, `name` need not be a valid seat name."""
 
     def __post_init__(self) -> None:
         assert (self.open is None) is (self.trouble is not None)

@@ -3,7 +3,7 @@
 Theory of operation. There are two listeners. TLS accepts only peers with the key of a pinned
 certificate; any other is cut off during or right after the TLS handshake and reads nothing. The
 unix socket accepts processes of the same user. On either, a connection sends `Hello`, then one
-request after another; each message type has one handler in the tables below. Messages of one
+request after another; each message type has one handler in the tables below. Messages of a
 connection are handled in order, so a flood slows down only its sender.
 """
 

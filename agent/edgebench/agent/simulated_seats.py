@@ -30,6 +30,7 @@ from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.messages import MAX_SEATS
+from edgebench.protocol.simulation import SIMULATED_SUFFIX
 from edgebench.protocol.toml_text import TomlText, strict_converter
 
 SCHEMA_VERSION = 1
@@ -80,7 +81,7 @@ def fixed_seats(
 def _plan(
     seat: str, state: Path, board: str, *, shown: str, wiring: Wiring, serial: str = ""
 ) -> SeatPlan:
-    """The seat of a simulated board, whose files are created anew in this directory."""
+    """The seat of a simulated board, whose files are created again in this directory."""
     make_private_directory(state)
     root = state / "simulated"
     shutil.rmtree(root, ignore_errors=True)
@@ -89,7 +90,7 @@ def _plan(
         (root / SERIAL_FILE).parent.mkdir(parents=True, exist_ok=True)
         (root / SERIAL_FILE).write_text(serial)
     # The name of a simulated device marks it as simulated wherever it is shown.
-    device = describe_device(state, f"{shown}-simulated", root)
+    device = describe_device(state, f"{shown}{SIMULATED_SUFFIX}", root)
     profile = match_profile(device_identity(root))
     surroundings = SimulatedSurroundings(profile, device.id, simulation)
     return SeatPlan(

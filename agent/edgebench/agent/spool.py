@@ -3,7 +3,7 @@
 work/<run-id>/     a run in progress; removed when the agent starts
 spool/<run-id>/    a finished run, whole: appears by one rename, after everything is synced
 
-The owner is stored in a file of its own as well as in the record: a run whose record is damaged
+The owner is stored in a separate file as well as in the record: a run whose record is damaged
 still belongs to its host, which sets it aside. Anything else in the spool is ignored.
 """
 

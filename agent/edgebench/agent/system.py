@@ -323,8 +323,9 @@ _PLACEHOLDERS = frozenset(
         "to be filled by o.e.m.",
     }
 )
-"""Serial numbers of Android devices without one, and UUIDs and serial numbers of mainboards whose
-makers left the defaults of AMI's and other firmware. Source: dmidecode, lists of such values."""
+"""Serial numbers reported by Android devices that have none, and UUIDs and serial numbers of
+mainboards whose makers left the defaults of AMI's and other firmware. Source: dmidecode, lists of
+such values."""
 _LEAST_DIGITS = 8
 """Digits of the shortest meaningful serial numbers: those of a Raspberry Pi's chip."""
 

@@ -105,12 +105,12 @@ class TargetSource:
                 return []
         return [
             SeatOffer(
-                one.target.identity,
-                one.target.name,
-                partial(self._open, one.target) if one.error is None else None,
-                None if one.error is None else _with_advice(one.error),
+                board.target.identity,
+                board.target.name,
+                partial(self._open, board.target) if board.error is None else None,
+                None if board.error is None else _with_advice(board.error),
             )
-            for one in self._ports.look()
+            for board in self._ports.look()
         ]
 
     def _open(self, target: TargetDescription, name: str, state: Path) -> SeatPlan:

@@ -3,9 +3,10 @@
 Theory of operation. Without watchers, no task runs here. During a run, the readings come from the
 run's own sampler, which reports to the daemon once a second in any case; its reports contain every
 sample only while the seat is watched. Between runs there is no sampler: the daemon reads the seat's
-temperature itself, once a second. The daemon does the same if a run has no sampler, or a slow one.
-The state of a seat (holder, run, phase) is compared with the previous state at every reading.
-Watchers of a seat whose device has left receive that change, and then readings without samples.
+temperature itself, once a second. The daemon does the same if a run has no sampler, or a slow
+sampler. The state of a seat (holder, run, phase) is compared with the previous state at every
+reading. Watchers of a seat whose device has left receive that change, and then readings without
+samples.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class WatchedSeat:
         self.look(samples)
 
     def look(self, samples: Iterable[LiveSample]) -> None:
-        """Send a change of state, if any, then the samples since the last sent one."""
+        """Send a change of state, if any, then the samples that were not sent yet."""
         if (key := self.key()) != self.last_key:
             self.last_key = key
             self.send(m.SeatChange(self.seat.state()))

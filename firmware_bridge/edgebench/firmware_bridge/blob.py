@@ -53,6 +53,7 @@ class BlobKind(IntEnum):
     SVDF = 24
     ARG_MAX = 25
     LOG_SOFTMAX = 26
+    LSTM = 27
 
 
 @dataclass(slots=True)

@@ -22,8 +22,8 @@ _LOADED = 1
 """`PT_LOAD`, the type of a segment that is in memory."""
 _WRITABLE = 2
 """`PF_W`, the flag of a segment in RAM."""
-_RISCV = 243
-"""`EM_RISCV`, the processor of an ELF. Source: RISC-V ELF psABI."""
+_STACK_TOP_AT = {"riscv32-virt": 4, "rp2040-pico": 0x200}
+"""Place in flash of the word with the top of the stack; 0 on other boards."""
 
 
 def check_model(data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
@@ -87,16 +87,15 @@ def firmware_memory(board: str) -> tuple[int, int, int]:
     """Flash and RAM of a board's firmware without a model, and the memory that its stack has.
 
     Sources: System V ABI, chapter 5: bytes of the file and of memory of each segment; Armv7-M
-    Architecture Reference Manual, B1.5.3: the first word of the vectors is the top of the stack. On
-    RISC-V, the firmware has it in the second word, after an instruction.
+    Architecture Reference Manual, B1.5.3: the first word of the vectors is the top of the stack.
     """
     elf = (files("edgebench.firmware_bridge") / "elf" / f"{board}.elf").read_bytes()
     (at,), (size, count) = struct.unpack_from("<I", elf, 28), struct.unpack_from("<HH", elf, 42)
     segments = [struct.unpack_from("<8I", elf, at + number * size) for number in range(count)]
     loaded = [segment for segment in segments if segment[0] == _LOADED]
-    (machine,) = struct.unpack_from("<H", elf, 18)
-    (stack_top,) = struct.unpack_from("<I", elf, loaded[0][1] + (4 if machine == _RISCV else 0))
+    (stack_top,) = struct.unpack_from("<I", elf, loaded[0][1] + _STACK_TOP_AT.get(board, 0))
     data_end = max(address + length for _, _, address, _, _, length, _, _ in loaded)
+    stack_bottom = (data_end + 255) // 256 * 256 + 256  # above its guard, as in sections.ld
     flash_bytes = sum(segment[4] for segment in loaded)
     ram_bytes = sum(segment[5] for segment in loaded if segment[6] & _WRITABLE)
-    return flash_bytes, ram_bytes, stack_top - data_end
+    return flash_bytes, ram_bytes, stack_top - stack_bottom

@@ -286,7 +286,7 @@ class MeterPort(TargetError):
 
 
 def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
-    """Whether an LPM01A replies to its own query, which is no whole command for a board.
+    """Whether an LPM01A replies to its own query, which is not a complete command for a board.
 
     Source: ST UM2243 (`powershield`); its prompt precedes all of its replies.
     """

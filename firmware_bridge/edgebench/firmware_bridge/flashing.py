@@ -46,7 +46,7 @@ class FlashRecipe:
     board: str
     text: str
     targets: dict[str, str]
-    """The board's name in each program."""
+    """The board's name in each program; for OpenOCD its files, the one of the adapter first."""
     tools: tuple[str, ...]
 
 
@@ -102,9 +102,33 @@ FLASH_RECIPES: dict[str, FlashRecipe] = {
             tools=("openocd", "pyocd", "probe-rs"),
         ),
         FlashRecipe(
+            board="nrf52840-dk",
+            text="Nordic nRF52840 DK",
+            targets={
+                "openocd": "board/nordic_nrf52_dk.cfg",
+                "pyocd": "nrf52840",
+                "probe-rs": "nRF52840_xxAA",
+            },
+            tools=("openocd", "pyocd", "probe-rs"),
+        ),
+        FlashRecipe(
+            board="rp2040-pico",
+            text="Raspberry Pi Pico",
+            targets={
+                "picotool": "",
+                "openocd": "interface/cmsis-dap.cfg target/rp2040.cfg",
+                "probe-rs": "RP2040",
+            },
+            tools=("picotool", "openocd", "probe-rs"),
+        ),
+        FlashRecipe(
             board="pico2",
             text="Raspberry Pi Pico 2",
-            targets={"picotool": "", "openocd": "target/rp2350.cfg", "probe-rs": "RP235x"},
+            targets={
+                "picotool": "",
+                "openocd": "interface/cmsis-dap.cfg target/rp2350.cfg",
+                "probe-rs": "RP235x",
+            },
             tools=("picotool", "openocd", "probe-rs"),
         ),
     )
@@ -170,6 +194,8 @@ def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None)
     """Arguments with their values."""
     values = {"firmware": str(firmware.resolve()), "target": target, "serial": serial or ""}
     arguments = [argument.format(**values) for argument in tool.arguments]
+    if tool.program == "openocd":
+        arguments[:2] = [word for name in target.split() for word in ("-f", name)]
     if serial is not None:
         chosen = [serial_argument.format(**values) for serial_argument in tool.serial_arguments]
         arguments[tool.serial_place : tool.serial_place] = chosen

@@ -84,19 +84,24 @@ BOARD_MEMORY = {
     "mps3-an547": BoardMemory(2 << 20, 2 << 20),
     "riscv32-virt": BoardMemory(3 << 20, 3 << 20),
     "nucleo-l4r5zi": BoardMemory(384 << 10, 208 << 10),
+    "nrf52840-dk": BoardMemory(112 << 10, 96 << 10),
+    "rp2040-pico": BoardMemory(112 << 10, 104 << 10),
     "pico2": BoardMemory(320 << 10, 144 << 10),
 }
 """As reported by the boards' `x-info` (`model_max`, `ram_max`). On real boards, a loaded model is
 in RAM, because the firmware does not write flash."""
 _FIRMWARE_BYTES = 64 << 10
 """Flash that is reserved for the firmware itself; its linker script enforces it."""
+_SOFT_FLOAT_FIRMWARE_BYTES = 96 << 10
 LINKED_MEMORY = {
     "mps2-an385": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
     "mps2-an386": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
     "mps2-an500": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
     "mps3-an547": BoardMemory((512 << 10) - _FIRMWARE_BYTES, 2 << 20),
-    "riscv32-virt": BoardMemory((1 << 20) - (96 << 10), 3 << 20),
+    "riscv32-virt": BoardMemory((1 << 20) - _SOFT_FLOAT_FIRMWARE_BYTES, 3 << 20),
     "nucleo-l4r5zi": BoardMemory((2 << 20) - _FIRMWARE_BYTES, 592 << 10),
+    "nrf52840-dk": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 208 << 10),
+    "rp2040-pico": BoardMemory((2 << 20) - _SOFT_FLOAT_FIRMWARE_BYTES, 216 << 10),
     "pico2": BoardMemory((4 << 20) - _FIRMWARE_BYTES, 464 << 10),
 }
 """Memory of a board for a model that is linked into its firmware. Source: the linker scripts of

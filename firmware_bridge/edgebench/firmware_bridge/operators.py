@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from math import frexp, prod
 
-from edgebench.firmware_bridge import lookups, movement, variables, windows
+from edgebench.firmware_bridge import lookups, lstm, movement, variables, windows
 from edgebench.firmware_bridge.blob import BlobKind, BlobOperator, OperatorSource
 from edgebench.firmware_bridge.lowering import (
     ZERO_OUT,
@@ -296,6 +296,7 @@ _LOWERINGS: dict[int, Callable[[Lowering, ModelOperator], None]] = {
     TfliteCode.TANH: lookups.look_up,
     TfliteCode.TRANSPOSE: movement.transpose,
     TfliteCode.TRANSPOSE_CONV: windows.transposed_convolution,
+    TfliteCode.UNIDIRECTIONAL_SEQUENCE_LSTM: lstm.lstm,
     TfliteCode.VAR_HANDLE: variables.declare,
 }
 

@@ -45,6 +45,7 @@ class TfliteCode(IntEnum):
     MEAN = 40
     SUB = 41
     SQUEEZE = 43
+    UNIDIRECTIONAL_SEQUENCE_LSTM = 44
     STRIDED_SLICE = 45
     SPLIT = 49
     LOG_SOFTMAX = 50
@@ -112,6 +113,8 @@ class ModelOperator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: FlatTable | None
+    intermediates: tuple[int, ...] = ()
+    """Tensors with the scales of values within an operator."""
 
     def option(self, field: int, form: str = "<b", default: int = 0) -> int:
         """A field of its options.
@@ -186,4 +189,5 @@ def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:
 
 def _operator(table: FlatTable, codes: list[tuple[int, str]]) -> ModelOperator:
     code, name = codes[table.number(0)]
-    return ModelOperator(code, name, table.numbers(1), table.numbers(2), table.table(4))
+    tensors = table.numbers(1), table.numbers(2)
+    return ModelOperator(code, name, *tensors, table.table(4), intermediates=table.numbers(8))

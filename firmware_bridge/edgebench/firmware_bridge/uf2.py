@@ -1,14 +1,15 @@
 """UF2, the format of firmware files on the drive of a Raspberry Pi Pico's boot ROM.
 
-Source: microsoft/uf2, README.md (blocks); RP2350 datasheet, 5.5 (families).
+Source: microsoft/uf2, README.md (blocks), utils/uf2families.json;
+RP2350 datasheet, 5.5 (families).
 """
 
 from __future__ import annotations
 
 import struct
 
-RP2350_ARM_SECURE = 0xE48B_FF59
-"""Family of firmware for the RP2350's Arm processors."""
+UF2_FAMILIES = {"rp2040-pico": 0xE48B_FF56, "pico2": 0xE48B_FF59}
+"""Families of firmware for the RP2040, and for the RP2350's Arm processors."""
 PAGE_BYTES = 256
 _BLOCK = struct.Struct("<8I476sI")
 _HAS_FAMILY = 0x2000
@@ -34,7 +35,7 @@ def flash_pages(elf: bytes) -> dict[int, bytes]:
     return {address: bytes(pages[address]) for address in sorted(pages)}
 
 
-def uf2(elf: bytes, family: int = RP2350_ARM_SECURE) -> bytes:
+def uf2(elf: bytes, family: int) -> bytes:
     """The UF2 file of an ELF: a block of 512 bytes for each page."""
     pages = flash_pages(elf)
     return b"".join(

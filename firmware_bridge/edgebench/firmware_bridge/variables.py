@@ -140,6 +140,18 @@ def fill(lowering: Lowering, target: int, content: bytes) -> None:
     lowering.operators.append(added)
 
 
+def variable_tensor(lowering: Lowering, number: int) -> int:
+    """Add a view of a tensor that is a variable, with its first values.
+
+    Source: `ResetVariableTensors`: int8 begins with its zero point, other types with zeros.
+    """
+    tensor = lowering.tensor(number)
+    variable = lowering.state(b"%d" % number, tensor)
+    first = tensor.zero_point if tensor.type == INT8 else 0
+    fill(lowering, variable, bytes([first & 0xFF]) * lowering.tensors[variable].size_bytes)
+    return variable
+
+
 def svdf(lowering: Lowering, operator: ModelOperator) -> None:
     """SVDF, whose variable has the last values of each feature.
 
@@ -158,10 +170,7 @@ def svdf(lowering: Lowering, operator: ModelOperator) -> None:
     batches, width = source.shape
     bias = optional_input(operator, 3)
     sums = integers(lowering, bias) if bias >= 0 else [0] * (filters // rank)
-    variable = lowering.state(b"%d" % operator.inputs[4], state)
-    # Source: `ResetVariableTensors`: int8 has its zero point, other types have zeros.
-    first = state.zero_point if state.type == INT8 else 0
-    fill(lowering, variable, bytes([first & 0xFF]) * lowering.tensors[variable].size_bytes)
+    variable = variable_tensor(lowering, operator.inputs[4])
     parameters = {
         _TIME_WEIGHTS: lowering.constant_view(operator.inputs[2], (1, 1, filters, memory)),
         _STATE: variable,

@@ -20,7 +20,7 @@ from edgebench.firmware_bridge.lowering import (
     only_int8,
     optional_input,
 )
-from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point
+from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point, float32
 from edgebench.firmware_bridge.tflite import (
     INT16,
     INT32,
@@ -45,9 +45,24 @@ def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) 
     return max((out - 1) * stride + filter_size - size, 0) // 2 if is_same else 0
 
 
-def _factors(source: ModelTensor, weights: ModelTensor, out: ModelTensor) -> list[FixedPoint]:
-    """A factor for each channel of the output, or a single factor for all."""
-    return [fixed_point(source.scale * scale / out.scale) for scale in weights.scales]
+def _factors(
+    source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
+) -> list[FixedPoint]:
+    """A factor for each channel of the output, or a single factor for all.
+
+    Args:
+        source: Input.
+        weights: With a scale for each channel, or one for all.
+        out: Output.
+        is_single: Whether the product of the scales has single precision, as in convolutions of
+            uint8. Source: tensorflow/lite/kernels/kernel_util.cc,
+            `GetQuantizedConvolutionMultipler`.
+    """
+    products = [source.scale * scale for scale in weights.scales]
+    return [
+        fixed_point((float32(product) if is_single else product) / out.scale)
+        for product in products
+    ]
 
 
 def _biases(lowering: Lowering, number: int, count: int) -> Sequence[int]:
@@ -156,7 +171,8 @@ def convolution(lowering: Lowering, operator: ModelOperator) -> None:
     kind = BlobKind.DEPTHWISE if is_really_depthwise else BlobKind.CONV
     output = lowering.view(operator.outputs[0])
     added = BlobOperator(kind, inputs, output, parameters, scratch_bytes=scratch)
-    _add_conv(lowering, added, _factors(source, weights, out), channels)
+    factors = _factors(source, weights, out, is_single=lowering.was_uint8)
+    _add_conv(lowering, added, factors, channels)
 
 
 def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
@@ -190,7 +206,8 @@ def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
     )
     output = lowering.view(operator.outputs[0])
     added = BlobOperator(BlobKind.TRANSPOSE_CONV, inputs, output, parameters)
-    _add_conv(lowering, added, _factors(source, weights, out), channels)
+    factors = _factors(source, weights, out, is_single=lowering.was_uint8)
+    _add_conv(lowering, added, factors, channels)
 
 
 def _transposed_padding(size: int, filter_size: int, stride: int) -> int:

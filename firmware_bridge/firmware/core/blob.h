@@ -58,6 +58,7 @@ enum blob_kind {
 	KIND_SVDF,             /* input[0] to [2]: activation, weights of features, bias */
 	KIND_ARG_MAX,
 	KIND_LOG_SOFTMAX,
+	KIND_LSTM,             /* input[0] to [2]: activation, weights of it and of the hidden state, by gate */
 };
 
 /* Numbers of parameters, by operator. */
@@ -90,6 +91,10 @@ enum {
 	/* RESIZE_BILINEAR */
 	P_ALIGN_CORNERS = 0, P_HALF_PIXEL,
 	P_IS_UNSIGNED, /* of a model that was uint8: TFLite computes it in single precision */
+	/* LSTM, with P_ZERO_OUT and P_MULTIPLIER_OUT. Numbers of tensors: biases of input and hidden state;
+	 * pairs of factors for input and hidden state of each gate; states; the table of logistic(i / 24),
+	 * or none. Bits before the point of the cell; limit of the cell, 0 for none. */
+	P_INPUT_BIAS = 0, P_RECURRENT_BIAS, P_GATE_FACTORS, P_HIDDEN, P_CELL, P_TABLE, P_CELL_BITS = 7, P_CELL_CLIP,
 	P_COUNT = 16,
 };
 

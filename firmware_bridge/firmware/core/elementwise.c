@@ -1,4 +1,6 @@
-/* Operators that process a single element of each input at a time. */
+/* Operators that process a single element of each input at a time, or four with Helium. */
+#include <string.h>
+
 #include "core/fixed_point.h"
 #include "core/kernels.h"
 
@@ -134,9 +136,84 @@ static inline __attribute__((always_inline)) void for_each(const struct operands
 		combine_all(o, combine, false);
 }
 
-void add(const struct operands *o) { for_each(o, sum_of, sum_of_words); }
-void sub(const struct operands *o) { for_each(o, difference_of, sum_of_words); }
-void mul(const struct operands *o) { for_each(o, product_of, product_of); }
+#if defined(__ARM_FEATURE_MVE)
+
+static inline int32x4_t scaled_four(int32x4_t value, const int32_t *pair)
+{
+	return scale_twice_four(value, vdupq_n_s32(pair[0]), vdupq_n_s32(pair[1]), false);
+}
+
+static inline int32x4_t scaled_input(int32x4_t value, int32_t zero, const int32_t *pair)
+{
+	return scaled_four(vshlq_n_s32(vsubq_n_s32(value, zero), ADD_LEFT_SHIFT), pair);
+}
+
+static inline int32x4_t sum_of_four(const int32_t *p, int32x4_t a, int32x4_t b)
+{
+	return vaddq_s32(scaled_input(a, p[P_ZERO_A], p + P_MULTIPLIER_A),
+			 scaled_input(b, p[P_ZERO_B], p + P_MULTIPLIER_B));
+}
+
+static inline int32x4_t difference_of_four(const int32_t *p, int32x4_t a, int32x4_t b)
+{
+	return vsubq_s32(scaled_input(a, p[P_ZERO_A], p + P_MULTIPLIER_A),
+			 scaled_input(b, p[P_ZERO_B], p + P_MULTIPLIER_B));
+}
+
+static inline int32x4_t product_of_four(const int32_t *p, int32x4_t a, int32x4_t b)
+{
+	return vmulq_s32(vsubq_n_s32(a, p[P_ZERO_A]), vsubq_n_s32(b, p[P_ZERO_B]));
+}
+
+/* Combine all elements, by four; false if a tensor is broadcast or not int8, or if values are scaled in a way
+ * that no model was seen with. */
+static inline __attribute__((always_inline)) bool
+by_fours(const struct operands *o, int32x4_t (*combine)(const int32_t *p, int32x4_t a, int32x4_t b),
+	 combination *combine_rest, bool has_input_scales)
+{
+	int32_t p[P_COUNT]; /* a copy, which cannot alias the output */
+	const int8_t *a = o->a, *b = o->b;
+	int8_t *out = o->result;
+	uint32_t i = 0;
+
+	memcpy(p, o->operator->p, sizeof p);
+	if (o->out->type != TYPE_INT8 || o->in->bytes != o->out->bytes || o->in_b->bytes != o->out->bytes ||
+	    o->operator->flags & FLAG_ROUND_ONCE || p[P_SHIFT_OUT] > 0 ||
+	    (has_input_scales && (p[P_SHIFT_A] > 0 || p[P_SHIFT_B] > 0)))
+		return false;
+	for (; i + 4 <= o->out->bytes; i += 4) {
+		int32x4_t value = scaled_four(combine(p, vldrbq_s32(a + i), vldrbq_s32(b + i)), p + P_MULTIPLIER_OUT);
+
+		vstrbq_s32(out + i, clamp_four(vaddq_n_s32(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]));
+	}
+	for (; i < o->out->bytes; i++)
+		out[i] = (int8_t)combine_rest(o, a[i], b[i]);
+	return true;
+}
+
+#define BY_FOURS(o, combine, combine_rest, has_input_scales) by_fours(o, combine, combine_rest, has_input_scales)
+#else
+#define BY_FOURS(o, combine, combine_rest, has_input_scales) false
+#endif
+
+void add(const struct operands *o)
+{
+	if (!BY_FOURS(o, sum_of_four, sum_of, true))
+		for_each(o, sum_of, sum_of_words);
+}
+
+void sub(const struct operands *o)
+{
+	if (!BY_FOURS(o, difference_of_four, difference_of, true))
+		for_each(o, difference_of, sum_of_words);
+}
+
+void mul(const struct operands *o)
+{
+	if (!BY_FOURS(o, product_of_four, product_of, false))
+		for_each(o, product_of, product_of);
+}
+
 void maximum(const struct operands *o) { for_each(o, larger_of, larger_of); }
 void minimum(const struct operands *o) { for_each(o, smaller_of, smaller_of); }
 void prelu(const struct operands *o) { for_each(o, rectified, rectified); }

@@ -26,8 +26,14 @@ struct operands {
 	const int32_t *bias, *multipliers, *shifts;
 	const int64_t *wide_bias; /* of convolutions of int16 */
 	const int32_t *rows, *columns; /* of RESIZE_NEAREST */
-	const struct blob_tensor *time, *state_tensor; /* of SVDF */
+	const struct blob_tensor *time, *state_tensor; /* of SVDF; the state of LSTM, too */
 	const void *time_weights;
+	/* of LSTM */
+	const struct blob_tensor *cell_tensor, *recurrent;
+	void *cell;
+	const int8_t *recurrent_weights;
+	const int32_t *recurrent_bias, *gate_factors;
+	const uint16_t *table; /* of TensorFlow Lite Micro */
 	void *state;
 	void *result;
 	void *scratch;
@@ -39,6 +45,10 @@ uint32_t conv_scratch_bytes(const struct blob_tensor *in, const struct blob_tens
 			    const struct blob_tensor *out);
 uint32_t depthwise_scratch_bytes(const struct blob_tensor *in, const struct blob_tensor *weights);
 uint32_t mean_scratch_bytes(const struct blob_tensor *out);
+uint32_t lstm_scratch_bytes(const struct blob_tensor *out);
+
+#define LSTM_TABLE_ITEMS 256
+#define LSTM_FACTORS 16
 
 void conv(const struct operands *o);
 void depthwise(const struct operands *o);
@@ -66,6 +76,7 @@ void transpose_conv(const struct operands *o);
 void svdf(const struct operands *o);
 void arg_max(const struct operands *o);
 void log_softmax(const struct operands *o);
+void lstm(const struct operands *o);
 
 /* CONV and TRANSPOSE_CONV of int16. */
 void convolve_words(const struct operands *o, bool is_transposed);

@@ -146,7 +146,7 @@ static bool is_conv_good(const struct model *model, const struct operands *o)
 	    !is_between(p[P_DILATION_W], 1, 255) ||
 	    !are_scales_good(o->multipliers, o->shifts, out->size[3]))
 		return false;
-	if (is_depthwise) /* the places of its taps are relative to the scratch memory */
+	if (is_depthwise) /* its zero points are in scratch memory, at a distance of int32 from the input */
 		return in->place == PLACE_ARENA && w->size[0] == 1 && w->size[3] == out->size[3] &&
 		       out->size[3] % in->size[3] == 0 && w->size[1] <= 255 && w->size[2] <= 255 &&
 		       is_scratch_good(model, op, depthwise_scratch_bytes(in, w));
@@ -310,6 +310,34 @@ static bool is_svdf_good(const struct operands *o)
 	       is_between(p[P_ZERO_STATE], time->type == TYPE_INT8 ? -128 : 0, time->type == TYPE_INT8 ? 127 : 0);
 }
 
+/* A matrix of int8 in the blob. */
+static bool is_matrix(const struct blob_tensor *w, uint32_t rows, uint32_t columns)
+{
+	return is_activation(w) && w->place == PLACE_BLOB && w->size[0] * w->size[1] == 1 && w->size[2] == rows &&
+	       w->size[3] == columns;
+}
+
+static bool is_lstm_good(const struct model *model, const struct operands *o)
+{
+	const struct blob_tensor *in = o->in, *out = o->out;
+	uint32_t cells = out->size[3], states = in->size[1] * cells;
+	const int32_t *p = o->operator->p;
+
+	if (!is_activation(in) || !is_activation(out) || !o->bias || !o->recurrent_bias || !o->gate_factors || !o->state ||
+	    !o->cell || (!o->table && p[P_TABLE] != (int32_t)BLOB_NONE))
+		return false;
+	for (int i = 0; i < LSTM_FACTORS; i += 2)
+		if (!is_scale_pair(o->gate_factors + i))
+			return false;
+	return in->size[0] == 1 && out->size[0] == 1 && in->size[1] == out->size[1] && in->size[2] == out->size[2] &&
+	       is_matrix(o->in_b, 4 * cells, in->size[3]) && is_matrix(o->recurrent, 4 * cells, cells) &&
+	       is_activation(o->state_tensor) && o->state_tensor->bytes == states && is_of_words(o->cell_tensor) &&
+	       o->cell_tensor->bytes == 2 * states && is_scale_pair(p + P_MULTIPLIER_OUT) &&
+	       is_between(p[P_ZERO_OUT], -128, 127) && is_between(p[P_CELL_BITS], 0, 4) &&
+	       is_between(p[P_CELL_CLIP], 0, INT16_MAX) &&
+	       is_scratch_good(model, o->operator, lstm_scratch_bytes(out));
+}
+
 static bool is_operator_good(const struct model *model, const struct operands *o)
 {
 	const int32_t *p = o->operator->p;
@@ -346,6 +374,8 @@ static bool is_operator_good(const struct model *model, const struct operands *o
 		       are_below(o->columns, o->out->size[2], o->in->size[2]);
 	case KIND_SVDF:
 		return is_svdf_good(o);
+	case KIND_LSTM:
+		return is_lstm_good(model, o);
 	case KIND_ARG_MAX:
 		return is_activation(o->in) && (o->out->type == TYPE_INT32 || o->out->type == TYPE_INT64) &&
 		       is_between(p[P_AXIS], 0, 3) &&
@@ -371,6 +401,28 @@ static bool is_operator_good(const struct model *model, const struct operands *o
 	}
 }
 
+static void *memory_of(const struct model *model, const struct blob_tensor *tensor)
+{
+	return tensor && tensor->place == PLACE_ARENA ? model->arena + tensor->at : NULL;
+}
+
+static void add_operands_of_lstm(const struct model *model, struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+	uint32_t rows = 4 * o->out->size[3];
+
+	o->recurrent = tensor_at(model, o->operator->input[2]);
+	o->recurrent_weights = o->recurrent ? model_data(model, o->recurrent) : NULL;
+	o->bias = constants(model, (uint32_t)p[P_INPUT_BIAS], rows);
+	o->recurrent_bias = constants(model, (uint32_t)p[P_RECURRENT_BIAS], rows);
+	o->gate_factors = constants(model, (uint32_t)p[P_GATE_FACTORS], LSTM_FACTORS);
+	o->table = constants_of(model, TYPE_INT16, (uint32_t)p[P_TABLE], LSTM_TABLE_ITEMS);
+	o->state_tensor = tensor_at(model, (uint32_t)p[P_HIDDEN]);
+	o->cell_tensor = tensor_at(model, (uint32_t)p[P_CELL]);
+	o->state = memory_of(model, o->state_tensor);
+	o->cell = memory_of(model, o->cell_tensor);
+}
+
 static struct operands operands_of(const struct model *model, const struct blob_operator *op)
 {
 	struct operands o = {.operator = op, .in = tensor_at(model, op->input[0]),
@@ -378,7 +430,7 @@ static struct operands operands_of(const struct model *model, const struct blob_
 
 	o.a = o.in ? model_data(model, o.in) : NULL;
 	o.b = o.in_b ? model_data(model, o.in_b) : NULL;
-	o.result = o.out && o.out->place == PLACE_ARENA ? model->arena + o.out->at : NULL;
+	o.result = memory_of(model, o.out);
 	o.scratch = model->arena + op->scratch_at;
 	if (o.out && (op->kind == KIND_CONV || op->kind == KIND_DEPTHWISE || op->kind == KIND_TRANSPOSE_CONV)) {
 		uint32_t channels = o.out->size[3];
@@ -393,8 +445,10 @@ static struct operands operands_of(const struct model *model, const struct blob_
 		o.time = tensor_at(model, (uint32_t)op->p[P_TIME_WEIGHTS]);
 		o.state_tensor = tensor_at(model, (uint32_t)op->p[P_STATE]);
 		o.time_weights = o.time ? model_data(model, o.time) : NULL;
-		o.state = o.state_tensor && o.state_tensor->place == PLACE_ARENA ? model->arena + o.state_tensor->at : NULL;
+		o.state = memory_of(model, o.state_tensor);
 	}
+	if (o.out && op->kind == KIND_LSTM)
+		add_operands_of_lstm(model, &o);
 	if (o.out && op->kind == KIND_RESIZE_NEAREST) {
 		o.rows = constants(model, op->input[1], o.out->size[1]);
 		o.columns = constants(model, op->input[2], o.out->size[2]);
@@ -439,7 +493,10 @@ static bool is_interface_good(struct model *model)
 	if (!input || input->place != PLACE_ARENA || (header->input_encoding != INPUT_INT8 && input->type != TYPE_INT8))
 		return false;
 	model->input_bytes = input->bytes * (header->input_encoding == INPUT_FLOAT32 ? 4 : 1);
-	if (header->input_encoding == INPUT_FLOAT32 && (!is_scale_good(input) || input->bytes > 1u << 28))
+	if (header->input_encoding == INPUT_FLOAT32 && input->bytes > 1u << 28)
+		return false;
+	/* Floats and features of sound are divided by it. */
+	if (input->type == TYPE_INT8 && !is_scale_good(input))
 		return false;
 	for (uint32_t i = 0; i < header->output_count; i++) {
 		output = model_output(model, i);
@@ -520,6 +577,7 @@ static const struct {
 	OPERATOR(LOOKUP, lookup), OPERATOR(STRIDED, strided), OPERATOR(RESIZE_BILINEAR, resize_bilinear),
 	OPERATOR(RESIZE_NEAREST, resize_nearest), OPERATOR(TRANSPOSE_CONV, transpose_conv),
 	OPERATOR(SVDF, svdf), OPERATOR(ARG_MAX, arg_max), OPERATOR(LOG_SOFTMAX, log_softmax),
+	OPERATOR(LSTM, lstm),
 };
 
 /* Run the operators whose flag for the reset is as given. Inlined, so that an inference that is not

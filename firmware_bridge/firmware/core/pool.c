@@ -19,36 +19,66 @@ static struct window window_at(const struct operands *o, int32_t y, int32_t x)
 			       right < width ? right : width};
 }
 
-/* Halves away from zero, or up: those of a uint8 that was made an int8 are never negative. */
-static inline int8_t average_of(const int8_t *channel, struct window w, int32_t width, int32_t channels,
-				bool is_half_up)
+/* Sums of a window in channels that follow each other. */
+static inline void sums_of_four(const int8_t *channel, struct window w, int32_t width, int32_t channels, int32_t sum[4])
 {
-	int32_t sum = 0, count = 0;
+#if defined(__ARM_FEATURE_MVE)
+	int32x4_t total = vdupq_n_s32(0);
+#else
+	int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+#endif
 
 	for (int32_t y = w.top; y < w.bottom; y++) {
-		for (int32_t x = w.left; x < w.right; x++) {
-			sum += channel[(y * width + x) * channels];
-			count++;
+		const int8_t *pixel = channel + (y * width + w.left) * channels;
+
+		for (int32_t x = w.left; x < w.right; x++, pixel += channels) {
+#if defined(__ARM_FEATURE_MVE)
+			total = vaddq_s32(total, vldrbq_s32(pixel));
+#else
+			s0 += pixel[0], s1 += pixel[1], s2 += pixel[2], s3 += pixel[3];
+#endif
 		}
 	}
+#if defined(__ARM_FEATURE_MVE)
+	vstrwq_s32(sum, total);
+#else
+	sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
+#endif
+}
+
+static inline int32_t sum_of(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+{
+	int32_t sum = 0;
+
+	for (int32_t y = w.top; y < w.bottom; y++)
+		for (int32_t x = w.left; x < w.right; x++)
+			sum += channel[(y * width + x) * channels];
+	return sum;
+}
+
+/* How a sum becomes an average: (sum + up or down) / count + offset. */
+struct averaging {
+	int32_t count, up, down, offset;
+};
+
+/* Halves away from zero, or up: those of a uint8 that was made an int8 are never negative. */
+static struct averaging averaging_of(int32_t count, bool is_half_up)
+{
+	int32_t half = count / 2, shift = -INT8_MIN * count;
+
 	if (count <= 0)
-		return 0;
+		return (struct averaging){.count = 1};
 	if (is_half_up)
-		return (int8_t)((sum + count / 2 - INT8_MIN * count) / count + INT8_MIN);
-	return (int8_t)(sum > 0 ? (sum + count / 2) / count : (sum - count / 2) / count);
+		return (struct averaging){count, shift + half, shift + half, INT8_MIN};
+	return (struct averaging){count, half, -half, 0};
 }
 
-static int8_t average_away(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+static inline int32_t average_of(int32_t sum, const struct averaging a)
 {
-	return average_of(channel, w, width, channels, false);
+	return (sum + (sum > 0 ? a.up : a.down)) / a.count + a.offset;
 }
 
-static int8_t average_up(const int8_t *channel, struct window w, int32_t width, int32_t channels)
-{
-	return average_of(channel, w, width, channels, true);
-}
-
-static int8_t largest_of(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+static inline int8_t largest_of(const int8_t *channel, struct window w, int32_t width, int32_t channels)
 {
 	int8_t largest = INT8_MIN;
 
@@ -62,34 +92,50 @@ static int8_t largest_of(const int8_t *channel, struct window w, int32_t width, 
 	return largest;
 }
 
+static void average_window(const struct operands *o, const int8_t *image, struct window w, int8_t *to)
+{
+	int32_t width = (int32_t)o->in->size[2], channels = (int32_t)o->in->size[3], c = 0;
+	int32_t low = o->operator->p[P_ACT_MIN], high = o->operator->p[P_ACT_MAX];
+	int32_t lines = w.bottom - w.top, count = lines > 0 && w.right > w.left ? lines * (w.right - w.left) : 0;
+	const struct averaging a = averaging_of(count, o->operator->flags & FLAG_HALVES_UP);
+
+	if (count > 0 && w.right - w.left == width) /* lines follow each other: a single long line */
+		w = (struct window){.top = 0, .bottom = 1, .left = w.top * width, .right = w.bottom * width};
+	for (; c + 3 < channels; c += 4) {
+		int32_t sum[4];
+
+		sums_of_four(image + c, w, width, channels, sum);
+		for (int32_t i = 0; i < 4; i++)
+			to[c + i] = (int8_t)clamp(average_of(sum[i], a), low, high);
+	}
+	for (; c < channels; c++)
+		to[c] = (int8_t)clamp(average_of(sum_of(image + c, w, width, channels), a), low, high);
+}
+
+static void largest_in_window(const struct operands *o, const int8_t *image, struct window w, int8_t *to)
+{
+	int32_t width = (int32_t)o->in->size[2], channels = (int32_t)o->in->size[3];
+
+	for (int32_t c = 0; c < channels; c++)
+		to[c] = (int8_t)clamp(largest_of(image + c, w, width, channels), o->operator->p[P_ACT_MIN],
+				      o->operator->p[P_ACT_MAX]);
+}
+
 static void pool(const struct operands *o,
-		 int8_t (*reduce)(const int8_t *channel, struct window w, int32_t width, int32_t channels))
+		 void (*reduce)(const struct operands *o, const int8_t *image, struct window w, int8_t *to))
 {
 	const struct blob_tensor *in = o->in, *out = o->out;
 	const int8_t *image = o->a;
-	const int32_t *p = o->operator->p;
-	int32_t width = (int32_t)in->size[2], channels = (int32_t)in->size[3];
 	int8_t *to = o->result;
 
-	for (uint32_t n = 0; n < in->size[0]; n++, image += in->size[1] * in->size[2] * in->size[3]) {
-		for (uint32_t y = 0; y < out->size[1]; y++) {
-			for (uint32_t x = 0; x < out->size[2]; x++) {
-				struct window w = window_at(o, (int32_t)y, (int32_t)x);
-
-				for (int32_t c = 0; c < channels; c++)
-					*to++ = (int8_t)clamp(reduce(image + c, w, width, channels),
-							      p[P_ACT_MIN], p[P_ACT_MAX]);
-			}
-		}
-	}
+	for (uint32_t n = 0; n < in->size[0]; n++, image += in->size[1] * in->size[2] * in->size[3])
+		for (uint32_t y = 0; y < out->size[1]; y++)
+			for (uint32_t x = 0; x < out->size[2]; x++, to += in->size[3])
+				reduce(o, image, window_at(o, (int32_t)y, (int32_t)x), to);
 }
 
-void average_pool(const struct operands *o)
-{
-	pool(o, o->operator->flags & FLAG_HALVES_UP ? average_up : average_away);
-}
-
-void max_pool(const struct operands *o) { pool(o, largest_of); }
+void average_pool(const struct operands *o) { pool(o, average_window); }
+void max_pool(const struct operands *o) { pool(o, largest_in_window); }
 
 uint32_t mean_scratch_bytes(const struct blob_tensor *out) { return out->bytes * 4; }
 

@@ -150,7 +150,7 @@ static void command_help(void)
 		"infer [N [W]]       N inferences (1) after W for warm-up (10)",
 		"results             outputs of the last inference",
 		"start, stop         listen to sound, with a model for that",
-		"x-info x-crc x-out x-cycles x-profile x-detections x-mode x-frames: see docs/firmware-protocol.md",
+		"x-info x-crc x-out x-cycles x-profile x-detections x-mode x-state x-frames: see docs/firmware-protocol.md",
 	};
 
 	for (size_t i = 0; i < sizeof TEXT / sizeof *TEXT; i++)
@@ -354,6 +354,27 @@ static void command_mode(char *rest)
 	put_line("m-timestamp-mode-", mode_name(), NULL);
 }
 
+/* Whether the variables of a model stay when an input begins. */
+static void command_state(char *rest)
+{
+	char *word = next_word(&rest);
+	bool is_kept = word && is_word(word, "keep");
+
+	if (word && !is_kept && !is_word(word, "reset")) {
+		put_refused("Unknown state", word);
+		return;
+	}
+	if (word && device_is_listening()) {
+		put_line(LISTENING, NULL);
+		return;
+	}
+	if (word)
+		device.is_state_kept = is_kept;
+	if (word && !is_kept && device.state == MODEL_READY)
+		model_reset(&device.model);
+	put_line("m-state-[", device.is_state_kept ? "keep" : "reset", "]", NULL);
+}
+
 static void command_frames(void)
 {
 	if (device_is_listening()) {
@@ -392,6 +413,8 @@ bool command_shared(const char *word, char *rest)
 		wake_detections();
 	else if (is_word(word, "x-mode"))
 		command_mode(rest);
+	else if (is_word(word, "x-state"))
+		command_state(rest);
 	else if (is_word(word, "x-frames"))
 		command_frames();
 	else

@@ -48,6 +48,7 @@ void open_model(void)
 	uint32_t arena_bytes = 0, wake_bytes = 0;
 
 	forget_input();
+	device.is_state_kept = false;
 	port_paint_stack();
 	device.wake = NULL;
 	device.state = model_open(&device.model, port.model, port.model_max, port.ram, port.ram_max);
@@ -71,7 +72,7 @@ const char *begin_input(uint32_t size)
 	if (size > device.input_max)
 		return "Supplied buffer size";
 	device.input_load = (struct load){.is_open = true, .size = size};
-	if (device.state == MODEL_READY)
+	if (device.state == MODEL_READY && !device.is_state_kept)
 		model_reset(&device.model); /* the results of an input do not depend on those before it */
 	memset(device.input, 0, size);
 	return NULL;

@@ -34,6 +34,7 @@ struct device {
 	struct load input_load, model_load;
 	bool was_input_announced; /* since the reset or the last model */
 	bool has_inferred;
+	bool is_state_kept; /* variables stay when an input begins */
 	uint32_t cycles_total; /* inferences of the last infer */
 	uint32_t profile_count; /* inferences of the last profile; 0: the ring has none */
 	uint32_t profile_overhead; /* ticks that its reads of the counter took */

@@ -162,7 +162,7 @@ static void command_help(void)
 		"db print [N], db print_i16 [N], db getptr, db setptr N",
 		"extract_uart_stream  -- features and outputs of the 512 samples that are loaded",
 		"timestamp            -- a pulse on the pin; proc_hi, proc_lo: the processing pin",
-		"x-info x-crc x-out x-cycles x-profile x-detections x-mode x-frames: see docs/firmware-protocol.md",
+		"x-info x-crc x-out x-cycles x-profile x-detections x-mode x-state x-frames: see docs/firmware-protocol.md",
 	};
 
 	for (size_t i = 0; i < sizeof TEXT / sizeof *TEXT; i++)

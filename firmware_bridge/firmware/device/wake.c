@@ -93,7 +93,7 @@ static void process_frame(struct wake *wake)
 		float value = bands[i] / in->scale + (float)in->zero_point; /* truncated, as in the reference */
 
 		wake->features[MODEL_INPUT - FEATURE_BANDS + i] =
-			value < -128 ? -128 : value > 127 ? 127 : (int8_t)value;
+			(int8_t)(value < -128 ? -128 : value > 127 ? 127 : (int32_t)value);
 	}
 	model_set_input(&device.model, (const uint8_t *)wake->features);
 	model_run(&device.model);

@@ -211,15 +211,15 @@ class StoredRun:
         frames = [
             pd.DataFrame(
                 {
-                    "time_s": (one.begin_s + one.end_s) / 2,
-                    "duration_s": one.end_s - one.begin_s,
-                    "channel": np.full(len(one.begin_s), one.channel, object),
-                    "power_w": one.mean_w,
-                    "power_w_min": one.low_w,
-                    "power_w_max": one.high_w,
+                    "time_s": (channel.begin_s + channel.end_s) / 2,
+                    "duration_s": channel.end_s - channel.begin_s,
+                    "channel": np.full(len(channel.begin_s), channel.channel, object),
+                    "power_w": channel.mean_w,
+                    "power_w_min": channel.low_w,
+                    "power_w_max": channel.high_w,
                 }
             )
-            for one in series.power
+            for channel in series.power
         ]
         columns = ["time_s", "duration_s", "channel", "power_w", "power_w_min", "power_w_max"]
         frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
@@ -330,7 +330,7 @@ class StoredResults:
             UsageError: no such run, or the file exists or has another suffix.
             StoreError: the file cannot be written.
         """
-        addresses = [one for name in name_list(runs) for one in find_runs(self.store, name)]
+        addresses = [address for name in name_list(runs) for address in find_runs(self.store, name)]
         target = Path(path) if path is not None else Path(default_name(addresses))
         write_bundle(target, addresses, is_annotated=is_annotated)
         return target
@@ -466,7 +466,7 @@ class StoredResults:
         allowed: Sequence[str] = (),
         is_anonymous: bool = False,
     ) -> Path:
-        """Write stored runs, or a campaign, as one self-contained HTML file.
+        """Write stored runs, or a campaign, as a self-contained HTML file.
 
         Args:
             *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.

@@ -149,7 +149,7 @@ def find_device(
 
     Raises:
         TargetError: pyusb or libusb is missing.
-        UsageError: no such device is connected, or more than one.
+        UsageError: no such device is connected, or several are.
     """
     try:
         import usb.core

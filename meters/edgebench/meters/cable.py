@@ -34,7 +34,7 @@ def only_tester(
         what: Name of the kind of tester, used in messages.
 
     Raises:
-        UsageError: no tester matches, or more than one.
+        UsageError: no tester matches, or several do.
     """
     if not testers:
         ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))

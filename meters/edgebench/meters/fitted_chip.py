@@ -95,7 +95,7 @@ class FittedChip:
         return self.chip.shunt_step_v / self.shunt_ohm
 
     def power_step_w(self, seen_w: float) -> float:
-        """Step of the power register, inferred from one of its values."""
+        """Step of the power register, inferred from a value of it."""
         if self.chip.power_step_w is not None:
             return self.chip.power_step_w
         fine_w = self.chip.power_factor_v * self.current_step_a

@@ -128,7 +128,7 @@ def choose_device(
         root: Root of the file system; tests override it.
 
     Raises:
-        UsageError: no such device is connected, or more than one.
+        UsageError: no such device is connected, or several are.
     """
     devices = hid_devices(root)
     if address.startswith("/"):

@@ -102,7 +102,7 @@ def _only_rail(folder: Path, name: str) -> Rail | AbsentMeter | None:
 def _contradiction(folder: Path, chip: Chip) -> str | None:
     """Why the power of a chip contradicts its current and voltage; None if it does not.
 
-    The three are read one after the other, so all of several readings must contradict.
+    The three are read in succession, so all of several readings must contradict.
     """
     power_w = product_w = 0.0
     for _ in range(_CONTRADICTIONS):

@@ -58,15 +58,15 @@ def scrambled(text: bytes) -> bytes:
     b'{}'
     """
     sent, key = bytearray(), _FIRST_KEY
-    for one in text:
-        key ^= one
+    for byte in text:
+        key ^= byte
         sent.append(key)
     return bytes(sent)
 
 
 def unscrambled(data: bytes) -> bytes:
     """Decode bytes from a plug."""
-    return bytes(one ^ key for one, key in zip(data, bytes([_FIRST_KEY]) + data, strict=False))
+    return bytes(byte ^ key for byte, key in zip(data, bytes([_FIRST_KEY]) + data, strict=False))
 
 
 class KasaLink:

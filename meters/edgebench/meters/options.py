@@ -11,7 +11,7 @@ from pathlib import Path
 from edgebench.protocol.errors import UsageError
 
 MILLIVOLTS_FROM = 100.0
-"""No small device has a supply of so many volts: the user meant millivolts."""
+"""No small device has a supply of this many volts: the user meant millivolts."""
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -55,7 +55,7 @@ def meant_of(text: str, served: Sequence[str]) -> str | None:
     >>> meant_of("ppk2", ("rapl", "ppk2:/dev/ttyACM0,supply=3.3"))
     'ppk2:/dev/ttyACM0,supply=3.3'
     """
-    candidates = [one for one in served if text and one.startswith(text)]
+    candidates = [name for name in served if text and name.startswith(text)]
     return candidates[0] if len(candidates) == 1 else None
 
 

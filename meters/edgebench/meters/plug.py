@@ -1,7 +1,7 @@
 """Smart plugs: wall power about once per second, over the local network.
 
 A plug shows the last power computed by its metering chip. Cheap chips (HLW8012, BL0937) emit a
-pulse per fixed amount of energy: one per second at 12 W, one in ten seconds at 1.2 W. So a value
+pulse per fixed amount of energy: every second at 12 W, every ten seconds at 1.2 W. So a value
 lags by seconds if the power is low, and the value for a small board is an average over these
 seconds.
 

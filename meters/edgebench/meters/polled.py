@@ -130,7 +130,7 @@ class PolledSession(Recorder):
 
 
 class Point(NamedTuple):
-    """A value of a channel; a tuple for speed, because every round creates one per rail."""
+    """A value of a channel; a tuple for speed, because every round creates a value per rail."""
 
     time_ns: int
     power_w: float

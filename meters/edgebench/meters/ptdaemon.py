@@ -70,7 +70,7 @@ NOT_GIVEN_W = (-1.0, -2.0)
 mlcommons/power-dev#38."""
 _EPOCH = datetime(1970, 1, 1)
 _INTERVALS_S = (0.01, 4.0)
-"""Limits of the averaging interval; at its end a session waits for one more sample."""
+"""Limits of the averaging interval; at its end a session waits for a last sample."""
 _GAIN_RATIO = 0.01
 _GAIN_SOURCE = (
     "SPEC Power and Performance Benchmark Methodology: 1 % or better, as MLPerf Power requires; "
@@ -228,7 +228,7 @@ class PtDaemonDecoder(PolledDecoder):
         return [point for reading in readings for point in self._answered(*reading)]
 
     def _answered(self, rx_ns: int, content: bytes | None) -> Iterator[Point]:
-        samples = [one for line in (content or b"").splitlines() if (one := sample_of(line))]
+        samples = [sample for line in (content or b"").splitlines() if (sample := sample_of(line))]
         if not samples:
             return
         newest_ns = samples[-1][0]

@@ -110,7 +110,7 @@ class RailMeter(FileMeter):
         return f"power monitor is not readable: {exc}"
 
     def _describe(self, connection: Files) -> Header:
-        """Describe the rails, after one read to measure the duration of a round."""
+        """Describe the rails, after a read that measures the duration of a round."""
         before_ns = self._clock_ns()
         connection.read()
         round_s = max((self._clock_ns() - before_ns) / NS_PER_S, 1e-9)
@@ -190,8 +190,8 @@ def _widest(rails: Sequence[Rail]) -> list[UncertaintyTerm]:
     """Uncertainty terms of all channels; each has the largest value of any rail."""
     widest: dict[tuple[int, Kind, Unit], UncertaintyTerm] = {}
     for rail in rails:
-        for place, one in enumerate(rail.terms):
-            key = (place, one.kind, one.unit)
-            if key not in widest or one.value > widest[key].value:
-                widest[key] = one
+        for place, uncertainty in enumerate(rail.terms):
+            key = (place, uncertainty.kind, uncertainty.unit)
+            if key not in widest or uncertainty.value > widest[key].value:
+                widest[key] = uncertainty
     return list(widest.values())

@@ -6,7 +6,7 @@ of two readings divided by the time between them, so a value is a mean, never an
 top-level zones are read: `core` and `uncore` are parts of `package`, and adding them would count
 them twice. Since Linux 5.10 only root can read the counters, because fine readings reveal what
 other processes compute (CVE-2020-8694). perf exposes the same counters, and is closed to users for
-the same reason (perf_event_paranoid), so it is no way around.
+the same reason (perf_event_paranoid), so it does not help.
 
 Source: https://docs.kernel.org/power/powercap/powercap.html
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NEWEST_COUNT = 32
-"""Number of recent packets kept in memory: seconds of a slow meter, milliseconds of a fast one."""
+"""Number of recent packets kept in memory: those of seconds, or, if fast, of milliseconds."""
 JOIN_S = 10.0
 """Assumed: a read that takes longer is stuck, and the run must not wait for it."""
 

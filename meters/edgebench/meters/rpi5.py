@@ -159,7 +159,7 @@ def pairs_of(content: bytes) -> dict[str, tuple[float, float]]:
     rails: dict[str, dict[str, float]] = {}
     for rail, quantity, value in _LINE.findall(content):
         rails.setdefault(rail.decode(), {})[quantity.decode()] = float(value)
-    return {rail: (one["A"], one["V"]) for rail, one in rails.items() if len(one) == 2}
+    return {rail: (values["A"], values["V"]) for rail, values in rails.items() if len(values) == 2}
 
 
 class Rpi5Decoder(PolledDecoder):

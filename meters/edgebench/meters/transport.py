@@ -220,7 +220,7 @@ def find_port(vendor: int, product: int) -> str:
     """Serial port of the only instrument with this USB id; its first interface if it has several.
 
     Raises:
-        UsageError: no such instrument is connected, or more than one.
+        UsageError: no such instrument is connected, or several are.
     """
     pyserial()
     from serial.tools import list_ports

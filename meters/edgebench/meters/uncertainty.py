@@ -24,7 +24,7 @@ class Kind(Enum):
     NOISE = "noise"
     """Standard deviation of a sample."""
     TIMEBASE = "timebase"
-    """Ratio of the meter's clock."""
+    """Relative error of the rate of the meter's clock."""
     VOLTAGE = "voltage"
     """Ratio of the voltage, if it is set, given, or measured separately from the current."""
     EDGE = "edge"

@@ -12,9 +12,9 @@ them. Outside, opposite errors at the two ends change the slope by up to 2 · er
 error grows with the distance. If that is more than two clocks ever drift apart, as with a single
 group, the drift limit applies.
 
-If no single rate explains all probes, but one explains all except for a step between two
-successive probes, a clock stood still there, as in a suspend or a paused virtual machine. The line
-then goes through the other probes, and the step is part of the error.
+If no rate explains all probes, but a rate with a step between two successive probes does, a clock
+stood still there, as in a suspend or a paused virtual machine. The line then goes through the other
+probes, and the step is part of the error.
 
 Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
 Theil (1950) and Sen (1968) for the line.
@@ -93,7 +93,7 @@ class ClockModel:
     slope_error: float = 0.0
     """Bound on the error of the slope."""
     jump: ClockJump | None = None
-    """Step that no rate explains; it is part of `error_ns`, not of the slope. None if one rate
+    """Step that no rate explains; it is part of `error_ns`, not of the slope. None if a rate
     explains all probes."""
 
     def error_ns_at(self, host_ns: int) -> float:
@@ -117,7 +117,7 @@ def fit(
     """The clock model through the best probe of each group.
 
     Args:
-        groups: Probes taken together, in time order; at least one group must not be empty.
+        groups: Probes taken together, in time order; not all groups may be empty.
         host_domain: Name of the clock of t0 and t3.
         device_domain: Name of the clock of t1 and t2.
 
@@ -180,11 +180,11 @@ class _Step:
 
 
 def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
-    """The step that explains the probes; None if one rate explains them, or if no step does.
+    """The step that explains the probes; None if a rate alone explains them, or if no step does.
 
     The error of an offset is at most half the round trip, so each pair of successive probes bounds
-    the rate between them. Of two possible steps, the one with the smaller rate elsewhere is real: a
-    clock that stands still for a while is more likely than a rate that is wrong by as much.
+    the rate between them. Of two possible steps, the step with the smaller rate elsewhere is real:
+    a clock that stands still for a while is more likely than a rate that is wrong by as much.
     """
     pairs = [
         (

@@ -67,7 +67,7 @@ class CpuDescription:
     kinds: tuple[tuple[int, ...], ...] | None = None
     """CPUs that this process may run on, by their type: those whose capacity, or highest frequency,
     differs by at most `SAME_CLUSTER_RATIO`; the fastest type first. None if the kernel reports
-    neither for one of them, and from older agents."""
+    neither for some CPU, and from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ClockDescription:
     step_ns: float | None
     """Time between two successive values; None if it is below 8 ns, or shorter than a reading."""
     read_ns: float
-    """Time from one reading to the next."""
+    """Time between successive readings."""
 
 
 @dataclass(frozen=True, slots=True)

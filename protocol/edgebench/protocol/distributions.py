@@ -1,4 +1,4 @@
-"""The two distributions of edgebench, and the commands that add to an installed one.
+"""The two distributions of edgebench, and the commands that extend their installations.
 
 Source: docs/decisions/0027-two-distributions.md.
 """

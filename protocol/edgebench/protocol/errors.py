@@ -16,6 +16,7 @@
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
+    │   │   ├── NotSimulated             no paired device has the name of a simulated board
     │   │   ├── DeviceNotOffered         no lab host of a cluster offers a device
     │   │   └── AllQuarantined           every matching device is in quarantine
     │   ├── BoardKnown               the agent to pair with may be on the board of a known device
@@ -327,6 +328,15 @@ class NoSuchDevice(UsageError):
     code = ErrorCode.NO_SUCH_DEVICE
 
 
+class NotSimulated(NoSuchDevice):
+    """No paired device has the name of a simulated board."""
+
+    def __init__(self, text: str, board: str) -> None:
+        super().__init__(text)
+        self.board = board
+        """Key of the board's profile."""
+
+
 class DeviceNotOffered(NoSuchDevice):
     """No lab host of a cluster offers a device."""
 
@@ -342,7 +352,7 @@ class AllQuarantined(NoSuchDevice):
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of one of the devices, quoted for a shell."""
+        """Name of any of the devices, quoted for a shell."""
 
 
 class BoardKnown(UsageError):
@@ -471,7 +481,7 @@ class RuntimeUnavailable(TargetError):
 
     code = ErrorCode.RUNTIME_UNAVAILABLE
     install: str | None = None
-    """Command that installs the runtime on the device, if there is one."""
+    """Command that installs the runtime on the device; None if no command does."""
 
 
 class ModelRefused(TargetError):
@@ -494,7 +504,7 @@ class BoardModelRefused(ModelRefused):
 
     @property
     def kind(self) -> str:
-        """Name of its base class: documents have one kind for refused models."""
+        """Name of its base class: documents have the same kind for all refused models."""
         return "model_refused"
 
 
@@ -976,7 +986,7 @@ def with_meant(
     from difflib import get_close_matches  # only here: a correct command does not need it
 
     names = list(known)
-    longer = [one for one in names if len(name) > 2 and one.startswith(name)]
+    longer = [known for known in names if len(name) > 2 and known.startswith(name)]
     error.meant = next(iter([*longer[:1], *get_close_matches(name, names, 1, cutoff)]), None)
     return error
 

@@ -37,7 +37,7 @@ Peers one version apart work together: the newer peer sends only what the older 
 5: seats, `RunFollow` and `Watch`.
 """
 SEATS_SINCE = 5
-"""First version with seats; older agents serve one device, and ignore the seat in `Hello`."""
+"""First version with seats; older agents serve a single device, and ignore the seat in `Hello`."""
 MAX_SEATS = 30
 """Maximum seats of an agent; the states of all of them fit into a frame."""
 

@@ -223,7 +223,7 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Clocks and counters at one end of the timed loop; None if the kernel does not report them."""
+    """Clocks and counters before or after the timed loop; None where the kernel has none."""
 
     monotonic_ns: int
     wall_ns: int
@@ -259,7 +259,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class YardstickReading:
-    """Speed of the device at one end of a run, by fixed work in parts of less than a millisecond.
+    """Speed of the device at the start or end of a run, by fixed work in parts below a millisecond.
 
     Each figure is the decile of the fast parts, because other processes slow down some parts. A
     spread is the interquartile range of the parts' times over their median.

@@ -196,7 +196,7 @@ class SignedModel(Protocol):
 
 
 class Runtime(Protocol):
-    """A driver for one inference library."""
+    """Driver of an inference library."""
 
     @property
     def name(self) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENTRY_POINT_GROUP = "edgebench.simulation"
+SIMULATED_SUFFIX = "-simulated"
+"""End of the name of a simulated device, behind the key of its profile or the name of its seat."""
 
 
 class Simulation(Protocol):

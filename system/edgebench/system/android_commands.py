@@ -16,7 +16,7 @@ from edgebench.protocol.text import one_line
 COMMANDS = "system/bin"
 """Directory of Android's commands."""
 MARKS = ("system/build.prop", f"{COMMANDS}/getprop")
-"""Files of every Android system. Environment variables such as ANDROID_ROOT are no evidence: tools
+"""Files of every Android system. Environment variables such as ANDROID_ROOT are not evidence: tools
 on a PC set them as well as adb's shell."""
 COMMAND_TIMEOUT_S = 10.0
 MAX_OUTPUT_BYTES = 2**20

@@ -70,6 +70,16 @@ def put(folder: Path, name: str, script: str) -> None:
         ),
         ("pico2", "picotool", None, ["load", "--verify", "--execute", "--force", "FILE"]),
         ("pico2", "probe-rs", None, ["download", "--chip", "RP235x", "FILE"]),
+        (
+            "rp2040-pico",
+            "openocd",
+            "E661",
+            [
+                *("-f", "interface/cmsis-dap.cfg", "-c", "adapter serial E661"),
+                *("-f", "target/rp2040.cfg", "-c", "program {FILE} verify reset exit"),
+            ],
+        ),
+        ("nrf52840-dk", "pyocd", None, ["flash", "--target", "nrf52840", "FILE"]),
     ],
 )
 def test_command_is_what_the_tool_takes(

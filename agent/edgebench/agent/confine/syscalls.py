@@ -1,9 +1,9 @@
 """The numbers of system calls that a worker may not make, by architecture.
 
 Source: Linux, arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (64-bit Arm
-and RISC-V), arch/arm/tools/syscall.tbl (the EABI of 32-bit Arm). Calls from 424 on have one number
-everywhere. Every number was compared with the tables of Linux 7.2 (by PyPI's `system-calls` 7.2;
-uselib(2) is gone by then) and with Debian 12's headers for x86-64, 64-bit and 32-bit Arm.
+and RISC-V), arch/arm/tools/syscall.tbl (the EABI of 32-bit Arm). Calls from 424 on have the same
+number everywhere. Every number was compared with the tables of Linux 7.2 (by PyPI's `system-calls`
+7.2; uselib(2) is gone by then) and with Debian 12's headers for x86-64, 64-bit and 32-bit Arm.
 """
 
 from __future__ import annotations

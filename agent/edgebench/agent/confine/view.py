@@ -13,7 +13,7 @@ tree and makes it its root:
     4  the tree becomes the root, and the old root is unmounted
 
 The directories on the way belong to the new file system, and every user may enter them. So a worker
-that is another user reaches bound files in the home of root, and no others there.
+that is another user reaches bound files in the home of root, but no other files there.
 
 Mounts beneath a path are bound with it: in a namespace of a less privileged user, the kernel does
 not reveal what another mount covers. Such a namespace also has to keep the flags of mounts that it

@@ -1,4 +1,4 @@
-"""An inference as a call of a C function, if a runtime's library exports one.
+"""An inference as a call of a C function, if the runtime's library exports such a function.
 
 tflite-runtime exports its C++ methods, so the interpreter that Python created is called. LiteRT
 hides its interpreter; its C interface has another class, which does more around the kernels. ONNX

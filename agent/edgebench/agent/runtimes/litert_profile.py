@@ -9,8 +9,8 @@ loop. Resolution is 1 µs, rounded down: shorter operators count as zero.
     options (two texts) ──┴▶ compiled model ─▶ profiler ─▶ events of one run ─▶ …
                              input and output buffers ─▶ run
 
-The events of a run are one per operator that the interpreter ran, one per kernel inside a delegate,
-and some of the library's own, which are omitted.
+A run has an event for each operator that the interpreter ran, an event for each kernel inside a
+delegate, and the library's own events, which are omitted.
 
 Buffers that are smaller than the model's outputs end the process in LiteRT 2.3 (observed with a
 detector whose file gives its outputs no shape); they are compared with the interpreter's tensors
@@ -70,7 +70,7 @@ def profile_model(
 
     Args:
         tensors: Inputs to run on, and the outputs of a run, for their sizes.
-        run_count: Number of profiled runs; one more run precedes them, and is not counted.
+        run_count: Number of profiled runs; another run precedes them, and is not counted.
         path: The model file.
         version: Version of ai-edge-litert.
         threads: Threads of the kernels.

@@ -337,9 +337,9 @@ def _arithmetic(node: _Node, position: int, makers: _Makers, tensors: _Tensors) 
     stored, count = _ELEMENTS[constant.type], prod(constant.sizes)
     if node.operator in _DYNAMIC:
         return f"{stored}-dynamic", count
-    cast = next((_ELEMENTS.get(one.cast_to) for one in passed if one.operator == "Cast"), None)
+    cast = next((_ELEMENTS.get(node.cast_to) for node in passed if node.operator == "Cast"), None)
     multiplied, activation = cast or stored, ""
-    if any(one.operator == "DequantizeLinear" for one in passed):
+    if any(node.operator == "DequantizeLinear" for node in passed):
         other = makers.get(node.input(0 if position else 1))
         if other is not None and other.operator == "DequantizeLinear":
             activation = _ELEMENTS.get(_type(other.input(0), makers, tensors) or 0, "")

@@ -83,7 +83,7 @@ class OnnxModel:
         if not self._is_profiled:
             raise ModelRefused("the session was created without profiling")
         self._is_profiled = False
-        operator_count = sum(one.count for one in self.placement())
+        operator_count = sum(placed.count for placed in self.placement())
         count = affordable_run_count(run_count, operator_count)
         invoke = self._call.invoker()
         for _ in range(count):

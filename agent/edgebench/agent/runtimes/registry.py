@@ -72,7 +72,7 @@ def _built_in() -> dict[str, Runtime]:
 
 
 def built_in_for(driver: Runtime) -> list[Runtime]:
-    """Built-in drivers that may load the files of a third-party driver; none for a built-in one."""
+    """Built-in drivers that may load a third-party driver's files; empty for a built-in driver."""
     if type(driver) in BUILT_IN:
         return []
     return [other for other in _built_in().values() if set(other.formats) & set(driver.formats)]

@@ -106,9 +106,9 @@ def inspect_tflite(path: str, *, without: Collection[int] = ()) -> TfliteFacts:
 
 
 def has_variables(path: str) -> bool:
-    """Whether a model file has resource variables; False if it is no readable .tflite file.
+    """Whether a model file has resource variables; False if it is not a readable .tflite file.
 
-    They keep their values from one inference to the next, and no call of the interpreter resets
+    They keep their values between inferences, and no call of the interpreter resets
     them. Source: `Interpreter::ResetVariableTensors`, tensorflow/lite/core/interpreter.cc.
     """
     try:

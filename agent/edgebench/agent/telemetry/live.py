@@ -55,7 +55,7 @@ class Observer:
         self._samples: deque[LiveSample] = deque(maxlen=MAX_SAMPLES)
 
     def keep(self, time_ns: int, values: Sequence[float]) -> None:
-        """Keep a sample for watchers, unless the previous one is too recent."""
+        """Keep a sample for watchers, unless the previous sample is too recent."""
         if not self._samples or time_ns - self._samples[-1].time_ns >= SAMPLE_GAP_NS:
             sample = LiveSample(time_ns, self._temp_c(values), self._clock.of(values))
             self._samples.append(sample)

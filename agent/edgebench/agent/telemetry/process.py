@@ -91,7 +91,7 @@ class SamplerProcess:
         await self._settled.wait()
 
     def watch(self, *, is_watched: bool) -> None:
-        """Turn the samples in its readings on or off; may be called before its start."""
+        """Start or stop sending samples with its readings; may be called before its start."""
         self._is_watched = is_watched
         if self._process and self._process.stdin and not self._process.stdin.is_closing():
             self._process.stdin.write(WATCHED if is_watched else UNWATCHED)

@@ -49,7 +49,7 @@ class OpenedSource:
     rate_hz: float
     is_slow: bool
     every: int = 1
-    """Number of rounds from one reading to the next, for a source without its own thread."""
+    """Number of rounds between readings, for a source without its own thread."""
 
 
 @dataclass(slots=True)
@@ -199,7 +199,7 @@ def _read(source: OpenedSource, trace: TelemetryColumns, latest: LatestValues) -
 def _cpu_s() -> float:
     """CPU time of this process and of the commands that it started."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 if __name__ == "__main__":

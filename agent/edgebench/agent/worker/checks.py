@@ -1,6 +1,6 @@
 """Checks of the model's outputs, after the measurement is over and safely on disk.
 
-The measured model runs on the prepared samples again, and on the labelled data set if there is one.
+The measured model runs on the prepared samples again, and on the labelled data set, if any.
 Then reference kernels run on the same samples: those of the same library or, for a third-party
 driver, those of a built-in runtime that loads the file. All outputs go into a single file, which
 the host evaluates.
@@ -204,7 +204,7 @@ def reference_outputs(
         samples: A tensor per input for each sample.
         shapes: Shapes of inputs by name, for a model that leaves dimensions open.
         signature: Signature whose graph is run; None: the first graph.
-        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded anew
+        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded again
             for each sample.
 
     Raises:

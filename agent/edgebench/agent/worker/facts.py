@@ -113,7 +113,7 @@ def _thread_times(root: Path) -> tuple[ThreadTime, ...]:
         if times and int(times[1]):
             thread = int(path.parent.name)
             threads.append(ThreadTime(thread, int(times[1]) / 1e9, int(times[2]) / 1e9))
-    return tuple(sorted(threads, key=lambda one: one.thread))
+    return tuple(sorted(threads, key=lambda thread: thread.thread))
 
 
 def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
@@ -172,8 +172,8 @@ def _clamps(mount: Path, group: str | None) -> tuple[float | None, float | None]
         return None, None
     folder = mount / group.strip("/")
     around = [folder, *folder.parents][: len(folder.relative_to(mount).parts) + 1]
-    least = [_ratio(read_text(one / "cpu.uclamp.min")) for one in around]
-    most = [_ratio(read_text(one / "cpu.uclamp.max")) for one in around]
+    least = [_ratio(read_text(directory / "cpu.uclamp.min")) for directory in around]
+    most = [_ratio(read_text(directory / "cpu.uclamp.max")) for directory in around]
     return (
         least[0],
         min((ratio for ratio in most if ratio is not None), default=None),

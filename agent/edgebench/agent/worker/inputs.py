@@ -288,7 +288,7 @@ def _range_text(spec: TensorSpec) -> str:
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Whether shapes match except for lengths of 1, flattening, or the place of the channels."""
-    plain, model = ([size for size in one if size != 1] for one in (shape, wanted))
+    plain, model = ([size for size in dimensions if size != 1] for dimensions in (shape, wanted))
     is_flat = min(len(plain), len(model)) == 1 and math.prod(plain) == math.prod(model)
     return plain == model or is_flat or [*plain[-1:], *plain[:-1]] == model
 

@@ -25,7 +25,7 @@ from edgebench.protocol.spec import RunSpec
 STRETCH_GAPS = 50
 """Time between two gaps, in longest gaps: the gaps take 1 % of the time on average."""
 STRETCH_QUERIES = 20
-"""Least number of queries between two gaps: the first one after a gap may find a cold cache."""
+"""Least number of queries between two gaps: the first query after a gap may find a cold cache."""
 
 
 def jitter_for(spec: RunSpec, run_id: str, inference_ns: int) -> Pauses | None:

@@ -44,7 +44,7 @@ class Job:
     root: str = "/"
     """Directory with the device's files: / except for a simulated device."""
     speed_path: str | None = None
-    """File with the speed of a simulated device; None for a real one."""
+    """File with the speed of a simulated device; None for a real device."""
     sync_line: str | None = None
     """Wire to a meter's digital input; None if there is none."""
     devices: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ The loop does not pause where a pause would change a result or cannot help: in a
 samples (offline); with a meter, because energies include the time between inferences, unless the
 loop has random gaps (see `jitter`), since the energy between inferences is then subtracted; if a
 query takes longer than the time between two pauses. A server waits between its arrivals, and
-LoadGen has a loop of its own.
+LoadGen has its own loop.
 
 Source: https://docs.kernel.org/scheduler/sched-rt-group.html, "System wide settings"; since Linux
 6.12, the kernel stops real-time tasks by a deadline server with the same 50 ms of each second.

@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
     try:
         runtime, version = _first_usable()
         samples = read_samples(directory / SAMPLES_FILE)
-        # Loaded anew for each sample: variables keep what an earlier sample left.
+        # Loaded again for each sample: variables keep what an earlier sample left.
         outputs = reference_outputs(runtime, job.model_path, samples, is_repeatable=False)
         write_samples(directory / OUTPUTS_FILE, outputs)
     except Exception as exc:  # libraries raise many types

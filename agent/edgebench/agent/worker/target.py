@@ -79,7 +79,7 @@ class TargetInputs:
     """Input data of a target's run."""
 
     samples: list[list[Tensor]]
-    """Inputs of the windows, in order; reused from the first one if there are more windows."""
+    """Inputs of the windows, in order; reused from the first if there are more windows."""
     clipped_ratio: float | None
     dataset: TargetDataset | None
 
@@ -352,7 +352,7 @@ def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
     """
     spec, given = job.spec, read_inputs(job.inputs_path) if job.inputs_path else {}
     shapes = {name: value.shape[1:] for name, value in given.items()} | spec.input_shapes
-    resolve_shapes({one.name: one.shape for one in target.inputs}, shapes)
+    resolve_shapes({spec.name: spec.shape for spec in target.inputs}, shapes)
     refuse_other_shapes(target.inputs, spec.input_shapes)
     samples = make_samples(
         target.inputs,

@@ -127,7 +127,7 @@ def _run(
 
 
 def copied(values: Any) -> list[Tensor]:
-    """Copies of the outputs that a `reader` returned: several by order or by name, or the only one.
+    """Copies of the outputs that a `reader` returned: its only output, or several by order or name.
 
     Raises:
         TypeError: the reader returned no outputs.

@@ -7,7 +7,7 @@ first-level cache. The memory work is a copy between two buffers that exceed the
 most edge devices (Raspberry Pi 5: 2 MiB, RK3588: 3 MiB, Jetson Orin: 4 MiB); on a larger cache, it
 shows the speed of that cache.
 
-Each kind of work takes about 20 ms, in many parts that are timed one by one. Other processes make
+Each kind of work takes about 20 ms, in many parts that are timed separately. Other processes make
 parts slower, never faster, so the figure is the decile of the fast parts. Half of the integer work
 precedes the memory work and half follows it, so that another process has to interfere for the whole
 40 ms to change the figure. The number of units in a part is determined once, so both readings of a
@@ -98,7 +98,7 @@ def calibrated_work(root: Path = Path("/"), speed_path: str | None = None) -> Fi
 
     Args:
         root: Directory with the files of the device.
-        speed_path: File with the speed of a simulated device; None for a real one.
+        speed_path: File with the speed of a simulated device; None for a real device.
     """
     unit, times_ns = slowed(_unit, speed_path), list[int]()
     for _ in range(CALIBRATION_COUNT):
@@ -148,7 +148,7 @@ def _copy_ns(clock: Clock) -> list[int] | None:
 def _on_fastest_cpus(root: Path) -> Iterator[None]:
     """Keep this thread on the fastest type of the CPUs of the run, where a model moves to anyway.
 
-    Otherwise a reading on an efficiency core would be compared with one on a performance core.
+    Otherwise readings on an efficiency core and on a performance core would be compared.
     """
     allowed = own_cpus()
     fastest = fastest_cpus(allowed, root)

@@ -11,7 +11,7 @@ class Quirk(Enum):
     """Deviation from MLPerf Tiny's protocol that was seen on a board."""
 
     ECHO = "echo"
-    """The board sends commands back."""
+    """The board echoes commands."""
     NO_PREFIX = "no_prefix"
     """Lines lack their `m-`."""
     NAME_FORMAT = "name_format"

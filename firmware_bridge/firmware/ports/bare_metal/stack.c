@@ -8,24 +8,24 @@
 #define MOVE "mov"
 #endif
 
-extern uint32_t bss_end[], stack_top[];
+extern uint32_t stack_bottom[], stack_top[];
 
 void paint_stack(void)
 {
 	uint32_t *pointer;
 
 	__asm__ volatile(MOVE " %0, sp" : "=r"(pointer));
-	for (volatile uint32_t *word = bss_end; word < pointer - MARGIN; word++)
+	for (volatile uint32_t *word = stack_bottom; word < pointer - MARGIN; word++)
 		*word = PAINT;
 }
 
 size_t stack_peak(void)
 {
-	const volatile uint32_t *word = bss_end;
+	const volatile uint32_t *word = stack_bottom;
 
 	while (*word == PAINT)
 		word++;
 	return (uintptr_t)stack_top - (uintptr_t)word;
 }
 
-size_t stack_size(void) { return (uintptr_t)stack_top - (uintptr_t)bss_end; }
+size_t stack_size(void) { return (uintptr_t)stack_top - (uintptr_t)stack_bottom; }

@@ -9,8 +9,19 @@
 
 /* Armv7-M Architecture Reference Manual (Arm DDI 0403E), B3.2 and B3.4. */
 #define VECTOR_TABLE REGISTER(0xe000ed08u)
+#define RESET_CONTROL REGISTER(0xe000ed0cu) /* AIRCR */
+#define RESET_REQUEST (0x05fau << 16 | BIT(2))
+#define FAULT_HANDLERS REGISTER(0xe000ed24u) /* SHCSR: of memory, bus and usage */
+#define FAULT_HANDLERS_ENABLE (7u << 16)
 #define COPROCESSORS REGISTER(0xe000ed88u)
 #define INTERRUPT_ENABLE(number) REGISTER(0xe000e100u + 4u * ((number) / 32))
+/* Memory protection unit of Armv7-M: B3.5. */
+#define MPU_CONTROL REGISTER(0xe000ed94u)
+#define MPU_BASE REGISTER(0xe000ed9cu)
+#define MPU_SIZE REGISTER(0xe000eda0u)
+#define MPU_ENABLE (BIT(0) | BIT(2)) /* all other addresses as without it */
+#define MPU_VALID BIT(4)
+#define MPU_NO_ACCESS_256 (BIT(28) | 7u << 1 | BIT(0))
 #define RECEIVED_MAX 4096u /* bytes; a power of two, and more than two frames */
 #define CYCLES_MAX 4096u
 
@@ -51,8 +62,30 @@ static uint8_t take(void)
 	return byte;
 }
 
+/* A stack that grows too far ends in a fault, not in the variables below it. Armv6-M has no handler that could
+ * start on a full stack. */
+static void guard_stack(void)
+{
+#if __ARM_ARCH >= 8
+	extern uint8_t stack_bottom[];
+
+	__asm__ volatile("msr msplim, %0" ::"r"(stack_bottom));
+#elif __ARM_ARCH >= 7
+	extern uint8_t stack_guard[];
+
+	MPU_BASE = (uintptr_t)stack_guard | MPU_VALID;
+	MPU_SIZE = MPU_NO_ACCESS_256;
+	MPU_CONTROL = MPU_ENABLE;
+#endif
+#if __ARM_ARCH >= 7
+	FAULT_HANDLERS = FAULT_HANDLERS_ENABLE;
+	__asm__ volatile("dsb\n\tisb");
+#endif
+}
+
 static void main_loop(void)
 {
+	guard_stack();
 	port = (struct port){
 		.board = BOARD, .cpu = CPU, .tick_source = TICK_SOURCE, .tick_hz = CLOCK_HZ,
 		.is_untested = IS_UNTESTED,
@@ -86,7 +119,9 @@ void __attribute__((noreturn)) reset_handler(void)
 		*to++ = *from++;
 	for (uint8_t *to = bss_start; to < bss_end;)
 		*to++ = 0;
+#if __ARM_ARCH >= 7
 	COPROCESSORS |= 0xfu << 20; /* floating point and vectors */
+#endif
 	VECTOR_TABLE = (uintptr_t)VECTORS;
 	__asm__ volatile("dsb\n\tisb");
 	main_loop();
@@ -94,14 +129,22 @@ void __attribute__((noreturn)) reset_handler(void)
 		;
 }
 
-/* A fault: print its name, and stop. */
-static void fault_handler(void)
+/* A fault: print its name, and start again. A host that waits for a reply sees the banner of a restart. */
+static void __attribute__((used, noreturn)) restart(void)
 {
 	static const char TEXT[] = "\r\ne-[Fault]\r\n";
 
 	port_write(TEXT, sizeof TEXT - 1);
+	__asm__ volatile("dsb");
+	RESET_CONTROL = RESET_REQUEST;
 	for (;;)
-		__asm__ volatile("wfi");
+		;
+}
+
+/* The stack may be full. */
+static void __attribute__((naked)) fault_handler(void)
+{
+	__asm__ volatile("ldr r0, =stack_top\n\tmov sp, r0\n\tbl restart");
 }
 
 #pragma GCC diagnostic ignored "-Woverride-init" /* one of the ranges below */

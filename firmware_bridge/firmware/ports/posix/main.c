@@ -34,6 +34,7 @@ static _Alignas(16) uint8_t ram[16u << 20];
 static uint32_t cycles[4096];
 static struct utsname machine;
 static int line_in, line_out, pin = -1, edges = -1, sound = -1;
+static off_t sound_begin, sound_end; /* samples in a file; the end is 0 if they end with the file, or in a FIFO */
 static bool is_pty = true;
 static uint64_t byte_ns; /* time of a byte on the emulated line, 0 for none */
 static uint64_t free_in_ns, free_out_ns;
@@ -114,22 +115,21 @@ static void write_edge(const char *name, bool is_high)
 void port_processing(bool is_high) { write_edge("processing", is_high); }
 void port_detection(void) { write_edge("detection", false); }
 
-/* A file is played from its beginning at each start, a FIFO continues. A WAV file's header is skipped. */
+/* A file is played from its beginning at each start, a FIFO continues. */
 static size_t read_sound(int16_t *samples, size_t count)
 {
 	static uint8_t bytes[2];
 	static size_t odd; /* bytes of a sample that arrived in two parts */
 	size_t done = 0;
-	char head[44];
 
 	if (count == 0) {
 		odd = 0;
-		if (lseek(sound, 0, SEEK_SET) == 0 &&
-		    (read(sound, head, sizeof head) != sizeof head || memcmp(head, "RIFF", 4)))
-			lseek(sound, 0, SEEK_SET);
+		lseek(sound, sound_begin, SEEK_SET);
 		return 0;
 	}
 	while (done < count) {
+		if (sound_end && lseek(sound, 0, SEEK_CUR) >= sound_end)
+			break;
 		ssize_t got = read(sound, bytes + odd, sizeof bytes - odd);
 
 		if (got <= 0)
@@ -143,6 +143,56 @@ static size_t read_sound(int16_t *samples, size_t count)
 	return done;
 }
 
+static uint32_t little_endian(const uint8_t *bytes, int count)
+{
+	uint32_t value = 0;
+
+	while (count--)
+		value = value << 8 | bytes[count];
+	return value;
+}
+
+static void require_sound(const char *path, const char *what, uint32_t value, uint32_t needed)
+{
+	if (value == needed)
+		return;
+	fprintf(stderr, "error: %s has %s %u, the model needs %u; convert it: sox IN -r 16000 -c 1 -b 16 OUT.wav\n", path,
+		what, value, needed);
+	exit(2);
+}
+
+/* The places of the samples in a WAV file; other files are samples from their beginning on. Source: Multimedia
+ * Programming Interface and Data Specifications 1.0 (IBM and Microsoft, 1991), RIFF and WAVE. */
+static void find_samples(const char *path)
+{
+	uint8_t chunk[16];
+	off_t at = 12;
+	bool has_format = false;
+
+	if (pread(sound, chunk, 12, 0) != 12 || memcmp(chunk, "RIFF", 4) || memcmp(chunk + 8, "WAVE", 4))
+		return;
+	while (pread(sound, chunk, 8, at) == 8) {
+		uint32_t size = little_endian(chunk + 4, 4);
+
+		at += 8;
+		if (!memcmp(chunk, "data", 4) && has_format) {
+			sound_begin = at;
+			sound_end = at + size;
+			return;
+		}
+		if (!memcmp(chunk, "fmt ", 4) && pread(sound, chunk, 16, at) == 16) {
+			require_sound(path, "format", little_endian(chunk, 2), 1);
+			require_sound(path, "channels", little_endian(chunk + 2, 2), 1);
+			require_sound(path, "Hz", little_endian(chunk + 4, 4), 16000);
+			require_sound(path, "bits", little_endian(chunk + 14, 2), 16);
+			has_format = true;
+		}
+		at += size + size % 2;
+	}
+	fprintf(stderr, "error: %s is a WAV file without samples\n", path);
+	exit(2);
+}
+
 static void open_sound(const char *path)
 {
 	/* Also for writing, so that a FIFO does not end without a writer. */
@@ -154,6 +204,8 @@ static void open_sound(const char *path)
 		fprintf(stderr, "error: cannot open %s: %s\n", path, strerror(errno));
 		exit(2);
 	}
+	if (!is_fifo)
+		find_samples(path);
 	port.read_sound = read_sound;
 }
 

@@ -104,8 +104,7 @@ static uint8_t take(void)
 	return BYTE(UART + UART_DATA);
 }
 
-/* Any trap: print, and start again. */
-static void __attribute__((aligned(4), noreturn)) fault_handler(void)
+static void __attribute__((used, noreturn)) restart(void)
 {
 	static const char TEXT[] = "\r\ne-[Fault]\r\n";
 
@@ -113,6 +112,22 @@ static void __attribute__((aligned(4), noreturn)) fault_handler(void)
 	TEST = TEST_RESET;
 	for (;;)
 		;
+}
+
+/* Any trap: print, and start again. The stack may be full. */
+static void __attribute__((naked, aligned(4))) fault_handler(void)
+{
+	__asm__ volatile("la sp, stack_top\n\tj restart");
+}
+
+/* Physical memory protection, entry 0: 256 bytes that can only be read; locked, so that it applies to machine mode.
+ * Source: RISC-V Privileged Architecture, 3.7. */
+static void guard_stack(void)
+{
+	extern uint8_t stack_guard[];
+
+	__asm__ volatile("csrw pmpaddr0, %0" ::"r"((uintptr_t)stack_guard >> 2 | (256 / 8 - 1)));
+	__asm__ volatile("csrw pmpcfg0, %0" ::"r"(0x80 | 3 << 3 | 1));
 }
 
 static void start_line(void)
@@ -133,6 +148,7 @@ void __attribute__((noreturn)) start(void)
 	for (uint8_t *to = bss_start; to < bss_end;)
 		*to++ = 0;
 	start_line();
+	guard_stack();
 	measure_counter();
 	struct edgebench_board board = {
 		.name = "riscv32-virt", .cpu = "rv32imac", .tick_source = "instret",
@@ -157,5 +173,5 @@ void __attribute__((noreturn)) start(void)
 void __attribute__((naked, used, section(".vectors"))) reset_handler(void)
 {
 	__asm__ volatile(".option push\n\t.option norvc\n\tj 1f\n\t.word stack_top\n"
-			 "1:\tla sp, stack_top\n\tj start\n\t.option pop");
+			 "1:\tla t0, reset_handler\n\tlw sp, 4(t0)\n\tj start\n\t.option pop");
 }

@@ -1,9 +1,12 @@
-/* SysTick as the counter, for boards that QEMU emulates: it runs at the clock of the processor, and QEMU
- * has no cycle counter. */
+/* SysTick as the counter, for processors without a cycle counter: Cortex-M0+, and all that QEMU
+ * emulates. It runs at the clock of the processor. */
 #include <stdint.h>
 
 #include "device/port.h"
 #include "ports/cortex_m/cortex_m.h"
+
+#define INTERRUPT_STATE REGISTER(0xe000ed04u) /* ICSR: Armv7-M Architecture Reference Manual, B3.2.4 */
+#define SYSTICK_PENDING BIT(26)
 
 static uint64_t ticks_before; /* when the counter was last started */
 static volatile uint32_t overflow_count;
@@ -12,10 +15,15 @@ uint64_t port_ticks(void)
 {
 	uint32_t overflows, value;
 
-	do {
-		overflows = overflow_count;
+	/* An overflow that is not counted yet may be before or after the value that was read: read it again. */
+	__asm__ volatile("cpsid i" ::: "memory");
+	value = SYSTICK_VALUE;
+	overflows = overflow_count;
+	if (INTERRUPT_STATE & SYSTICK_PENDING) {
 		value = SYSTICK_VALUE;
-	} while (overflows != overflow_count);
+		overflows++;
+	}
+	__asm__ volatile("cpsie i" ::: "memory");
 	return ticks_before + (uint64_t)overflows * SYSTICK_PERIOD + (SYSTICK_PERIOD - 1 - value);
 }
 

@@ -56,11 +56,11 @@ def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
     Args:
         runs: All runs of the set so far, including replaced runs; at least one.
     """
-    one = find_set(runs)
-    if one.verdict.state is State.VALID or one.planned_count < MIN_RUNS:
+    run_set = find_set(runs)
+    if run_set.verdict.state is State.VALID or run_set.planned_count < MIN_RUNS:
         return None
-    disturbed = [run for run in one.counted if disturbances_of(run)]
-    if not disturbed or 2 * len(disturbed) >= len(one.counted):
+    disturbed = [run for run in run_set.counted if disturbances_of(run)]
+    if not disturbed or 2 * len(disturbed) >= len(run_set.counted):
         return None
     member, run_id = disturbed[0].member, disturbed[0].run_id
     assert member is not None, "a set of several runs has members"

@@ -1,14 +1,14 @@
-"""Spread between occasions: how far the next measurement of a model may be from this one.
+"""Spread between occasions: how far the next measurement of a model may be from the present one.
 
 The interval of a set assumes that the next runs are made under the same conditions. Neighbours on a
 shared machine, warmth of the room, or memory that was laid out at boot stay the same during a set
-and are different at the next one. Only sets that were made at other times show how much that
+and are different at the next. Only sets that were made at other times show how much that
 changes. They are the third level of repetition, after inferences and launches.
 
-With x the logarithms of the medians of k sets of one model, s² = Σ (x - mean)² / (k - 1), and the
-ratio of the next set to this one is within exp(±t(0.975, k - 1) · s · sqrt(2)). If a model has too
-few sets, the deviations of all models of the device are pooled, each from the mean of its model.
-The medians vary between launches, too, so s contains the error of a set of that many runs.
+With x the logarithms of the medians of k sets of a model, s² = Σ (x - mean)² / (k - 1), and the
+ratio of the next set to the present set is within exp(±t(0.975, k - 1) · s · sqrt(2)). If a model
+has too few sets, the deviations of all models of the device are pooled, each from the mean of its
+model. The medians vary between launches, too, so s contains the error of a set of that many runs.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; ISO 5725-3,
 intermediate precision.
@@ -26,7 +26,7 @@ from edgebench.host.analysis.median import t_quantile
 MIN_OCCASIONS = 3
 """Fewest sets of a model, or fewest differences of several models plus one, for an estimate."""
 OCCASION_S = 600.0
-"""Sets that began within this time of each other belong to one occasion.
+"""Sets that began within this time of each other belong to the same occasion.
 
 The machine has warmed up or cooled down by then: a board with a heat sink does so with a time
 constant of one to two minutes.
@@ -51,10 +51,10 @@ class OccasionSpread:
 
 @dataclass(frozen=True, slots=True)
 class NextTime:
-    """How far the next set may be from this one."""
+    """How far the next set may be from the present set."""
 
     half_width_ratio: float
-    """The next median is within this ratio of the present one, with 95 % probability."""
+    """The next median is within this ratio of the present median, with 95 % probability."""
     occasion_count: int
     """Number of sets that the estimate rests on."""
     model_count: int
@@ -119,7 +119,7 @@ def next_time(own: Sequence[float], others: Iterable[Sequence[float]] = ()) -> N
     """Estimate from the medians of earlier sets; None with too few sets.
 
     Args:
-        own: Medians of the sets of this model, including the present one.
+        own: Medians of the sets of this model, including the present set.
         others: Medians of the sets of each other model on the same device.
     """
     spread = occasion_spread([own], others)

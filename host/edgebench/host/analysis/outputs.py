@@ -124,7 +124,7 @@ def agreement(
         relative_rms=_finite_or_none(max(shares)),
         relative_rms_best=_finite_or_none(min(varying or shares)),
         is_constant=not varying,
-        repeated_count=0 if distinct_count < 2 else sum(_is_repeated(one) for _, one in real),
+        repeated_count=0 if distinct_count < 2 else sum(_is_repeated(output) for _, output in real),
         output_count=len(real),
         distinct_count=distinct_count,
     )

@@ -150,7 +150,9 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     is_of_one = len(having) == 1 and metric.path.startswith("accuracy.")
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
-    if interval is not None and metric.group in _DRIFTING and (drift := set_drift_ratio(having)):
+    is_of_levels = not metric.path.endswith(".p50")
+    drift = set_drift_ratio(having, is_of_levels=is_of_levels) if metric.group in _DRIFTING else 0.0
+    if interval is not None and drift:
         # Each run shows a part of the drift: a longer run could be anywhere in the drift's range,
         # or stay at the level of the end.
         reach, end = DRIFT_REACH * abs(median) * drift, _end_ratio(having)
@@ -173,7 +175,7 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
 
 
 def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Bounds for one more run, 95 %; None below five runs, or if a value is not positive.
+    """Bounds for a further run, 95 %; None below five runs, or if a value is not positive.
 
     exp(m ± t(0.975, n - 1) · s · sqrt(1 + 1/n)) with mean m and standard deviation s of the
     logarithms. The interval of the median is narrower, because the median of many runs varies less
@@ -190,8 +192,8 @@ def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None
     return math.exp(middle - reach), math.exp(middle + reach)
 
 
-def set_drift_ratio(runs: Sequence[Run]) -> float:
-    """Drift of the latency inside the runs, over the latency; 0 without drift.
+def set_drift_ratio(runs: Sequence[Run], *, is_of_levels: bool = False) -> float:
+    """Drift of the median latency inside the runs, over the latency; 0 without drift.
 
     The larger of two medians over the runs: the median range of the levels, which exists only for
     runs that drift visibly by themselves; and the median change from the start to the end, if its
@@ -199,9 +201,10 @@ def set_drift_ratio(runs: Sequence[Run]) -> float:
 
     Args:
         runs: The runs, at least one.
+        is_of_levels: Whether to return the drift of the mean, which bursts of slow inferences
+            raise, although the medians of a run's ten blocks are the same.
     """
-    ranges = [run.metrics.warmup.level_range_ratio if run.metrics.warmup else None for run in runs]
-    drift = float(np.median([one or 0.0 for one in ranges]))
+    drift = float(np.median([_level_range_ratio(run, is_of_levels) for run in runs]))
     stabilities = [run.metrics.stability for run in runs]
     changes = [
         stability.drift_ratio
@@ -212,6 +215,17 @@ def set_drift_ratio(runs: Sequence[Run]) -> float:
     if interval is not None and (interval[0] > 0 or interval[1] < 0):
         drift = max(drift, abs(float(np.median(changes))))
     return drift
+
+
+def _level_range_ratio(run: Run, is_of_levels: bool) -> float:
+    """Range of the levels of a run, over the latency; 0 if it does not drift.
+
+    A level is a mean of a stretch of a fiftieth of the run or more. The median of the run cannot
+    drift by more than the medians of its blocks.
+    """
+    levels = run.metrics.warmup.level_range_ratio if run.metrics.warmup else None
+    blocks = run.metrics.stability.block_range_ratio if run.metrics.stability else None
+    return (levels or 0.0) if is_of_levels or blocks is None else min(levels or 0.0, blocks)
 
 
 def _end_ratio(runs: Sequence[Run]) -> float:
@@ -370,7 +384,7 @@ def _broken_by_runs(
         if not broken:
             continue
         shown = _worst(broken)
-        harmed = {kind for one in broken for kind in one.harmed}
+        harmed = {kind for finding in broken for kind in finding.harmed}
         others = [run for run in counted if run.run_id not in by_run]
         checked_count = sum(_is_checked(run, rule.id) for run in runs)
         if len(broken) <= OUTVOTED_RATIO * checked_count and len(others) >= MIN_RUNS:
@@ -380,7 +394,7 @@ def _broken_by_runs(
             "failed_count": len(broken),
             "of_count": len(runs),
             "is_worst": shown is not None,
-            "is_same": shown is None and all(one == broken[0] for one in broken),
+            "is_same": shown is None and all(finding == broken[0] for finding in broken),
             "is_outvoted": not harmed,
         }
         findings.append(

@@ -68,11 +68,11 @@ def measure_windows(
         _check(window)
     if not target.windows:
         raise MeasurementError("the target recorded no window")
-    counts = np.array([one.count for one in target.windows])
-    ticks = [one.ticks for one in target.windows if one.ticks is not None]
+    counts = np.array([window.count for window in target.windows])
+    ticks = [window.ticks for window in target.windows if window.ticks is not None]
     if len(ticks) < len(target.windows):
         return _metered(target, counts, metered_s)
-    times_s = np.array([one.duration_s for one in target.windows], np.float64)
+    times_s = np.array([window.duration_s for window in target.windows], np.float64)
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
     emulator = target.firmware.emulator

@@ -50,12 +50,14 @@ def work_of(run: Run) -> tuple[object, ...]:
 
 def usual_speed(runs: Sequence[Run], earlier: Iterable[Run]) -> UsualSpeed | None:
     """Speed during these runs against that during earlier ones; None if too few are comparable."""
-    now_ns = [integer_ns(one) for run in runs if (one := run.conditions.yardstick) is not None]
+    now_ns = [
+        integer_ns(readings) for run in runs if (readings := run.conditions.yardstick) is not None
+    ]
     works = {work_of(run) for run in runs}
     before_ns = [
-        integer_ns(one)
+        integer_ns(readings)
         for run in earlier
-        if (one := run.conditions.yardstick) is not None and {work_of(run)} == works
+        if (readings := run.conditions.yardstick) is not None and {work_of(run)} == works
     ]
     if not now_ns or len(before_ns) < MIN_EARLIER or median(before_ns) <= 0:
         return None

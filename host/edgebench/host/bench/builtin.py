@@ -57,11 +57,15 @@ def find_model(name: str) -> Model:
     except UsageError as exc:
         with suppress(OSError):
             folders = [str(_FOLDER), *([str(path.parent)] if not path.exists() else [])]
-            names = [one for folder in folders for one in os.listdir(folder)]
+            names = [name for folder in folders for name in os.listdir(folder)]
             with_meant(
                 exc,
                 path.name,
-                [one for one in names if Path(one).suffix in MODEL_SUFFIXES and one != path.name],
+                [
+                    name
+                    for name in names
+                    if Path(name).suffix in MODEL_SUFFIXES and name != path.name
+                ],
                 cutoff=NAME_CUTOFF,
             )
         raise

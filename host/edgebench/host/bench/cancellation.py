@@ -107,8 +107,8 @@ def holding_interrupts() -> Iterator[threading.Event]:
 
     def hold(number: int, frame: FrameType | None) -> None:
         handler = before[signal.Signals(number)]
-        for one in before:
-            signal.signal(one, signal.default_int_handler)
+        for signal_number in before:
+            signal.signal(signal_number, signal.default_int_handler)
         is_pressed.set()
         with suppress(KeyboardInterrupt):
             handler(number, frame)  # acknowledges the key

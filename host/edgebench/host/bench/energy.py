@@ -69,8 +69,8 @@ from edgebench.system.whole_files import make_directory, whole_file, write_whole
 NEIGHBOURS = 100
 """Number of runs before a run, and after it, whose load codes may be in the same file."""
 SAME_PLACE_NS = 100_000_000
-"""Largest difference, without drift, between the clock offsets of two runs aligned with one file: a
-few chips of a load code."""
+"""Largest difference, without drift, between the clock offsets of two runs aligned with the same
+file: a few chips of a load code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

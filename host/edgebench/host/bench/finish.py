@@ -66,7 +66,7 @@ TRIES = 2
 _HOST_ERRORS = {
     kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError, Unforeseen)
 }
-"""Errors without a code of their own, because no agent sends them."""
+"""Errors without their own code, because no agent sends them."""
 
 
 def finish(directory: Path, trouble: str | None = None) -> Run:

@@ -82,7 +82,7 @@ def check_device(client: Client, name: str, cancellation: Cancellation) -> Healt
         EdgebenchError: the device failed the check; the message is the reason.
     """
     system = client.describe()
-    seat = next((one for one in client.seats() if one.name == client.seat), None)
+    seat = next((state for state in client.seats() if state.name == client.seat), None)
     temp_c = seat.temp_c if seat else None
     if seat is not None and seat.fault:
         raise TargetError(seat.fault)

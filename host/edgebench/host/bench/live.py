@@ -80,7 +80,7 @@ def publish_status(
 
 
 class DeviceStatus:
-    """Published status of one device; safe to update from any thread."""
+    """Published status of a device; safe to update from any thread."""
 
     def __init__(self, file: LiveFile, device: str) -> None:
         self._file = file

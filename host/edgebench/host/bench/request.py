@@ -135,7 +135,7 @@ class BenchRequest:
     """The settings as given. The code that puts an option into effect reads it here, unless the
     option changes another field."""
     command: CommandFacts | None = field(default=None, compare=False)
-    """The command that makes the request, with an id of its own; None in a campaign."""
+    """The command that makes the request, with its own id; None in a campaign."""
 
     def __post_init__(self) -> None:
         check_wait(self.wait_s)
@@ -156,7 +156,7 @@ class BenchRequest:
         return self.options.get("wait_s") or 0.0
 
     def on_device(self, device: str, wired: str | None) -> BenchRequest:
-        """The request for one of the devices.
+        """The request for a single device.
 
         Args:
             device: Name of the device.
@@ -186,11 +186,15 @@ class BenchRequest:
         device = self.devices[0]  # the name for `--on`, of which the board's name is only a part
         if name is None and any(model.is_on_device for model in self.models):
             raise UsageError(f"{device} has no model in its firmware")
-        formats = {one for report in system.runtimes if report.is_target for one in report.formats}
+        formats = {
+            suffix for report in system.runtimes if report.is_target for suffix in report.formats
+        }
         if name is None and formats and not self.has_named_models:
             # Microcontrollers run only quantised models.
             quantised = builtin_models(precision="int8")
-            return replace(self, models=tuple(one for one in quantised if one.format in formats))
+            return replace(
+                self, models=tuple(model for model in quantised if model.format in formats)
+            )
         if name is None or (system.takes_own_file and self.has_named_models):
             return self
         if self.has_named_models:

@@ -105,7 +105,7 @@ class OpenDevice:
 
 
 def measure(device: OpenDevice, request: RunRequest) -> Run:
-    """Measure one model on one device and store the run.
+    """Measure a model on a device and store the run.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
@@ -256,7 +256,7 @@ _BEFORE_LOOP = {
     Phase.SYNCING,
     Phase.WARMING_UP,
 }
-"""Phases before the timed loop; a run that ends in one of them loses no measurements."""
+"""Phases before the timed loop; a run that ends in such a phase loses no measurements."""
 
 
 def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnNotice) -> OnNotice:

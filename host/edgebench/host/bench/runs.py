@@ -103,7 +103,7 @@ class DeviceRuns:
                 cancellation.wait(pause_s)
 
     def _make(self, session: RunSession, order: RunOrder) -> None:
-        """Make one run.
+        """Make a run.
 
         Raises:
             Interrupted: the command was cancelled.
@@ -294,6 +294,6 @@ def compare_measured(against: ComparisonRequest, runs: Sequence[Run]) -> list[Ru
         allowed=against.allowed,
     )
     return [
-        replace(one, left_out_count=against.pair_count - one.result.baseline_count)
-        for one in compared
+        replace(comparison, left_out_count=against.pair_count - comparison.result.baseline_count)
+        for comparison in compared
     ]

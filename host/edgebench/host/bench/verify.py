@@ -88,7 +88,7 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         except (LookupError, TypeError, AttributeError) as exc:
             raise RunDamaged(f"run {run_id} is damaged: its verdict is incomplete") from exc
     found = _differences("", document, computed)
-    return [one for one in found if not _is_reworded(one)]
+    return [difference for difference in found if not _is_reworded(difference)]
 
 
 def _is_reworded(difference: Difference) -> bool:

@@ -66,7 +66,9 @@ class Campaign:
         """Display in a notebook: the main results, and the set of each cell."""
         from edgebench.host.show.notebook import sets_html
 
-        return sets_html(self.sets(), settings=lambda one: self.settings_of(one.first.run_id))
+        return sets_html(
+            self.sets(), settings=lambda run_set: self.settings_of(run_set.first.run_id)
+        )
 
     @property
     def is_running(self) -> bool:
@@ -173,7 +175,7 @@ class Campaign:
             summary=self.summary(),
             lanes=self.lanes(),
             sets=self.sets(),
-            settings=lambda one: self.settings_of(one.first.run_id),
+            settings=lambda run_set: self.settings_of(run_set.first.run_id),
             effects=self.effects(),
             failures=failure_lines(self.rows()),
         )
@@ -201,7 +203,7 @@ class Campaign:
             for run_set in find_sets(run for _, run in results)
             if run_set.verdict.is_refused
         ]
-        without_numbers = {run.run_id for one in refused for run in one.runs}
+        without_numbers = {run.run_id for run_set in refused for run in run_set.runs}
         observed: dict[str, list[Observation]] = {}
         for planned, run in results:
             if run.marks.are_numbers_refused or run.run_id in without_numbers:

@@ -261,7 +261,7 @@ def _apply(entry: dict[str, Any], record: JournalRecord) -> None:
         record.gone.add(entry["run_id"])
     elif event == "lane":
         state, reason = entry["state"], printable(entry["reason"])
-        at = DeviceAtLab(*(printable(entry.get(one.name, "")) for one in fields(DeviceAtLab)))
+        at = DeviceAtLab(*(printable(entry.get(field.name, "")) for field in fields(DeviceAtLab)))
         if not at.lab and entry["device"] in record.lanes:  # no lab host was reached since then
             at = record.lanes[entry["device"]].at
         record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason, at)
@@ -319,7 +319,7 @@ def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:
         journal = Journal(store.root / CAMPAIGNS_DIRECTORY / name)
         with suppress(StoreError):
             journals.append((journal, journal.plan()))
-    return sorted(journals, key=lambda one: one[1].created_utc)
+    return sorted(journals, key=lambda journal: journal[1].created_utc)
 
 
 def _names(store: Store) -> list[str]:

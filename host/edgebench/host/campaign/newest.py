@@ -41,7 +41,7 @@ class NewestCampaigns:
                 self._campaigns[name] = Campaign(self._store, name, Journal(folder / name))
         for name in self._campaigns.keys() - names:
             del self._campaigns[name]
-        newest = sorted(self._campaigns.values(), key=lambda one: one.plan.created_utc)
+        newest = sorted(self._campaigns.values(), key=lambda campaign: campaign.plan.created_utc)
         campaigns: list[CampaignProgress] = []
         for campaign in newest[: -MAX_CAMPAIGNS - 1 : -1]:
             with suppress(StoreError):

@@ -325,7 +325,7 @@ class CampaignRuns(RunPlan):
 
     def _note(self, planned: PlannedRun, attempt: Attempt) -> None:
         known = self._progress[planned].attempts
-        attempts = [*(one for one in known if one.run_id != attempt.run_id), attempt]
+        attempts = [*(earlier for earlier in known if earlier.run_id != attempt.run_id), attempt]
         self._progress[planned] = judged(planned, attempts, self._work.plan.spec.retry)
 
 

@@ -110,7 +110,7 @@ class Levels:
 
 _ELSEWHERE = frozenset({"on", "wait", "runs", "extra_runs"})
 """Options whose counterparts are top-level keys or axes of the file, and `extra_runs`: the runs of
-a campaign are planned before the first one is made."""
+a campaign are planned before the first is made."""
 SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
 """Keys of `[settings]`, each with its option."""
 _FILES = ("accuracy", "reference", "inputs")
@@ -163,7 +163,7 @@ class Pattern(Levels):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition(Levels):
-    """An additional cell, or one for each device that `device` selects."""
+    """An additional cell, or a cell for each device that `device` selects."""
 
     model: str
     device: str = LOCAL_NAME

@@ -122,10 +122,11 @@ def run(options: argparse.Namespace) -> ExitCode:
     assert lab is not None  # nothing is measured or interrupted before it exists
     if compared:
         errors = [failure_entry(failure, options) for failure in watcher.failures]
-        report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
+        sets = find_sets(watcher.runs)
+        report_comparison(compared, sets, is_json=options.json, runs=watcher.runs, errors=errors)
         report_missing_pairs(watcher)
         if not options.json:
-            print_next_step(options, find_sets(watcher.runs))
+            print_next_step(options, sets)
         code = exit_code(compared)
     else:
         code = conclude(options, lab, watcher, is_interrupted=is_interrupted)

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.text import printable
 
     store = Store(options.store)
-    runs = [one for name in options.runs for one in find_runs(store, name)]
+    runs = [address for name in options.runs for address in find_runs(store, name)]
     path = options.output or Path(default_name(runs))
     run_ids = write_bundle(path, runs, is_annotated=not options.without_annotations)
     size_bytes = path.stat().st_size

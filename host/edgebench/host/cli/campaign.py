@@ -263,7 +263,7 @@ def _report(
     if options.json:
         lanes, rows = campaign.lanes(), campaign.rows()
         document = campaign_document(summary, lanes, rows, sets, campaign.effects())
-        document["headlines"] = [one.document for one in headlines(sets, settings)]
+        document["headlines"] = [headline.document for headline in headlines(sets, settings)]
         print(json.dumps(document, indent=1))
     else:
         _print_tables(campaign, sets)
@@ -316,7 +316,9 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
     from edgebench.protocol.text import printable
 
     out, summary = console(), campaign.summary()
-    if (best := best_of(sets, lambda one: campaign.settings_of(one.first.run_id))) is not None:
+    if (
+        best := best_of(sets, lambda run_set: campaign.settings_of(run_set.first.run_id))
+    ) is not None:
         print_line(out, best.line)
     out.print(lanes_table(campaign.lanes()))
     lines: list[str] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 
 from edgebench.host.cli.failure import print_document
 from edgebench.host.cli.options import add_json, add_option, add_store, new_parser
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.result.run import Run
+    from edgebench.host.result.run_set import RunSet
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,26 +36,30 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Compare; exit code 4 for a regression, 5 when the result is inconclusive."""
+    from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.lab import Lab
+    from edgebench.host.store.address import find_each
 
-    comparisons = Lab(options.store).compare(
+    lab = Lab(options.store)
+    comparisons = lab.compare(
         options.baseline,
         options.against or None,
         metrics=options.metric,
         margin_ratio=options.fail_on,
         allowed=options.allow or (),
     )
-    names = [*options.baseline, *options.against]
-    names += ["--store", str(options.store)] if options.store else []
-    report(comparisons, is_json=options.json, run_names=shlex.join(names))
+    is_doubtful = any(comparison.verdicts.suspect_count for comparison in comparisons)
+    names = [*options.baseline, *options.against] if is_doubtful and not options.json else []
+    sets = choose_sets(address.run() for address in find_each(lab.store, names))
+    report(comparisons, sets, is_json=options.json)
     return exit_code(comparisons)
 
 
 def report(
     comparisons: Sequence[RunComparison],
+    sets: Sequence[RunSet],
     *,
     is_json: bool,
-    run_names: str = "",
     runs: Sequence[Run] | None = None,
     errors: Sequence[ErrorEntry] = (),
 ) -> None:
@@ -63,14 +67,15 @@ def report(
 
     Args:
         comparisons: The comparisons.
+        sets: The compared sets, for the reasons of their verdicts.
         is_json: Print a JSON document.
-        run_names: Arguments of `edgebench show` for their runs; empty: the id of the pairs.
         runs: Runs measured for the comparisons; None if the runs were stored before.
         errors: Failures of other runs.
     """
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table
     from edgebench.host.show.tables import console, print_line
+    from edgebench.host.show.verdict import verdict_lines
     from edgebench.protocol.plain import to_plain
 
     if is_json:
@@ -82,7 +87,7 @@ def report(
         return
     out = console()
     out.print(comparisons_table(comparisons, out.width))
-    for line in comparison_lines(comparisons, run_names):
+    for line in (*comparison_lines(comparisons), *verdict_lines(sets)):
         print_line(out, line)
 
 

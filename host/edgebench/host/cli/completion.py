@@ -202,7 +202,7 @@ def _models(store: Path) -> list[str]:
 
     del store
     folder = files("edgebench.host") / "builtin_models"
-    return sorted(one.name for one in folder.iterdir() if one.name.endswith(MODEL_SUFFIXES))
+    return sorted(file.name for file in folder.iterdir() if file.name.endswith(MODEL_SUFFIXES))
 
 
 def _metrics(store: Path) -> list[str]:

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         return ExitCode.DONE
     export_runs(runs, form, options.output)
     if options.json:
-        run_ids = [one.run.run_id for one in runs]
+        run_ids = [exported.run.run_id for exported in runs]
         document = {"format": form.name, "file": str(options.output), "run_ids": run_ids}
         print(json.dumps(document, indent=1))
     else:

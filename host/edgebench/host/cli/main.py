@@ -124,7 +124,7 @@ _MEASURING = ("bench", "campaign run", "campaign resume", "collect")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without µ is no reason to fail
+        if isinstance(stream, io.TextIOWrapper):  # not to fail on a terminal without µ
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     return exit_code_of(lambda: _dispatch(words))

@@ -56,7 +56,7 @@ class OneLineParser(CommandParser):
             if others:
                 error = ArgumentsRefused(f"unrecognized arguments: {' '.join(others)}", self.prog)
                 name = next((word for word in others if word.startswith("-")), "")
-                # The closest of many options is often a different one.
+                # Among many options, the closest is often not the option that was meant.
                 raise with_meant(error, name, options_of(self), cutoff=OPTION_CUTOFF)
         except ArgumentsRefused as error:
             from edgebench.host.options.peers import hint_for_option
@@ -81,10 +81,10 @@ class OneLineParser(CommandParser):
         ]
         formatter = self._get_formatter()
         formatter.start_section("options")
-        shown = [one for one in self._actions if one.dest in self.basic]
+        shown = [action for action in self._actions if action.dest in self.basic]
         formatter.add_arguments(shown)
         formatter.end_section()
-        count = sum(one.help != argparse.SUPPRESS for one in self._actions) - len(shown)
+        count = sum(action.help != argparse.SUPPRESS for action in self._actions) - len(shown)
         more = f"{count} more options: {self.prog} --help-all\n"
         return "\n".join([*lines, formatter.format_help(), more])
 

@@ -77,16 +77,16 @@ def overall_pace(paces: Sequence[DevicePace], now_s: float) -> OverallPace:
     slowest of them.
     """
     begun = [pace for pace in paces if pace.count is not None]
-    counts = [one.count or 0 for one in begun]
-    left_s = [one.left_s(now_s) for one in begun]
-    known_s = [one for one in left_s if one is not None]
+    counts = [pace.count or 0 for pace in begun]
+    left_s = [pace.left_s(now_s) for pace in begun]
+    known_s = [time_s for time_s in left_s if time_s is not None]
     longest_s = max(known_s, default=None) if len(known_s) == len(begun) else None
     if longest_s is not None and len(begun) < len(paces):
         longest_s += max(
-            count * (one.run_s or 0.0) for count, one in zip(counts, begun, strict=True)
+            count * (pace.run_s or 0.0) for count, pace in zip(counts, begun, strict=True)
         )
     return OverallPace(
-        done_count=sum(one.done_count for one in begun),
+        done_count=sum(pace.done_count for pace in begun),
         count=sum(counts) if len(begun) == len(paces) else None,
         left_s=longest_s,
     )

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     )
     end_starting()
     with suppress(NoSuchRun):  # the name is a campaign's
-        warn_of_failed(one for name in options.names for one in find_runs(lab.store, name))
+        warn_of_failed(address for name in options.names for address in find_runs(lab.store, name))
     if options.json:
         print(json.dumps({"file": str(path), "size_bytes": path.stat().st_size}, indent=1))
     else:

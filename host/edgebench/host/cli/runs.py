@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     if options.json:
         document = {
             "runs": [asdict(row) for row in rows],
-            "incomplete": [_plain(one) for one in incomplete],
+            "incomplete": [_plain(run) for run in incomplete],
             "set_aside": [_plain_set_aside(run) for run in aside],
         }
         print(json.dumps(document, indent=1))
@@ -109,9 +109,9 @@ def run(options: argparse.Namespace) -> ExitCode:
         from edgebench.host.show.incomplete import incomplete_line
         from edgebench.host.store.incomplete import IncompleteState
 
-        for one in incomplete:
-            print(printable(incomplete_line(one)))
-        if lost := [one for one in incomplete if one.state is IncompleteState.LOST]:
+        for entry in incomplete:
+            print(printable(incomplete_line(entry)))
+        if lost := [run for run in incomplete if run.state is IncompleteState.LOST]:
             print(f"in {lost[0].directory.parent}; to remove: edgebench runs --remove-lost")
         _print_set_aside(aside)
     return ExitCode.DONE
@@ -225,10 +225,10 @@ def _remove_lost(store: Store, *, as_json: bool) -> ExitCode:
 
     removed = remove_lost(store)
     if as_json:
-        print(json.dumps({"removed": [_plain(one) for one in removed]}, indent=1))
+        print(json.dumps({"removed": [_plain(run) for run in removed]}, indent=1))
         return ExitCode.DONE
-    for one in removed:
-        print(printable(f"removed: run {one.run_id}: {contents(one)}"))
+    for run in removed:
+        print(printable(f"removed: run {run.run_id}: {contents(run)}"))
     if not removed:
         print(f"no lost runs in {store.root}")
     return ExitCode.DONE

@@ -102,11 +102,11 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     from edgebench.host.store.occasions import next_time_of
 
     runs = [address.run() for address in addresses]
-    one = find_set(runs)
+    run_set = find_set(runs)
     # The store of a bundle has no earlier sets.
-    next_time = None if addresses[0].prefix else next_time_of(addresses[0].store, one)
+    next_time = None if addresses[0].prefix else next_time_of(addresses[0].store, run_set)
     if options.json:
-        print(json.dumps(set_document(one, next_time), indent=1))
+        print(json.dumps(set_document(run_set, next_time), indent=1))
         return ExitCode.DONE
     out = console()
     counted = [
@@ -114,13 +114,13 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
         for address, run in zip(addresses, runs, strict=True)
         if not run.verdict.is_refused
     ]
-    _print(out, set_results(one, out.width))
+    _print(out, set_results(run_set, out.width))
     damage: StoreError | None = None
-    if counted and not one.verdict.is_refused:
-        picture, damage = _picture(out, counted, one)
+    if counted and not run_set.verdict.is_refused:
+        picture, damage = _picture(out, counted, run_set)
         _print(out, picture)
     usual = _usual_speed(addresses[0], runs)
-    _print(out, set_details(one, is_all=options.all, next_time=next_time, usual=usual))
+    _print(out, set_details(run_set, is_all=options.all, next_time=next_time, usual=usual))
     return _report_damage(damage)
 
 

@@ -202,13 +202,13 @@ def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
     from edgebench.host.store.address import find_runs
 
     found = find_runs(store, set_id)
-    today = find_set([rejudge(one.store, one.run_id) for one in found])
+    today = find_set([rejudge(address.store, address.run_id) for address in found])
     if as_json:
         print(json.dumps(set_document(today), indent=1))
         return ExitCode.DONE
     out = console()
     out.print(set_page(today, out.width))
-    _print_verdicts(today, find_set([one.run() for one in found]))
+    _print_verdicts(today, find_set([address.run() for address in found]))
     return ExitCode.DONE
 
 

@@ -93,12 +93,12 @@ async def _draw(updates: AsyncIterator[Update]) -> None:
 def _without_nan(value: object) -> dict[str, object]:
     """The plain value, with null for missing readings: JSON has no NaN."""
 
-    def clean(one: object) -> object:
-        if isinstance(one, float) and math.isnan(one):
+    def clean(value: object) -> object:
+        if isinstance(value, float) and math.isnan(value):
             return None
-        if isinstance(one, dict):
-            return {key: clean(item) for key, item in one.items()}
-        return [clean(item) for item in one] if isinstance(one, (list, tuple)) else one
+        if isinstance(value, dict):
+            return {key: clean(item) for key, item in value.items()}
+        return [clean(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     cleaned = clean(value)
     assert isinstance(cleaned, dict)

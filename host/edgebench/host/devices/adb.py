@@ -115,7 +115,9 @@ def ready_phones() -> tuple[Phone, ...]:
     listed = server.phones()
     if ready := [phone for phone in listed if phone.state is AdbState.READY]:
         # Over Wi-Fi the serial is HOST:PORT, or a service name of multicast DNS.
-        by_cable_first = sorted(ready, key=lambda one: ":" in one.serial or "._adb" in one.serial)
+        by_cable_first = sorted(
+            ready, key=lambda phone: ":" in phone.serial or "._adb" in phone.serial
+        )
         names = {phone: _name_of_boot(server, phone) for phone in by_cable_first}
         chosen: dict[tuple[str, str] | None, Phone] = {}
         for phone in by_cable_first:
@@ -166,7 +168,7 @@ class AdbShell:
     def run(
         self, words: Sequence[str], *, what: str, timeout_s: float, stdin: bytes = b""
     ) -> CommandOutput:
-        """Run one command to its end."""
+        """Run a command to its end."""
         deadline_s = time.monotonic() + timeout_s
         exports = " ".join(f"{name}={value}" for name, value in VARIABLES.items())
         command = f"export {exports}; {shlex.join(words)}"

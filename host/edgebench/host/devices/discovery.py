@@ -23,6 +23,7 @@ from edgebench.protocol.errors import (
     EdgebenchError,
     NoSuchDevice,
     NotPaired,
+    NotSimulated,
     SeatLeft,
     Unreachable,
     WrongBoard,
@@ -30,6 +31,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.messages import MAX_SEATS, SeatState
+from edgebench.protocol.simulation import SIMULATED_SUFFIX
 
 MAX_PARALLEL = 16
 THIS_MACHINE = KnownDevice(
@@ -244,7 +246,9 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
         text = f"no paired device is called {name!r}; available: {', '.join(names)}"
         if name.startswith(target_of("")):
             text = f"{name} names a phone to deploy to, not a device; paired: {', '.join(names)}"
-        raise with_meant(NoSuchDevice(text), name, names)
+        board = name.removesuffix(SIMULATED_SUFFIX)
+        error = NoSuchDevice(text) if board == name else NotSimulated(text, board)
+        raise with_meant(error, name, names)
     device_names = ", ".join(device.name for device in matches)
     raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {device_names}")
 
@@ -269,7 +273,7 @@ def _look_at(
     registry: Mapping[str, Transport],
     announcements: Sequence[Announcement],
 ) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """Lines of a device: one, or one per seat if its agent serves several, plus one per copy."""
+    """Lines of a device: a line for each seat of its agent, and a line for each copy."""
     announced = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
     places = [device, *(device.moved_to(endpoint) for endpoint in announced)]
     failure: EdgebenchError | None = None

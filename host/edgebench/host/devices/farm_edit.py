@@ -63,7 +63,7 @@ def change_labels(
         return labels
     text = _read(path)
     document = tomlkit.parse(text)
-    key = next((one for one in (device.name, device.id) if one in farm.device), device.name)
+    key = next((name for name in (device.name, device.id) if name in farm.device), device.name)
     # tomlkit's types do not describe the content of a document.
     tables = cast("dict[str, Any]", document)
     entry = tables.setdefault(_DEVICES, tomlkit.table(is_super_table=True)).setdefault(
@@ -72,7 +72,7 @@ def change_labels(
     if "labels" in entry:
         for label in set(before) - set(labels):
             entry["labels"].remove(label)
-        entry["labels"].extend(one for one in labels if one not in before)
+        entry["labels"].extend(label for label in labels if label not in before)
     else:
         entry["labels"] = list(labels)
     changed = replace(farm.device.get(key, FarmDevice()), labels=labels)

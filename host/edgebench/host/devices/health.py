@@ -197,7 +197,9 @@ class HealthFiles:
         def change(before: DeviceHealth) -> DeviceHealth:
             event = HealthEvent(self._time(), code, str(error), model)
             row = before.events[-before.failure_count :] if before.failure_count else ()
-            if model is not None and (code, model) in [(one.code, one.model) for one in row]:
+            if model is not None and (code, model) in [
+                (failure.code, failure.model) for failure in row
+            ]:
                 return before
             after = replace(before, failure_count=before.failure_count + 1)
             after = _with_event(after, event)
@@ -274,7 +276,7 @@ class HealthFiles:
             return DeviceHealth()
 
     def _path(self, device: KnownDevice) -> Path:
-        """File of a device; the agent's first seat has one file, whether or not it is named."""
+        """File of a device; the agent's first seat has the same file, whether named or not."""
         agent = self._agent(device.pin)
         first = agent / f"{_digest('')}.json"
         is_first = not device.seat or device.seat == self._read(first).seat

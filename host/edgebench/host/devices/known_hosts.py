@@ -193,7 +193,7 @@ class KnownHosts:
     def _decide(
         self, host: str, port: int, presented: HostKey, lines: HostLines, now_s: float
     ) -> Decision:
-        """Decide about a key, or about its certificate if it has one, from these lines."""
+        """Decide about a key, or about its certificate, if any, from these lines."""
         certificate = presented.certificate
         authority = None if certificate is None else certificate.authority
         for line in lines.marked(Marker.REVOKED):

@@ -106,10 +106,10 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
         return LabgridPlaces(doubts=(exc,))
     by_device: dict[str, LabgridPlace] = {}
     doubts: list[EdgebenchError] = []
-    for place in sorted(places, key=lambda one: one.name):
+    for place in sorted(places, key=lambda place: place.name):
         try:
             name = table.place.get(place.name) or place.tags.get(table.tag)
-            by_name = (one for one in paired if one.name == place.name)
+            by_name = (device for device in paired if device.name == place.name)
             device = named(paired, name) if name else next(by_name, None)
         except NoSuchDevice as exc:
             if place.name in table.place:  # a tag may name a device of another host
@@ -193,19 +193,19 @@ def _reply_class() -> Any:
 
     kinds = descriptor_pb2.FieldDescriptorProto
     text, message = kinds.TYPE_STRING, kinds.TYPE_MESSAGE
-    one, many = kinds.LABEL_OPTIONAL, kinds.LABEL_REPEATED
+    optional, many = kinds.LABEL_OPTIONAL, kinds.LABEL_REPEATED
     file = descriptor_pb2.FileDescriptorProto(
         name="edgebench/labgrid.proto", package="edgebench.labgrid", syntax="proto3"
     )
     place = file.message_type.add(name="Place")
-    place.field.add(name="name", number=1, type=text, label=one)
+    place.field.add(name="name", number=1, type=text, label=optional)
     tags = ".edgebench.labgrid.Place.TagsEntry"
     place.field.add(name="tags", number=4, type=message, label=many, type_name=tags)
-    place.field.add(name="acquired", number=6, type=text, label=one)
+    place.field.add(name="acquired", number=6, type=text, label=optional)
     entry = place.nested_type.add(name="TagsEntry")
     entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=text, label=one)
-    entry.field.add(name="value", number=2, type=text, label=one)
+    entry.field.add(name="key", number=1, type=text, label=optional)
+    entry.field.add(name="value", number=2, type=text, label=optional)
     reply = file.message_type.add(name="GetPlacesResponse")
     name = ".edgebench.labgrid.Place"
     reply.field.add(name="places", number=1, type=message, label=many, type_name=name)

@@ -5,7 +5,7 @@ standard library of Python 3.10 on Linux. Its argument is a request in JSON. The
 output is the reply in JSON. The host also imports this file, for the types of the replies.
 
     $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, without the system's;
-                                    agent-venv-2/         one in use, one for the next deploy
+                                    agent-venv-2/         in use, and for the next deploy
                                     agent-wheels/         wheels that were installed
                                     agent-deployed.json   record for the next deploy
                                     agent-deploy.lock     exists during a deploy
@@ -60,7 +60,8 @@ INSTALL_TIMEOUT_S = 3600.0
 POLL_S = 0.05
 BROKEN_OFF_S = 120.0
 """Time without a step after which a deploy counts as interrupted. Wheels are sent between two
-steps: if sending takes longer, because the link is slow, another deploy may displace this one."""
+steps: if sending takes longer, because the link is slow, another deploy may displace this
+deploy."""
 MAX_LIBC_VERSION = 999
 """Maximum of each of the two numbers in a C library's version; glibc is at 2.42 after 29 years."""
 SERVICE_TIMEOUT_S = 60.0
@@ -675,7 +676,7 @@ class _OpenRc(_Supervisor):
 
 
 class _SystemdUser(_Systemd):
-    """A unit of the account, with lingering so that services run from boot on without a login."""
+    """A unit of the account, with lingering so that services run from boot, without a login."""
 
     name = "systemd-user"
     target = "default.target"

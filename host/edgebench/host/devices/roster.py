@@ -67,7 +67,9 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
     """
     from edgebench.host.devices.farm_edit import rename_device
 
-    is_word = new.isprintable() and not any(one.isspace() or one in _MARKS for one in new)
+    is_word = new.isprintable() and not any(
+        character.isspace() or character in _MARKS for character in new
+    )
     if not 0 < len(new) <= MAX_NAME or not is_word or new.startswith("-"):
         raise UsageError(
             f"not a name: {new[:80]!r}; a name is a word of at most {MAX_NAME} characters "
@@ -85,7 +87,7 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
                 raise UsageError(f"name {new!r} is taken by the device at {other.endpoint.address}")
         rename_device(farm, device.name, new)
         renamed = replace(device, name=new)
-        files.save([renamed if one.pin == device.pin else one for one in paired])
+        files.save([renamed if known.pin == device.pin else known for known in paired])
     return renamed
 
 

@@ -66,7 +66,7 @@ def _chosen(
         raise UsageError(
             f"--on takes names or conditions, got both: {word!r}; use a separate --on {name}"
         )
-    fitting = [one for one in every if all(_holds(term, one, farm) for term in conditions)]
+    fitting = [device for device in every if all(_holds(term, device, farm) for term in conditions)]
     if not fitting:
         known = ", ".join(device.name for device in every)
         among = f"available: {known}" if every else "no device is paired"

@@ -83,7 +83,7 @@ class Shell(Protocol):
     def run(
         self, words: Sequence[str], *, what: str, timeout_s: float, stdin: bytes = b""
     ) -> CommandOutput:
-        """Run one command to its end.
+        """Run a command to its end.
 
         Args:
             words: Program and arguments; no shell splits them.

@@ -77,7 +77,7 @@ class SshCommandShell:
     def run(
         self, words: Sequence[str], *, what: str, timeout_s: float, stdin: bytes = b""
     ) -> CommandOutput:
-        """Run one command to its end."""
+        """Run a command to its end."""
         deadline_s = time.monotonic() + timeout_s
         with self._session(words, what) as session:
             try:

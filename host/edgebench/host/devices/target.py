@@ -71,7 +71,7 @@ PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (
 
 
 def parse_target(text: str) -> DeployTarget:
-    """The account that a text names.
+    """The account that a text specifies.
 
     Raises:
         UsageError: the text has none of the known forms.

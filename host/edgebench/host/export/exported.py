@@ -64,7 +64,7 @@ def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
         NoSuchRun: a name is unknown or ambiguous.
         StoreError: a run cannot be read.
     """
-    return [ExportedRun(one.run(), one.directory) for one in find_each(store, names)]
+    return [ExportedRun(address.run(), address.directory) for address in find_each(store, names)]
 
 
 def exported_numbers(result: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:

@@ -47,7 +47,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     is_metered = any(run.metrics.energy is not None for run_set in sets for run in run_set.runs)
     titles = [*_COLUMNS, *(["to the first"] if len(sets) > 1 else [])]
     titles += [*(["energy per inference"] if is_metered else [])]
-    has_accuracy = any(one.first.metrics.accuracy is not None for one in sets)
+    has_accuracy = any(run_set.first.metrics.accuracy is not None for run_set in sets)
     titles += [*(["accuracy"] if has_accuracy else []), "verdict"]
     lines = [_row(titles), _row(["---"] * len(titles))]
     for run_set in sets:
@@ -84,7 +84,7 @@ def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
     both: list[list[ExportedRun]] = []
     alone: list[str] = []
     for name, group in by_id.items():
-        sides = {one.run.pair.side for one in group if one.run.pair}
+        sides = {exported.run.pair.side for exported in group if exported.run.pair}
         if sides == {BASELINE, CANDIDATE}:
             both.append(group)
         else:
@@ -97,7 +97,7 @@ def _compared(comparisons: Sequence[Sequence[ExportedRun]]) -> list[str]:
     judgement = comparisons[0][0].judgement
     try:
         compared = compare_pairs(
-            [one.run for group in comparisons for one in group],
+            [exported.run for group in comparisons for exported in group],
             metrics=judgement.metrics,
             margin_ratio=judgement.margin_ratio,
             allowed=judgement.allowed,

@@ -92,12 +92,14 @@ def named_format(name: str) -> ExportFormat:
     Raises:
         UsageError: the name is unknown.
     """
-    for one in FORMATS:
-        if one.name == name:
-            return one
-    error = UsageError(f"unknown format {name!r}; known: {', '.join(one.name for one in FORMATS)}")
-    of_suffix = [one.name for one in FORMATS if f".{name.lower()}" in one.suffixes]
-    raise with_meant(error, of_suffix[0] if of_suffix else name, [one.name for one in FORMATS])
+    for known in FORMATS:
+        if known.name == name:
+            return known
+    error = UsageError(
+        f"unknown format {name!r}; known: {', '.join(known.name for known in FORMATS)}"
+    )
+    of_suffix = [known.name for known in FORMATS if f".{name.lower()}" in known.suffixes]
+    raise with_meant(error, of_suffix[0] if of_suffix else name, [known.name for known in FORMATS])
 
 
 def format_of_file(file_name: str) -> ExportFormat:
@@ -107,10 +109,10 @@ def format_of_file(file_name: str) -> ExportFormat:
         UsageError: the suffix selects no format, or several, as `.json` does.
     """
     lower = file_name.lower()
-    for one in FORMATS:
-        if lower.endswith(one.suffixes):
-            return one
-    suffixes = [suffix for one in FORMATS for suffix in one.suffixes]
+    for known in FORMATS:
+        if lower.endswith(known.suffixes):
+            return known
+    suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
     if lower.endswith(".json"):
         suffixes = [suffix for suffix in suffixes if suffix.endswith(".json")]
         text = f"several formats are JSON: {file_name!r} must end in one of {', '.join(suffixes)}"

@@ -81,7 +81,7 @@ class CounterTrack:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTrace:
-    """One run as a trace."""
+    """A run as a trace."""
 
     title: str
     facts: Mapping[str, str]
@@ -102,7 +102,9 @@ def run_trace_of(exported_run: ExportedRun) -> RunTrace:
         return RunTrace(title, facts, 0)
     series = read_series(exported_run.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
     # A channel with fewer than two samples has no block.
-    series = replace(series, power=tuple(one for one in series.power if len(one.begin_s)))
+    series = replace(
+        series, power=tuple(channel for channel in series.power if len(channel.begin_s))
+    )
     begin_s, end_s = series.span_s
     clock = _TraceClock(round(begin_s * 1e9))
     queries, waiting = _queries(series.queries, clock)
@@ -167,7 +169,7 @@ def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
     if series.power_apart is not None:
         facts["power"] = printable(f"left out: not on the device's clock: {series.power_apart}")
     elif series.power:
-        lengths_s = np.concatenate([one.end_s - one.begin_s for one in series.power])
+        lengths_s = np.concatenate([channel.end_s - channel.begin_s for channel in series.power])
         middle_s = float(np.median(lengths_s))
         facts["power"] = f"mean, lowest and highest of blocks of {middle_s:.3g} s (median length)"
     return facts

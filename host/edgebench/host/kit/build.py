@@ -243,7 +243,7 @@ def _write(
     with whole_file(path) as file:
         write_wheel(file, info, wheel, compressed=(ARCHIVE,))
     recorded = {package.name for package in packages if package.licence}
-    unlicensed = tuple(one.path for one in manifest.files if one.package not in recorded)
+    unlicensed = tuple(file.path for file in manifest.files if file.package not in recorded)
     return BuiltKit(
         path, manifest, path.stat().st_size, left_out, unlicensed, is_kept=output is None
     )

@@ -104,7 +104,7 @@ class CommandLine:
     """The contents of a command line, or of the command line that would measure a run again."""
 
     command: str = ""
-    """The command, with its action if it has one: `meters record`."""
+    """The command, with its action, if any: `meters record`."""
     arguments: tuple[tuple[str, ...], ...] = ()
     """Arguments as given, each with its values."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -168,6 +168,8 @@ class CommandLine:
         """
         if unknown := changes.keys() - FIELDS:
             raise KeyError(f"options of bench have no field {min(unknown)}")
+        if "runs" in changes and any(words[0] == "--against" for words in self.arguments):
+            changes["pairs"] = changes.pop("runs")
         added = [*([word] for word in words), *words_of(changes)]
         return self._again("bench", self.named("MODEL"), added, without)
 
@@ -206,7 +208,7 @@ class CommandLine:
         self, name: str, template: Sequence[str], added: Arguments, without: Sequence[str] = ()
     ) -> Command:
         """The command `name` with the given arguments, or the template if another was given."""
-        changed = {words[0] for words in added} - _REPEATABLE | {f"--{one}" for one in without}
+        changed = {words[0] for words in added} - _REPEATABLE | {f"--{name}" for name in without}
         changed |= {flag for row in OPTIONS if row.flag in changed for flag in row.excludes}
         is_given = self.command == name and (self.arguments or name == "collect")
         kept = [words for words in self.arguments if words[0] not in changed]

@@ -2,7 +2,7 @@
 
 An unknown word of a command line is first looked up here, because the closest name by letters is
 often something else: `--repetitions` is closer to `--duration` than to `--runs`. The words are no
-synonyms: a command with one of them fails with exit code 2, and the hint names the right one.
+synonyms: a command with such a word fails with exit code 2, and the hint names the right option.
 
 In a hint, `{N}` stands for the value that was typed with the word, or for N if there is none.
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 
 class PeerWord(NamedTuple):
-    """Spellings of other tools with one meaning."""
+    """Spellings of other tools with the same meaning."""
 
     words: tuple[str, ...]
     """The spellings."""

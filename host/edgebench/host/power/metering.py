@@ -40,7 +40,8 @@ idle: what they miss is bounded by how far they move (see `analysis.energy.unsam
 MAX_INSTANTS_IDLE_S = 30.0
 """Longest idle window for that."""
 LOOP_WINDOWS = 2
-"""Length of a timed loop in shortest windows of the meter; half of the loop may be warm-up."""
+"""Length of a timed loop, in multiples of the meter's shortest window; half of the loop may be
+warm-up."""
 _TYPICAL_RATE_HZ = 10.0
 """Rate assumed for a meter of the device's agent, whose rate the host does not have."""
 CHIP_S = 0.02
@@ -132,7 +133,7 @@ def new_energy_request(
         return None
     method = None
     if sync not in (None, "auto"):
-        names = [one.value for one in SyncMethod]
+        names = [method.value for method in SyncMethod]
         if sync not in names:
             raise unknown_name("synchronisation", str(sync), ["auto", *names])
         method = SyncMethod(sync)

@@ -2,8 +2,8 @@
 
 A trace that begins late or ends early contains one of the codes. A trace with lost samples contains
 both, at another distance. In a trace with a wrong unit of time or a wrong rate, the codes are
-longer or shorter by one factor: so the first code is searched at all lengths in steps that leave
-its last chip within half a chip.
+longer or shorter by the same factor: so the first code is searched at all lengths in steps that
+leave its last chip within half a chip.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def seen_codes(
     """Where the codes are in the trace; None if none is seen.
 
     Args:
-        codes: Codes of the run: one before the warm-up, one after the loop.
+        codes: Codes of the run, before the warm-up and after the loop.
         cumulative: Energy of the trace.
         span_ns: First and last time of the trace.
     """

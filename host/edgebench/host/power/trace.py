@@ -158,7 +158,7 @@ def _recorded_run(
 ) -> RunRecord | None:
     """The run nearest in time whose load codes are in a trace; None if there is none."""
     cumulative_j, span_ns = _searched(power)
-    for other in sorted(others, key=lambda one: _apart_ns(one, record))[:TRIED_RUNS]:
+    for other in sorted(others, key=lambda other: _apart_ns(other, record))[:TRIED_RUNS]:
         with suppress(MeasurementError):
             find_codes(load_codes(other), cumulative_j, span_ns)
             return other

@@ -129,7 +129,7 @@ class Anonymizer:
         elif isinstance(value, tuple):
             result = tuple(map(self.value, value))
         elif isinstance(value, dict):
-            result = {self.value(key): self.value(one) for key, one in value.items()}
+            result = {self.value(key): self.value(item) for key, item in value.items()}
         elif is_dataclass(value) and not isinstance(value, type):
             parts = [
                 field.name for field in fields(value) if field.init and field.name not in _KEPT

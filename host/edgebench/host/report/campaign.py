@@ -200,18 +200,18 @@ def _cell_plots(facts: CampaignFacts, by_metric: Mapping[str, list[RunSet]]) -> 
         counted = _counted(sets, path)
         if not counted:
             continue
-        numbers = [(one, number_of(one, path)) for one in counted]
+        numbers = [(run_set, number_of(run_set, path)) for run_set in counted]
         values = [
             PlottedValue(
-                label=_name(facts, one),
+                label=_name(facts, run_set),
                 value=number.value,
                 interval=number.interval,
                 shown=number.shown,
                 bounds=number.bounds,
                 state=number.state,
-                labels=labels_of(one),
+                labels=labels_of(run_set),
             )
-            for one, number in numbers
+            for run_set, number in numbers
         ]
         refused = [
             f"{_name(facts, run_set)}: {run_set.verdict.state.value}"
@@ -282,7 +282,7 @@ def _ratio_matrices(
         shown = counted[:MAX_MATRIX]
         if len(shown) < 2:
             continue
-        names = tuple(_name(facts, one, with_device=False) for one in shown)
+        names = tuple(_name(facts, run_set, with_device=False) for run_set in shown)
         note = "Ratio of row to column, with its 95 % interval between runs."
         if len(counted) > len(shown):
             note += f" The first {len(shown)} of {len(counted)} cells."

@@ -35,8 +35,8 @@ FINER = 5
 """Ratio between the numbers of intervals of two resolutions of the latency; up to the finest, which
 has as many intervals as the page has room for."""
 LEAST_FINER = 2
-"""Least ratio between the inferences per interval of two resolutions: a smaller one would cost the
-page more than it shows."""
+"""Least ratio between the inferences per interval of two resolutions: a smaller ratio would cost
+the page more than it shows."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
@@ -197,7 +197,7 @@ class DistributionChart:
     is_log: bool
     edges: tuple[float, ...]
     histograms: tuple[ChartHistogram, ...]
-    """One histogram of a subject, or histograms of several subjects over each other."""
+    """Histogram of a subject, or histograms of several subjects over each other."""
     ecdfs: tuple[ChartEcdf, ...]
     marks: tuple[ChartMark, ...]
     note: str = ""
@@ -302,7 +302,7 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
     if panels or spans:
         charts.append(TimeChart(begin_s=begin_s, end_s=end_s, panels=tuple(panels), spans=spans))
     if power is not None and series.power_apart is not None:
-        end_s = max(float(one.end_s[-1]) for one in series.power if len(one.end_s))
+        end_s = max(float(channel.end_s[-1]) for channel in series.power if len(channel.end_s))
         charts.append(TimeChart(begin_s=0.0, end_s=end_s, panels=(power,)))
     return charts
 
@@ -368,7 +368,7 @@ def _distribution(
 ) -> DistributionChart:
     """Chart of the histograms of groups, whose values are in ascending order."""
     ends = [distribution_limits(values) for _, values in groups]
-    low, high = min(one.low_ns for one in ends), max(one.high_ns for one in ends)
+    low, high = min(limits.low_ns for limits in ends), max(limits.high_ns for limits in ends)
     near = [mark.value for mark in marks if mark.value <= 2 * high - low]
     low, high = min([low, *near]), max([high, *near])
     is_log = low > 0 and high / low > LOG_RATIO
@@ -416,7 +416,7 @@ def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
 
 
 def latency_trace(latency: LatencySeries, most: int) -> ChartTrace:
-    """Latencies in several resolutions, with at most about so many intervals in the finest."""
+    """Latencies in several resolutions, with at most about `most` intervals in the finest."""
     resolutions = [_resolution(latency_line(latency))]
     count = OVERVIEW_COUNT
     while resolutions[-1].size > 1 and count < most:
@@ -470,18 +470,18 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
 
 def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
     """Panel of the power by channel; None if no channel has a sample."""
-    filled = [one for one in power if len(one.begin_s)]
+    filled = [channel for channel in power if len(channel.begin_s)]
     if not filled:
         return None
     most = max(MIN_INTERVALS, most // len(filled))
-    begin_s = min(float(one.begin_s[0]) for one in filled)
-    end_s = max(float(one.end_s[-1]) for one in filled)
+    begin_s = min(float(channel.begin_s[0]) for channel in filled)
+    end_s = max(float(channel.end_s[-1]) for channel in filled)
     edges_s = even_edges(begin_s, end_s, most)
-    bands = [one.envelope(edges_s) for one in filled]
-    traces = [_band(one.channel, band) for one, band in zip(filled, bands, strict=True)]
+    bands = [channel.envelope(edges_s) for channel in filled]
+    traces = [_band(channel.channel, band) for channel, band in zip(filled, bands, strict=True)]
     note = f"lowest, mean and highest power of each {_length((end_s - begin_s) / most)}"
     # Gaps where the meter lost samples.
-    gaps_s = np.concatenate([one.gaps_s[:, 1] - one.gaps_s[:, 0] for one in filled])
+    gaps_s = np.concatenate([channel.gaps_s[:, 1] - channel.gaps_s[:, 0] for channel in filled])
     gaps_s = gaps_s[gaps_s > 0]
     if gaps_s.size:
         gaps = "1 gap" if gaps_s.size == 1 else f"{gaps_s.size:,} gaps"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from edgebench.host.analysis.compare.comparability import shown_keys
 from edgebench.host.analysis.compare.ratios import counted_sides
 from edgebench.host.analysis.compare.runs import (
     RunComparison,
@@ -55,7 +56,7 @@ def ratio_rows(
     rows: list[RatioRow] = []
     for number, other in enumerate(others, 1):
         paths = [baseline.headline]
-        if all(GROSS_ENERGY in one.metrics for one in (baseline, other)):
+        if all(GROSS_ENERGY in side.metrics for side in (baseline, other)):
             paths.append(GROSS_ENERGY)
         rows += [
             _row(baseline, other, number, path, allowed, spread_of) for path in dict.fromkeys(paths)
@@ -75,6 +76,8 @@ def _row(
     sides = counted_sides(baseline, other, [path])
     if not all(sides):
         sides = [*baseline.runs], [*other.runs]
+    # The page shows what the table of `bench` shows, whose headline it has.
+    allowed = {*allowed, *shown_keys([baseline.first, other.first])}
     try:
         [comparison] = compare_groups([sides], metrics=[path], allowed=allowed, spread_of=spread_of)
     except (UsageError, MeasurementError) as exc:

@@ -91,14 +91,17 @@ def _plain(value: float | None) -> str:
 
 
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
-    """The command that made each set; of a run that has none recorded, the one that repeats it.
+    """The command that made each set; if none is recorded, the command that repeats the run.
 
+    The command of a demonstration does not name its device, which is gone, so it is derived, too.
     Both sides of a paired comparison share the command.
     """
     by_id = {run_set.set_id: run_set for run_set in sets if run_set.set_id is not None}
     commands: list[str] = []
     for run_set in sets:
-        if (made_by := run_set.first.command) is not None:
+        made_by = run_set.first.command
+        is_of_demo = run_set.first.simulated and made_by and "--on" not in made_by.words
+        if made_by is not None and not is_of_demo:
             commands.append(shlex.join(["edgebench", "bench", *made_by.words]))
             continue
         pair = run_set.first.pair

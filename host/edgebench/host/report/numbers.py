@@ -87,7 +87,7 @@ class ReportNumber:
     """Lowest and highest run; empty for a single run."""
     run_count: int
     state: str
-    """Verdict on the number: that on the headline, or a separate one on numbers of its kind."""
+    """Verdict on the number: that on the headline, or a separate verdict on its kind of numbers."""
 
 
 def headline_numbers(run_set: RunSet) -> list[ReportNumber]:

@@ -57,7 +57,7 @@ class ReportPage:
 
     title: str
     headline: str
-    """The best of several results; empty if there is one, or if they cannot be compared."""
+    """The best of several results; empty for a single result, or if they cannot be compared."""
     subjects: tuple[ReportSubject, ...]
     overlay: DistributionChart | None
     """Distributions of several results over each other; None if fewer than two have latencies."""
@@ -106,8 +106,10 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
         for run_id in point.run_ids
     }
     return [
-        ReportedRun(one.run(), one.directory, one.annotations(), histories.get(one.run_id))
-        for one in addresses
+        ReportedRun(
+            address.run(), address.directory, address.annotations(), histories.get(address.run_id)
+        )
+        for address in addresses
     ]
 
 
@@ -339,7 +341,7 @@ def _anonymous_campaign(
                 for lane in facts.lanes
             ],
             sets=[replace(run_set, device=planned[run_set.runs[0].run_id]) for run_set in sets],
-            settings=lambda one: settings[one.runs[0].run_id],
+            settings=lambda run_set: settings[run_set.runs[0].run_id],
             effects={
                 path: [
                     replace(effect, baseline=shown(effect.baseline), level=shown(effect.level))

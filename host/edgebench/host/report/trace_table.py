@@ -18,7 +18,7 @@ ROW_COUNT = 20
 
 @dataclass(frozen=True, slots=True)
 class TraceTable:
-    """A trace as rows: one per window, or one per interval with its values."""
+    """A trace as rows: a row per window, or a row per interval with its values."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]

@@ -192,7 +192,7 @@ class EnergySync:
     @property
     def refusal(self) -> tuple[Reason, ...]:
         """Why each allowed method failed; without a method, that none could be tried."""
-        allowed = [one for one in self.tried if self.asked in (None, one.method)]
+        allowed = [attempt for attempt in self.tried if self.asked in (None, attempt.method)]
         reasons = tuple(chain.from_iterable(about(a.method.value, a.reasons) for a in allowed))
         return reasons or (no_method(),)
 

@@ -129,16 +129,20 @@ def together(
         headline: Kind of the number, with a verdict.
     """
     each = list(marks)
-    state = max((one.state for one in each), key=_BEST_FIRST.index)
-    unread, suspect = union(one.unread for one in each), None
-    if verdict is not None and headline is not None and any(one.state != FAILED for one in each):
+    state = max((marks.state for marks in each), key=_BEST_FIRST.index)
+    unread, suspect = union(marks.unread for marks in each), None
+    if (
+        verdict is not None
+        and headline is not None
+        and any(marks.state != FAILED for marks in each)
+    ):
         state, unread = verdict.state_of(headline).value, verdict.unwatched
         suspect = verdict.suspect_kinds
     return ResultMarks(
         state,
         unread,
-        union(one.device for one in each),
-        union(one.power for one in each),
+        union(marks.device for marks in each),
+        union(marks.power for marks in each),
         suspect,
     )
 

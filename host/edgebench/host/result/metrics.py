@@ -85,7 +85,7 @@ class Metric:
     column: str | None = None
     """Key in the list of runs."""
     is_exact: bool = False
-    """A count or size without variation between runs: a single run per side is enough to compare."""
+    """A count or size that does not vary between runs: a run per side is enough to compare."""
 
     def value(self, run: Measured) -> float | int | None:
         """The number of a run; None if it was not measured, and for times of an emulator."""
@@ -169,7 +169,7 @@ _KINDS = {
     "accuracy": NumberKind.OUTPUTS,
     "agreement": NumberKind.OUTPUTS,
 }
-"""Kinds of the groups whose metrics are all of one kind."""
+"""Kinds of the groups whose metrics are all of the same kind."""
 
 
 class NoSuchPath(LookupError):
@@ -307,5 +307,5 @@ _ALL = (
 
 METRICS: Mapping[str, Metric] = {metric.path: metric for metric in _ALL}
 """All metrics by which runs can be compared, by path."""
-BY_SHORT_NAME: Mapping[str, Metric] = {one.short: one for one in _ALL if one.short}
+BY_SHORT_NAME: Mapping[str, Metric] = {metric.short: metric for metric in _ALL if metric.short}
 """Metrics with a short name, by that name."""

@@ -91,7 +91,7 @@ def promised(
         for rule in computed["verdict"]["rules"]
         if rule["id"] in held and today[rule["id"]] == "fail"
     }
-    state = next((one for one in ("invalid", "suspect") if one in failed), "valid")
+    state = next((state for state in ("invalid", "suspect") if state in failed), "valid")
     is_switching = (computed["metrics"]["warmup"] or {}).get("class") == "switching"
     sides = (
         {**stored, "verdict": {"state": stored["verdict"]["state"], "rules": held}},
@@ -166,8 +166,8 @@ def _without_later_keys(stored: Any, computed: Any, version: int, path: str = ""
     """The computed value without optional keys of this version that the stored run lacks."""
     if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         return [
-            _without_later_keys(one, other, version, path)
-            for one, other in zip(stored, computed, strict=True)
+            _without_later_keys(item, other, version, path)
+            for item, other in zip(stored, computed, strict=True)
         ]
     if not (isinstance(stored, dict) and isinstance(computed, dict)):
         return computed

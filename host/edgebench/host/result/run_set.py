@@ -27,7 +27,7 @@ class SetMetric:
     the interval within that run."""
 
     next_run: tuple[float, float] | None = None
-    """Bounds that contain the value of one more run, made now, with 95 % probability, if the runs
+    """Bounds that contain the value of a further run, made now, with 95 % probability, if the runs
     scatter like a log-normal distribution. None below five runs, and for an energy."""
 
     @property

@@ -80,17 +80,17 @@ def _dataclass(kind: Any, parts: dict[str, Schema]) -> Schema:
         first = inspect.cleandoc(kind.__doc__).partition("\n\n")[0]
         schema["description"] = " ".join(first.split())
     schema["properties"] = {
-        key: _schema_of(hints[one.name], parts)
-        | ({"description": texts[one.name]} if one.name in texts else {})
-        for key, one in listed
+        key: _schema_of(hints[field.name], parts)
+        | ({"description": texts[field.name]} if field.name in texts else {})
+        for key, field in listed
         if key
     }
-    required = [key for key, one in listed if key and _is_required(one)]
+    required = [key for key, field in listed if key and _is_required(field)]
     return schema | ({"required": required} if required else {})
 
 
-def _is_required(one: Field[Any]) -> bool:
-    return one.init and one.default is MISSING and one.default_factory is MISSING
+def _is_required(field: Field[Any]) -> bool:
+    return field.init and field.default is MISSING and field.default_factory is MISSING
 
 
 def _field_docstrings(kind: type) -> dict[str, str]:

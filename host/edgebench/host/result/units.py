@@ -174,7 +174,7 @@ def _within(value: float, half_width: float | None, unit: str) -> str:
         place = _place(max(half_width, _LEAST))
         uncertain = round(max(half_width, _LEAST), place)
         power, name = _unit_of(uncertain, _units(unit))
-        shown = [_rounded(one / 10.0**power, place + power) for one in (value, uncertain)]
+        shown = [_rounded(number / 10.0**power, place + power) for number in (value, uncertain)]
         return f"{shown[0]} {'±<' if half_width < _LEAST else '±'}{shown[1]} {name}"
     place = _place(max(half_width, _LEAST_RATIO * abs(value)))
     return f"{_shown(value, place, _units(unit))} {format_ratio(half_width / abs(value))}"
@@ -199,6 +199,15 @@ def format_share(ratio: float) -> str:
         return "<0.01 %"
     percent = 100 * ratio
     return f"{_rounded(percent, _place(percent))} %"
+
+
+def format_percent(ratio: float, places: int = 0) -> str:
+    """A ratio in percent with so many decimals.
+
+    >>> format_percent(0.05), format_percent(0.0209, 2)
+    ('5 %', '2.09 %')
+    """
+    return f"{ratio:.{places}%}".replace("%", " %")
 
 
 def format_plain(value: float, half_width: float = 0.0) -> str:
@@ -419,7 +428,7 @@ def format_interval_ns(value_ns: float | None, interval: Sequence[float] | None)
     place = _place_of(value_ns, half_width_ns, 0)
     power, name = _unit_of(round(value_ns, place), _TIME_UNITS)
     value, low, high = (
-        f"{_rounded(one / 10.0**power, place + power)} {name}" for one in (value_ns, *interval)
+        f"{_rounded(bound / 10.0**power, place + power)} {name}" for bound in (value_ns, *interval)
     )
     return f"{value} ({low}..{high})"
 

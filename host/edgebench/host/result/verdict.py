@@ -1,6 +1,6 @@
 """Verdict of a run: whether its numbers can be trusted, with the finding of every rule as data.
 
-A verdict has a state for the run, and one for each kind of number: a rule that fails harms the
+A verdict has a state for the run, and a state for each kind of number: a rule that fails harms the
 kinds of numbers that it is about. An invalid run has no numbers of any kind.
 
 A finding holds a value, a limit and a unit; `show.sentences` formats it as a line. No decision
@@ -103,7 +103,7 @@ class Verdict:
     """Which of clock, heat and load could not be read during the run, so that changes were not
     detected."""
     causes: tuple[CauseSummary, ...] = ()
-    """Causes of the failed rules, the first to be mended first; each failed rule has one."""
+    """Causes of the failed rules, the first to be mended first; each failed rule has a cause."""
     numbers: Mapping[str, State] = field(init=False)
     """State of each kind of number (`NumberKind`), by the failed rules that harm it."""
 

@@ -142,11 +142,11 @@ def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> Latency
 
     Args:
         latency: Latencies, at least one after the warm-up.
-        count: Most intervals after the warm-up, and most of the warm-up.
+        count: Maximum number of intervals after the warm-up, and likewise in the warm-up.
     """
     warmup, total = latency.warmup_count, len(latency.latency_ns)
     size = math.ceil((total - warmup) / count) | 1
-    # The warm-up in front ends with a smaller interval, the run with a larger one.
+    # The last interval of the warm-up may be smaller, that of the run larger.
     before = range(0, warmup, max(size, math.ceil(warmup / count)))
     starts = [*before, *range(warmup, max(warmup + 1, total - size + 1), size)]
     bounds = np.array([*starts, total], np.int64)
@@ -170,7 +170,7 @@ def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> Latency
 def shared_limits(lines: Sequence[LatencyLine], *, has_band: bool = True) -> AxisLimits:
     """Ends of an axis for the lines of several runs, at least one, with or without their bands."""
     limits = [line.limits if has_band else line.line_limits for line in lines]
-    return AxisLimits(min(one.low_ns for one in limits), max(one.high_ns for one in limits))
+    return AxisLimits(min(limit.low_ns for limit in limits), max(limit.high_ns for limit in limits))
 
 
 def above_count(latency: LatencySeries, limits: AxisLimits) -> int:

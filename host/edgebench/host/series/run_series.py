@@ -226,7 +226,7 @@ def sensor_title(name: str) -> str:
 
 def hottest_sensor(series: RunSeries) -> tuple[str, Points] | None:
     """The sensor with the highest temperature, with its name."""
-    sensors = {name: one for name, one in series.named("temp_c").items() if len(one)}
+    sensors = {name: readings for name, readings in series.named("temp_c").items() if len(readings)}
     if not sensors:
         return None
     name = max(sensors, key=lambda name: float(sensors[name].value.max()))
@@ -236,7 +236,9 @@ def hottest_sensor(series: RunSeries) -> tuple[str, Points] | None:
 def busiest_clock(series: RunSeries) -> tuple[str, Points] | None:
     """The clock with the highest mean, that of the busiest CPUs, among the most trusted kind."""
     for suffix in _CLOCKS:
-        clocks = {name: one for name, one in series.named(suffix).items() if len(one)}
+        clocks = {
+            name: readings for name, readings in series.named(suffix).items() if len(readings)
+        }
         if clocks:
             name = max(clocks, key=lambda name: float(clocks[name].value.mean()))
             return sensor_title(name), clocks[name]
@@ -480,7 +482,9 @@ def read_power_samples(
         return {}
     file = PowerFile.open(directory)
     axis = MeterAxis.of(file, energy, _RunTimes(directory, run, read_record(directory)).zero_ns)
-    begin_ns, end_ns = (None if one is None else axis.meter_ns(one) for one in (begin_s, end_s))
+    begin_ns, end_ns = (
+        None if time_s is None else axis.meter_ns(time_s) for time_s in (begin_s, end_s)
+    )
     samples = {name: file.samples(name, begin_ns, end_ns) for name in axis.channels}
     return {
         name: Points(axis.seconds(time_ns), watts) for name, (time_ns, watts) in samples.items()
@@ -501,14 +505,14 @@ def _power(
     channels = (
         PowerSeries(
             name,
-            axis.seconds(one.begin_ns),
-            axis.seconds(one.end_ns),
-            one.low_w,
-            one.mean_w,
-            one.high_w,
+            axis.seconds(outline.begin_ns),
+            axis.seconds(outline.end_ns),
+            outline.low_w,
+            outline.mean_w,
+            outline.high_w,
             axis.seconds(file.gaps_ns(name)),
         )
-        for name, one in outlines
+        for name, outline in outlines
     )
     return tuple(channels), axis.apart
 

@@ -172,10 +172,15 @@ class PageConnection(H11Protocol):
             else []
         )
         # Connections with unsent response data are closed last.
-        idle.sort(key=lambda one: (one.transport.get_write_buffer_size() > 0, one._idle_since_s))
-        for one in idle[:excess_count]:
-            one.transport.abort()
-            self.connections.discard(one)  # now, because more may open in the same step
+        idle.sort(
+            key=lambda connection: (
+                connection.transport.get_write_buffer_size() > 0,
+                connection._idle_since_s,
+            )
+        )
+        for surplus in idle[:excess_count]:
+            surplus.transport.abort()
+            self.connections.discard(surplus)  # now, because more may open in the same step
         super().connection_made(transport)
         self.loop.call_later(REQUEST_TIMEOUT_S, self._check)
 

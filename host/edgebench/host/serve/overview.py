@@ -153,7 +153,7 @@ class Overview:
             summary: self._runs.get(summary) or run_row(summary, run_or_none(store, summary.run_id))
             for summary in summaries
         }
-        return {one.run_id: row for one, row in self._runs.items()}
+        return {run.run_id: row for run, row in self._runs.items()}
 
     def _campaign_rows(self) -> Mapping[str, Row]:
         now = utc_now()

@@ -139,8 +139,8 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
             reached = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
     is_several = len(device.power) > 1
     powers = [
-        f"{f'{one.channel} ' if is_several else ''}{format_watts(one.power_w)}"
-        for one in device.power
+        f"{f'{channel.channel} ' if is_several else ''}{format_watts(channel.power_w)}"
+        for channel in device.power
     ]
     return LaneRow(
         device=device.device,
@@ -215,17 +215,17 @@ def device_rows(
 
 def campaign_row(progress: CampaignProgress, at_utc: str) -> CampaignRow:
     """The row of a campaign."""
-    one = progress.summary
+    summary = progress.summary
     return CampaignRow(
-        name=one.name,
-        created_utc=one.created_utc,
-        is_running=one.is_running,
-        run_count=one.run_count,
-        measured_count=one.measured_count,
-        failed_count=one.failed_count,
-        left_count=one.left_count,
-        left_s=one.left_s if one.is_running else None,
-        at_utc=at_utc if one.is_running else "",
+        name=summary.name,
+        created_utc=summary.created_utc,
+        is_running=summary.is_running,
+        run_count=summary.run_count,
+        measured_count=summary.measured_count,
+        failed_count=summary.failed_count,
+        left_count=summary.left_count,
+        left_s=summary.left_s if summary.is_running else None,
+        at_utc=at_utc if summary.is_running else "",
         lanes=tuple(
             CampaignLaneRow(
                 device=f"{lane.device} of {lane.lab}" if lane.lab else lane.device,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 
+from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.options.bench import OPTIONS, words_of
 from edgebench.host.options.command import CommandLine
+from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
     MAX_SEED,
@@ -31,7 +35,7 @@ _METERING = {
     for option in OPTIONS
     if option.field in ("meter", "sync", "trace_rate_hz", "idle_duration_s", "battery_capacity_j")
 }
-"""Options about a meter, of which runs record only the command."""
+"""Options about a meter, which runs record only as part of the command."""
 
 
 def command_line_of(run: Run, run_count: int) -> CommandLine:
@@ -48,6 +52,41 @@ def command_line_of(run: Run, run_count: int) -> CommandLine:
         settings={**_by_field(spec), "runs": run_count},
         names={"DEVICE": (LOCAL_NAME if address is None else address,)},
     )
+
+
+def run_count_of(run: Run) -> int:
+    """Number of runs needed to repeat the measurement that this run belongs to."""
+    if run.member is not None:
+        return run.member.count
+    return 1 if run.pair is None else MIN_RUNS
+
+
+def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
+    """The command that makes all of these sets; None if that takes several commands.
+
+    It names all models, or the candidate with --against if the sets are the two sides of pairs.
+    """
+    firsts = [run_set.first for run_set in sets]
+    pairs = [run.pair for run in firsts if run.pair is not None]
+    # Each run of a pair has the whole duration.
+    run_count = 1 if pairs else max(map(run_count_of, firsts))
+    lines = [command_line_of(run, run_count) for run in firsts]
+    models, options = [line.arguments[:1] for line in lines], lines[0].arguments[1:]
+    if not all(models) or any(line.arguments[1:] != options for line in lines):
+        return None
+    named = tuple(dict.fromkeys(words for model in models for words in model))
+    if pairs:
+        sides = {pair.side: words for pair, [words] in zip(pairs, models, strict=False)}
+        if len(pairs) != len(sets) or len({pair.comparison_id for pair in pairs}) > 1:
+            return None
+        if sides.keys() != {BASELINE, CANDIDATE}:
+            return None
+        options = tuple(words for words in options if words[0] != "--runs")
+        named = (sides[BASELINE],)
+        options = (*options, ("--against", *sides[CANDIDATE]))
+    pair_count = max(run_set.planned_count for run_set in sets)
+    settings = {**lines[0].settings, "runs": pair_count if pairs else run_count}
+    return replace(lines[0], arguments=(*named, *options), settings=settings)
 
 
 def bench_words(run: Run, run_count: int) -> list[list[str]]:

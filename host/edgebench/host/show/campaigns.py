@@ -84,7 +84,7 @@ def effects_table(
         low, high = effect.ci95
         is_clear = low > 1 or high < 1
         is_file = effect.factor == "model"
-        levels = [_level(one, is_file=is_file) for one in (effect.baseline, effect.level)]
+        levels = [_level(level, is_file=is_file) for level in (effect.baseline, effect.level)]
         counts = [
             f"{effect.lowest_ratio:.3f}",
             f"{effect.highest_ratio:.3f}",

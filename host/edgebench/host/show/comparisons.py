@@ -21,6 +21,7 @@ from edgebench.host.result.units import (
     format_share,
     half_width_of,
 )
+from edgebench.host.result.verdict import State
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.names import name_cell
 from edgebench.host.show.ratios import UNLIKE, ratio_words
@@ -65,7 +66,7 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
     columns = ("baseline", "candidate", "change", "95 %", "detectable change")
     for name in columns[: 5 if is_wide else 4]:
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("outcome", no_wrap=True)
+    table.add_column("outcome")  # folded between outcome and mark, before a metric is
     for comparison in comparisons:
         result = comparison.result
         bounds, detectable = result.ratio_interval, result.minimum_detectable_ratio
@@ -87,11 +88,16 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
 
 
 def _outcome_cell(comparison: RunComparison) -> Text:
-    """The outcome with the marks of its runs; suspect runs are noted below the table."""
+    """The outcome with the marks of its runs."""
     outcome, marks = comparison.result.outcome, comparison.marks
-    shown = Text(outcome.value, style=_STYLES[outcome])
+    shown = Text(f"{outcome.value}{_suspect_mark(comparison)}", style=_STYLES[outcome])
     shown.append(UNWATCHED * bool(marks.unwatched))
     return shown.append("".join(f", {name}" for name in marks.origin))
+
+
+def _suspect_mark(comparison: RunComparison) -> str:
+    """The mark of an outcome of suspect runs, as behind a headline; empty if all are valid."""
+    return f" ({State.SUSPECT.value})" * bool(comparison.verdicts.suspect_count)
 
 
 def _differing(comparisons: Sequence[RunComparison]) -> list[str]:
@@ -109,20 +115,17 @@ def _values(comparisons: Sequence[RunComparison], name: str) -> set[object]:
     return {getattr(comparison, name) for comparison in comparisons}
 
 
-def comparison_lines(comparisons: Sequence[RunComparison], run_names: str = "") -> list[str]:
+def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
     """The outcome of each comparison in words, and notes about its numbers.
 
-    Args:
-        comparisons: The comparisons.
-        run_names: The runs compared, as arguments of `edgebench show`; empty: use the id of the
-            pairs.
+    `verdict_lines` of the compared sets state why their runs are suspect.
     """
     lines = []
     names = _differing(comparisons)
     for comparison in comparisons:
         where = "".join(f", {getattr(comparison, name)}" for name in names)
         lines.append(f"{comparison.metric}{where}: {_outcome_words(comparison)}")
-        lines += [f"note: {note}" for note in _notes(comparison, run_names)]
+        lines += [f"note: {note}" for note in _notes(comparison)]
     return [printable(line, keep_lines=True) for line in lines]
 
 
@@ -134,12 +137,12 @@ def _outcome_words(comparison: RunComparison) -> str:
         candidate, baseline = f"candidate {candidate}", "the baseline"
     return (
         f"{candidate} is {_words(comparison)} {baseline}"
-        f"{_times(comparison)}: {result.reason} ({result.baseline_count} and "
-        f"{result.candidate_count} runs, {design})"
+        f"{_times(comparison)}{_suspect_mark(comparison)}: {result.reason} "
+        f"({result.baseline_count} and {result.candidate_count} runs, {design})"
     )
 
 
-def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
+def _notes(comparison: RunComparison) -> list[str]:
     """Notes about the numbers of a comparison."""
     notes: list[str] = []
     if instrument_ratio := comparison.result.rules.instrument_ratio:
@@ -154,11 +157,7 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
         notes.append(f"unwatched: {', '.join(unwatched)} could not be read")
     if suspects := comparison.verdicts.suspect_count:
         total = suspects + comparison.verdicts.valid_count
-        name = run_names or comparison.comparison_id or "RUN"
-        notes.append(
-            f"{suspects} of {total} runs are suspect, and so is the outcome; for the reasons: "
-            f"edgebench show {name}"
-        )
+        notes.append(f"{suspects} of {total} runs are suspect, and so is the outcome")
     medians_ratio = comparison.result.candidate_median / (comparison.result.baseline_median or 1)
     if medians_ratio and abs(math.log(medians_ratio / comparison.result.ratio)) > UNLIKE:
         notes.append(

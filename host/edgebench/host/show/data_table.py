@@ -41,7 +41,7 @@ class DataTable(Table):
         self, console: Console, options: ConsoleOptions
     ) -> Iterable[RenderableType | Segment]:
         """The table, or a list of its cells, row by row."""
-        widths = (_least_width(one, console, options) + GAP for one in self.columns)
+        widths = (_least_width(column, console, options) + GAP for column in self.columns)
         if sum(widths) <= options.max_width:
             yield from super().__rich_console__(console, options)
             return

@@ -68,18 +68,18 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
     lines.append(("meter", f"{energy.meter}{supply}; boundary: {energy.boundary}"))
     if energy.sync is not None:
         others = [
-            f"{one.method.value} {format_ns(one.error_ns)}"
-            if one.error_ns is not None
-            else f"{one.method.value}: {one.reason}"
-            for one in energy.sync.tried
-            if one.method is not energy.sync.method
+            f"{attempt.method.value} {format_ns(attempt.error_ns)}"
+            if attempt.error_ns is not None
+            else f"{attempt.method.value}: {attempt.reason}"
+            for attempt in energy.sync.tried
+            if attempt.method is not energy.sync.method
         ]
         rest = f"; other methods: {'; '.join(others)}" if others else ""
         method = energy.sync.method.value if energy.sync.method else "none"
         lines.append(("clocks", f"{method}, within {format_ns(energy.sync.error_ns)}{rest}"))
     if energy.trace is not None:
         lines.append(("trace", _trace(energy.trace)))
-        lines += [("assumed", _ASSUMED[one]) for one in energy.trace.assumed]
+        lines += [("assumed", _ASSUMED[quantity]) for quantity in energy.trace.assumed]
         lines += [("reading", text_of((note,))) for note in energy.trace.reading]
     return lines
 

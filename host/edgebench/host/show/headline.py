@@ -90,7 +90,7 @@ class Headline:
 def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[Headline]:
     """The main results of a command; empty if nothing was measured.
 
-    Sets of the same kind that can be compared have one ratio. It replaces their own results, except
+    Sets of the same kind that can be compared share a ratio. It replaces their own results, except
     for sustained runs, energies and accuracies.
 
     Args:
@@ -110,8 +110,8 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
     """The best of several sets, and its ratio to the second best.
 
     None if a set is refused or has no interval, if the sets differ in more than model, runtime and
-    device, were measured on different occasions, or if one but the second is not clearly worse than
-    the best.
+    device, were measured on different occasions, or if a set other than the second best is not
+    clearly worse than the best.
 
     Args:
         sets: The sets.

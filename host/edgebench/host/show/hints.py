@@ -73,9 +73,9 @@ def _for_missing_run(error: e.NoSuchRun, given: CommandLine) -> NextStep:
         )
         return NextStep(text, measured, command("show", "FILE.zip"))
     if error.bundle is not None:
-        one = Placeholder(f"{shlex.quote(error.bundle)}#ID")
+        member = Placeholder(f"{shlex.quote(error.bundle)}#ID")
         text = "list its runs: {}; then choose a run: {}"
-        return NextStep(text, command("runs", error.bundle), command("show", one))
+        return NextStep(text, command("runs", error.bundle), command("show", member))
     if error.model is None:
         return NextStep("list the stored runs: {}", command("runs"))
     if given.command in ("history", "runs"):
@@ -185,7 +185,7 @@ def _for_damaged(error: e.RunDamaged, given: CommandLine) -> NextStep:
 
 
 def _for_board_model(_error: e.BoardModelRefused, given: CommandLine) -> NextStep:
-    text = "see which boards it fits on: {}; or measure it on a device that is no microcontroller"
+    text = "see which boards it fits on: {}; or measure it on a device other than a microcontroller"
     return NextStep(text, command("check", given.named(_MODEL)[0]))
 
 
@@ -231,7 +231,9 @@ def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
     if error.works_with and given.group in ("meters", "energy"):
         # `energy` has the constant voltage in --voltage.
         name = "--supply" if given.group == "meters" else "--voltage"
-        added = [(name if one == "--supply" else one, text) for one, text in error.works_with]
+        added = [
+            (name if option == "--supply" else option, text) for option, text in error.works_with
+        ]
         return NextStep(
             "state what the file does not contain; this command reads it, correct its units and "
             "values: {}",
@@ -313,6 +315,13 @@ _HINTS: tuple[Row, ...] = (
         "check whether it has recovered: {}; or name it: --on {}",
         lambda error, _: command("devices", "check", error.device),
         lambda error, _: shlex.quote(error.device),
+    ),
+    _on(
+        e.NotSimulated,
+        "start it: edgebench-agent serve --simulate {}; in a second terminal, see how to pair with "
+        "it: edgebench-agent pair --simulate {}",
+        lambda error, _: shlex.quote(error.board),
+        lambda error, _: shlex.quote(error.board),
     ),
     _on(e.NoSuchDevice, "see the list of devices: {}", _DEVICES),
     (e.NoSuchMeter, _for_permission),

@@ -259,7 +259,7 @@ def _columns(history: History, most: int) -> list[_PictureColumn]:
     columns: list[_PictureColumn] = []
     for begin in range(0, count, size):
         places = range(begin, min(begin + size, count))
-        level = [one for one in history.levels if one.first <= places[-1]][-1]
+        level = [level for level in history.levels if level.first <= places[-1]][-1]
         points = history.points[begin : begin + size]
         changed = any(point.changed for point in points)
         columns.append(_PictureColumn(points, level, bool(starts & set(places)), changed))
@@ -291,7 +291,7 @@ def _levels_table(history: History, metric: Metric) -> RenderableType:
         if level.ratio is not None:
             change = format_change(level.ratio - 1, half_width_of(interval, level.ratio))
         if interval is not None:
-            bounds = [format_change(one - 1, half_width_of(interval)) for one in interval]
+            bounds = [format_change(ratio - 1, half_width_of(interval)) for ratio in interval]
             change += f"\n{bounds[0]} .. {bounds[1]}"
         since = local_time(point.created_utc, TO_THE_MINUTE)
         table.add_row(
@@ -317,16 +317,16 @@ def condition_lines(history: History) -> list[str]:
 def _table(histories: Sequence[History]) -> list[RenderableType]:
     """A line with what all histories have in common, and a table of the differences."""
     names = {
-        "metric": [one.metric for one in histories],
-        "model": [one.subject.model for one in histories],
-        "device": [one.subject.device for one in histories],
-        "runtime": [one.subject.runtime for one in histories],
-        "settings": _settings([one.subject for one in histories]),
+        "metric": [history.metric for history in histories],
+        "model": [history.subject.model for history in histories],
+        "device": [history.subject.device for history in histories],
+        "runtime": [history.subject.runtime for history in histories],
+        "settings": _settings([history.subject for history in histories]),
     }
     shared = [f"{name} {cells[0]}" for name, cells in names.items() if len(set(cells)) == 1]
     own = {name: cells for name, cells in names.items() if len(set(cells)) > 1}
     titles = ("points", "suspect", "level", "newest", "outcome")
-    rows = [_numbers(one) for one in histories]
+    rows = [_numbers(history) for history in histories]
     table = DataTable()
     for name in own:
         table.add_column(name, overflow="fold", min_width=len(name))
@@ -340,7 +340,7 @@ def _table(histories: Sequence[History]) -> list[RenderableType]:
         ]
         table.add_row(*named, *row[:-1], outcome)
     lines = [text(f"all: {_LIST.join(shared)}")] if shared else []
-    unwatched = dict.fromkeys(name for one in histories for name in one.unwatched)
+    unwatched = dict.fromkeys(name for history in histories for name in history.unwatched)
     return [*lines, table, *([text(unwatched_words(unwatched))] if unwatched else [])]
 
 

@@ -119,7 +119,9 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
     """Print the checks and the energy of a recording; no energy if a check failed."""
     channels = [] if session.is_trusted is False else session.channels()
     if as_json:
-        _print_json(_plain_checks(session) | {"channels": [to_plain(one) for one in channels]})
+        _print_json(
+            _plain_checks(session) | {"channels": [to_plain(channel) for channel in channels]}
+        )
         return
     out = console()
     out.print(_checks_table(session))

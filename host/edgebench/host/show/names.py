@@ -61,7 +61,7 @@ def folded(name: str, width: int) -> str:
 
 
 def parts_of(name: str) -> list[str]:
-    """The parts of a name, which together are the name.
+    """The parts of a name, which joined are the name.
 
     >>> parts_of("pi5/mobilenet_v1_0.25_224.tflite")
     ['pi5/', 'mobilenet_', 'v1_', '0.25_', '224', '.tflite']

@@ -109,7 +109,9 @@ def sets_html(
         latencies: Latencies of the runs of each set that count; empty: no pictures.
         settings: Text that distinguishes sets of the same model and device; None: their ids.
     """
-    answers = "".join(f"<p><b>{_text(one.line)}</b></p>" for one in headlines(sets, settings))
+    answers = "".join(
+        f"<p><b>{_text(headline.line)}</b></p>" for headline in headlines(sets, settings)
+    )
     shown = list(latencies) or [()] * len(sets)
     parts = [set_html(run_set, own) for run_set, own in zip(sets, shown, strict=True)]
     pooled = [
@@ -130,7 +132,9 @@ def _head(title: str, result: Run | RunSet) -> str:
     marks = f'<b style="color: {colour}">{_text(result.marks.label)}</b>'
     answers = "".join(f"<p>{_text(answer.line)}</p>" for answer in headlines([run_set]))
     causes = "".join(
-        f"<li><b>{_text(cause.title)}</b>: {_text(cause.line)}</li>"
+        f"<li><b>{_text(cause.title)}</b>{_text(f'{cause.joint}{cause.evidence}{cause.also_words}')}"
+        + (f"<p>To improve: {_text(cause.advice)}</p>" if cause.advice else "")
+        + "</li>"
         for cause in cause_texts(run_set)
     )
     return f"<p><b>{_text(title)}</b>: {marks}</p>{answers}<ul>{causes}</ul>"
@@ -167,7 +171,7 @@ def _text(words: str) -> str:
 
 
 def _picture(latencies: Sequence[LatencySeries]) -> str:
-    """Latency of each run over time, one run after another, and their distribution, as an image."""
+    """Latency over time of the runs in succession, and its distribution, as an image."""
     steady_ns = np.concatenate([latency.steady_ns for latency in latencies])
     ends = distribution_limits(steady_ns)
     counts, edges_ns = np.histogram(steady_ns, BINS, (ends.low_ns, ends.high_ns))
@@ -194,7 +198,7 @@ def _picture(latencies: Sequence[LatencySeries]) -> str:
 def _overlay(latencies_ns: Sequence[tuple[str, Floats]]) -> str:
     """Distributions over each other, each as a share of its own latencies, as an image."""
     limits = [distribution_limits(values) for _, values in latencies_ns]
-    ends = min(one.low_ns for one in limits), max(one.high_ns for one in limits)
+    ends = min(limit.low_ns for limit in limits), max(limit.high_ns for limit in limits)
     left, right = _LEFT[0], _RIGHT[1]
     shares = [np.histogram(values, 2 * BINS, ends)[0] / len(values) for _, values in latencies_ns]
     width, most = (right - left) / (2 * BINS), float(max(share.max() for share in shares))

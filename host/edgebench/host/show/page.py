@@ -76,12 +76,12 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     """
     if run.failure is not None:
         return [facts_table([*_failure(run, run.failure), *_set(run, prefix)])]
-    one = alone(run)
-    rows: list[tuple[str, str | Text]] = [*verdict_rows(one, run), *_set(run, prefix)]
-    parts: list[RenderableType] = [text(headline.line) for headline in headlines([one])]
-    parts += [facts_table(rows), results_table([one], width)]
-    parts += mark_lines([one])
-    parts += map(text, note_lines([one]))
+    run_set = alone(run)
+    rows: list[tuple[str, str | Text]] = [*verdict_rows(run_set, run), *_set(run, prefix)]
+    parts: list[RenderableType] = [text(headline.line) for headline in headlines([run_set])]
+    parts += [facts_table(rows), results_table([run_set], width)]
+    parts += mark_lines([run_set])
+    parts += map(text, note_lines([run_set]))
     if run.verdict.is_refused:
         return parts
     if run.metrics.profile is not None:
@@ -202,9 +202,9 @@ def operators_table(profile: ProfileResult) -> Table:
     table.add_numbers(shown.time_title, shown.share_title)
     table.add_column("name", overflow="fold")
     for line in shown.lines:
-        one = line.operator
-        names = (text(one.operator), text(one.place))
-        table.add_row(str(one.index), *names, line.time, line.share, text(one.name))
+        operator = line.operator
+        names = (text(operator.operator), text(operator.place))
+        table.add_row(str(operator.index), *names, line.time, line.share, text(operator.name))
     return table
 
 
@@ -439,7 +439,7 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
         shown = format_plain(metrics.accuracy.value, half_width)
         value = f"{metrics.accuracy.metric} {shown} on {metrics.accuracy.sample_count} samples"
         if metrics.accuracy.ci95:
-            low, high = (format_plain(one, half_width) for one in metrics.accuracy.ci95)
+            low, high = (format_plain(bound, half_width) for bound in metrics.accuracy.ci95)
             value += f", 95 % CI {low} to {high}"
         if metrics.accuracy.drop_vs_reference is not None:
             drop = format_plain(metrics.accuracy.drop_vs_reference, half_width)

@@ -90,7 +90,7 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
     energy = run.metrics.energy
     has_power = is_shown and series.power and series.power_apart is None
     if has_power and energy is not None and energy.refused is None:
-        power_w = np.sum([one.envelope(edges_s).mean for one in series.power], axis=0)
+        power_w = np.sum([channel.envelope(edges_s).mean for channel in series.power], axis=0)
         lines.append(("power", power_w, format_watts, energy.boundary or ""))
     for name, sensor, shown in (
         ("temperature", hottest_sensor(series), "{:.1f} °C".format),
@@ -133,7 +133,7 @@ def set_picture(
             if (summary := run_set.metrics.get(f"latency_ns.{name}")) is not None and summary.ci95
         ]
         _add_distribution(table, np.concatenate(known), marks, columns, glyphs)
-    # The runs one after another, each with the same number of columns.
+    # The runs in succession, each with the same number of columns.
     lines = [
         latency_line(run.latency) for run in series if run.latency and run.latency.steady_ns.size
     ]
@@ -170,7 +170,7 @@ def overlaid_picture(
     if not 2 <= len(pooled) <= MOST_OVERLAID:
         return []
     limits = [distribution_limits(latency_ns) for _, latency_ns in pooled]
-    ends = min(one.low_ns for one in limits), max(one.high_ns for one in limits)
+    ends = min(limit.low_ns for limit in limits), max(limit.high_ns for limit in limits)
     table = _table()
     medians = [run_set.metrics.get("latency_ns.p50") for run_set, _ in pooled]
     labels = ["" if p50 is None else f", p50 {format_ns(p50.median)}" for p50 in medians]
@@ -297,4 +297,4 @@ def _throttled(series: RunSeries, edges_s: Floats, glyphs: str) -> Text:
     for span in series.spans:
         if span.kind is SpanKind.THROTTLED:
             is_throttled |= (edges_s[:-1] < span.end_s) & (edges_s[1:] > span.begin_s)
-    return Text("".join(glyphs[-1] if one else " " for one in is_throttled), style="red")
+    return Text("".join(glyphs[-1] if is_slow else " " for is_slow in is_throttled), style="red")

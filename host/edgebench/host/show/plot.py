@@ -75,7 +75,8 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
             has_value = np.isfinite(envelope.mean)
             middle_s = ((envelope.edges_s[:-1] + envelope.edges_s[1:]) / 2)[has_value]
             low, mean, high = (
-                one[has_value] * panel.scale for one in (envelope.low, envelope.mean, envelope.high)
+                curve[has_value] * panel.scale
+                for curve in (envelope.low, envelope.mean, envelope.high)
             )
             [line] = place.plot(middle_s, mean, linewidth=1, label=printable(label))
             place.fill_between(middle_s, low, high, color=line.get_color(), alpha=0.3, linewidth=0)
@@ -123,7 +124,7 @@ def _draw_latency(place: Any, latency: LatencySeries, scale: float) -> None:
 def _panels(series: RunSeries) -> list[_Panel]:
     """Panels from top to bottom; a panel with a separate time axis comes last."""
     panels: list[_Panel] = []
-    power = {one.channel: one.envelope for one in series.power if len(one.begin_s)}
+    power = {channel.channel: channel.envelope for channel in series.power if len(channel.begin_s)}
     if series.latency is not None and series.latency.steady_ns.size:
         panels.append(_Panel("latency, ms", 1e-6, {}, series.span_s, latency=series.latency))
     if power and series.power_apart is None:
@@ -137,8 +138,8 @@ def _panels(series: RunSeries) -> list[_Panel]:
             panels.append(_Panel(name, scale, sensors, series.span_s))
     if power and series.power_apart is not None:
         span_s = (
-            min(float(one.begin_s[0]) for one in series.power if len(one.begin_s)),
-            max(float(one.end_s[-1]) for one in series.power if len(one.begin_s)),
+            min(float(channel.begin_s[0]) for channel in series.power if len(channel.begin_s)),
+            max(float(channel.end_s[-1]) for channel in series.power if len(channel.begin_s)),
         )
         panels.append(_Panel("power, W", 1.0, power, span_s, series.power_apart))
     return panels

@@ -15,8 +15,9 @@ from edgebench.host.show.bench_command import command_line_of
 from edgebench.protocol.text import printable
 
 _WIDE_RATIO = 0.5
-"""Half-width, relative to the ratio, from which on the range is printed: at this width, the upper
-bound of an interval that is symmetric in the logarithm is 1.6 times as far away as the lower."""
+"""Half-width, relative to the ratio, at and above which the range is printed: at this width, the
+upper bound of an interval that is symmetric in the logarithm is 1.6 times as far away as the
+lower."""
 UNLIKE = 0.05
 """A note is printed if the logarithm of a ratio of runs and that of the ratio of their medians
 differ by more than this."""
@@ -88,7 +89,7 @@ def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
     with_ratio = [run_set for run_set in sets[1:] if ratio_of_sets(sets[0], run_set) is not None]
     if not with_ratio:
         return []
-    found = unshown_differences([one.first for one in (sets[0], *with_ratio)])
+    found = unshown_differences([run_set.first for run_set in (sets[0], *with_ratio)])
     named = [f"{key} ({' / '.join(values)})" for key, values in found.items()]
     if not named:
         return []
@@ -97,7 +98,7 @@ def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
 
 def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:
     """Factor by which the median of the other set is better."""
-    before, after = (one.metrics[ratio.metric.path].median for one in (first, other))
+    before, after = (run_set.metrics[ratio.metric.path].median for run_set in (first, other))
     return before / after if ratio.metric.better is Better.LOWER else after / before
 
 
@@ -118,7 +119,9 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
                 continue
             ratio = ratio_of_sets(sibling, quantized)
             if ratio is not None and ratio.is_clear and ratio.times < 1:
-                is_valid = all(one.verdict.state is State.VALID for one in (quantized, sibling))
+                is_valid = all(
+                    run_set.verdict.state is State.VALID for run_set in (quantized, sibling)
+                )
                 meaning = (
                     "quantisation makes it slower there"
                     if is_valid

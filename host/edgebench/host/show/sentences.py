@@ -19,14 +19,20 @@ def sentence(finding: Finding) -> str:
     """
     kind = kind_of(finding)
     shown = (kind.sentence(finding) if kind is not None else None) or finding.detail or ABSENT
-    failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
-    if failed_count is None or of_count == 1:
+    if not is_counted(finding):
         return shown
+    failed_count, of_count = finding.facts["failed_count"], finding.facts["of_count"]
+    count = f"in {failed_count} of {of_count} runs"
     outvoted = "; outvoted by the other runs" if finding.facts.get("is_outvoted") else ""
     if failed_count == 1 or finding.facts.get("is_same"):
-        return f"in {failed_count} of {of_count} runs {shown}{outvoted}"
-    which = "the worst" if finding.facts.get("is_worst") else "one"
-    return f"in {failed_count} of {of_count} runs, in {which} of them {shown}{outvoted}"
+        return f"{count}: {shown}{outvoted}"
+    which = "the worst" if finding.facts.get("is_worst") else "one of them"
+    return f"{count}; in {which}, {shown}{outvoted}"
+
+
+def is_counted(finding: Finding) -> bool:
+    """Whether the sentence begins with the number of runs in which the rule failed."""
+    return finding.facts.get("failed_count") is not None and finding.facts.get("of_count") != 1
 
 
 def described(verdict: Verdict) -> Verdict:

@@ -70,7 +70,7 @@ def set_details(
     Args:
         run_set: The set.
         is_all: List every rule, including those that passed.
-        next_time: How far the next set may be from this one, if the store shows it.
+        next_time: How far the next set may be from this set, if the store shows it.
         usual: Speed of the device against earlier runs, if the store has them.
     """
     parts: list[RenderableType] = []
@@ -123,7 +123,7 @@ def replaced_words(run_set: RunSet) -> str:
 
 
 def _next_run_line(run_set: RunSet) -> str | None:
-    """Bounds within which the headline of one more run would lie, as text."""
+    """Bounds within which the headline of a further run would lie, as text."""
     metric, summary = METRICS[run_set.headline], run_set.metrics.get(run_set.headline)
     if summary is None or summary.next_run is None:
         return None
@@ -150,7 +150,7 @@ def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> 
 
 
 def next_time_words(run_set: RunSet, found: NextTime) -> str:
-    """How far the headline of the next set may be from this one, as text."""
+    """How far the headline of the next set may be from that of this set, as text."""
     sets = f"{found.occasion_count} sets of this model"
     if found.model_count > 1:
         sets = f"{found.occasion_count} sets of {found.model_count} models on this device"
@@ -194,7 +194,7 @@ def _cells(path: str, summary: SetMetric) -> list[str]:
     metric = METRICS[path]
     reach = half_width_of(summary.ci95, summary.median)
     numbers = [
-        format_metric(metric, one, reach) for one in (summary.median, summary.min, summary.max)
+        format_metric(metric, value, reach) for value in (summary.median, summary.min, summary.max)
     ]
     shown = format_half_width(summary.median, summary.ci95)
     return [numbers[0], shown, *numbers[1:], str(summary.count)]

@@ -573,16 +573,21 @@ def marks_cell(marks: ResultMarks) -> Text:
 
 
 _RESULT_COLUMNS = (
-    _Column(ResultColumn.DEVICE, 100, lambda one: name_cell(one.device), is_number=False),
-    _Column(ResultColumn.MODEL, -ENERGY_WIDTH, lambda one: name_cell(one.model), is_number=False),
+    _Column(ResultColumn.DEVICE, 100, lambda run_set: name_cell(run_set.device), is_number=False),
+    _Column(
+        ResultColumn.MODEL, -ENERGY_WIDTH, lambda run_set: name_cell(run_set.model), is_number=False
+    ),
     _Column(
         ResultColumn.PRECISION,
         100,
-        lambda one: text(one.first.model.precision or ABSENT),
+        lambda run_set: text(run_set.first.model.precision or ABSENT),
         is_number=False,
     ),
     _Column(
-        ResultColumn.RUNTIME, -ENERGY_WIDTH, lambda one: name_cell(one.runtime), is_number=False
+        ResultColumn.RUNTIME,
+        -ENERGY_WIDTH,
+        lambda run_set: name_cell(run_set.runtime),
+        is_number=False,
     ),
     _Column(
         ResultColumn.PER_SECOND,
@@ -612,13 +617,13 @@ _RESULT_COLUMNS = (
         ResultColumn.IN_RUN,
         -ENERGY_WIDTH,
         _half_width(is_of_sets=False),
-        only_for=lambda one: _is_timed(one) and not one.set_id,
+        only_for=lambda run_set: _is_timed(run_set) and not run_set.set_id,
     ),
     _Column(
         ResultColumn.OVER_RUNS,
         -ENERGY_WIDTH,
         _half_width(is_of_sets=True),
-        only_for=lambda one: one.set_id is not None,
+        only_for=lambda run_set: run_set.set_id is not None,
     ),
     _Column(
         ResultColumn.P90,
@@ -632,7 +637,7 @@ _RESULT_COLUMNS = (
         ResultColumn.ACCURACY,
         70,
         _accuracy,
-        only_for=lambda one: one.first.metrics.accuracy is not None,
+        only_for=lambda run_set: run_set.first.metrics.accuracy is not None,
         is_requested=True,
         number=NumberKind.OUTPUTS,
     ),

@@ -47,5 +47,5 @@ def in_largest_unit(passed_s: float) -> str:
     >>> in_largest_unit(119), in_largest_unit(0.2)
     ('1 min', '0 s')
     """
-    unit, length_s = next(one for one in _UNITS if passed_s >= one[1] or one[1] == 1)
+    unit, length_s = next(unit for unit in _UNITS if passed_s >= unit[1] or unit[1] == 1)
     return f"{passed_s // length_s:.0f} {unit}"

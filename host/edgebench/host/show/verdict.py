@@ -17,16 +17,17 @@ from edgebench.host.analysis.verdict.energy import EnergyRule
 from edgebench.host.analysis.verdict.run_set import RunCountRule
 from edgebench.host.analysis.verdict.set_heat import DriftOfSetRule
 from edgebench.host.analysis.verdict.table import BY_ID, kind_of
+from edgebench.host.options.command import CommandLine
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.host.show.bench_command import command_line_of
+from edgebench.host.show.bench_command import command_line_of, command_line_of_sets, run_count_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
-from edgebench.host.show.sentences import sentence
+from edgebench.host.show.sentences import is_counted, sentence
 from edgebench.host.show.tables import is_at_query_limit, suspect_words, text, verdict_style
 from edgebench.protocol.errors import ErrorCode, error_from_code
 from edgebench.protocol.text import printable
@@ -36,7 +37,7 @@ _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
 """Labels of the outcomes whose rules are counted but not listed."""
 UNSETTLED_FACTOR = 4
-"""Ratio of the advised warm-up to the detected one, in a set whose runs drift until their end: the
+"""Ratio of the advised to the detected warm-up, in a set whose runs drift until their end: the
 end of the warm-up was not measured. An exponential approach that is cut off after one time constant
 has a third of its change left; after four, 2 %, which is the limit of the drift."""
 
@@ -60,8 +61,8 @@ def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, st
         ("verdict", Text.assemble((label, style), f": {printable(summary)}"))
     ]
     for cause in cause_texts(run_set, made):
-        title = f"{cause.title}: " if len(diagnoses) > 1 else ""
-        rows.append(("why", printable(f"{title}{cause.line}")))
+        why = f"{cause.titled if len(diagnoses) > 1 else cause.evidence}{cause.also_words}"
+        rows.append(("why", printable(why)))
         rows += [("to improve", cause.advice)] if cause.advice else []
     if not diagnoses:
         rows += [("to improve", line) for line in advices(run_set, made)]
@@ -79,6 +80,8 @@ class CauseText:
     """Names of its failed rules, that of the evidence first."""
     evidence: str
     """Sentence of the strongest finding that shows the cause."""
+    joint: str
+    """What is between title and evidence: a colon, unless the evidence continues the title."""
     advice: str
     """Empty if there is none, or if it was given for an earlier cause."""
 
@@ -88,10 +91,14 @@ class CauseText:
         return self.rules[1:]
 
     @property
-    def line(self) -> str:
-        """Evidence and the other failed rules."""
-        also = f" (also failed: {', '.join(self.also_failed)})" if self.also_failed else ""
-        return f"{self.evidence}{also}"
+    def titled(self) -> str:
+        """Title and evidence."""
+        return f"{self.title}{self.joint}{self.evidence}"
+
+    @property
+    def also_words(self) -> str:
+        """The other failed rules, for the end of a line; empty if there are none."""
+        return f" (also failed: {', '.join(self.also_failed)})" if self.also_failed else ""
 
 
 def cause_texts(run_set: RunSet, made: Run | None = None) -> list[CauseText]:
@@ -110,6 +117,7 @@ def cause_texts(run_set: RunSet, made: Run | None = None) -> list[CauseText]:
                 title=diagnosis.title,
                 rules=(strongest.id, *others),
                 evidence=evidence_words(run_set, diagnosis),
+                joint=_joint(run_set, diagnosis),
                 advice=str(advice) if is_new else "",
             )
         )
@@ -143,12 +151,24 @@ def strongest_of(run_set: RunSet, diagnosis: Diagnosis) -> Finding:
 
 
 def evidence_words(run_set: RunSet, diagnosis: Diagnosis) -> str:
-    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason."""
+    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason.
+
+    If only an effect of the cause makes the result invalid, its sentence follows.
+    """
     energy, strongest = _refused_energy(run_set, diagnosis), strongest_of(run_set, diagnosis)
     if energy is None:
-        return sentence(strongest)
+        refusing = [effect for effect in diagnosis.effects if effect.severity is State.INVALID]
+        if not refusing or strongest.severity is State.INVALID:
+            return sentence(strongest)
+        return f"{sentence(strongest)}; as a result, {sentence(refusing[0])}"
     is_own = strongest.id == EnergyRule.id
     return f"energy refused: {energy.refused if is_own else sentence(strongest)}"
+
+
+def _joint(run_set: RunSet, diagnosis: Diagnosis) -> str:
+    """What is between the title of a cause and its evidence, which may begin with a count."""
+    is_energy = _refused_energy(run_set, diagnosis) is not None
+    return " " if is_counted(strongest_of(run_set, diagnosis)) and not is_energy else ": "
 
 
 def _refused_energy(run_set: RunSet, diagnosis: Diagnosis) -> EnergyResult | None:
@@ -188,15 +208,26 @@ def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
     return without_repeats(advice for advice in found if advice is not None)
 
 
-def advice_against(run_set: RunSet, diagnosis: Diagnosis, made: Run | None = None) -> Advice | None:
+def advice_against(
+    run_set: RunSet,
+    diagnosis: Diagnosis,
+    made: Run | None = None,
+    given: CommandLine | None = None,
+) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
     An invalid result needs the causes that make it invalid to be mended first. Its advice is that
     of the evidence, and of an effect only if no evidence has any.
+
+    Args:
+        run_set: The set.
+        diagnosis: The cause.
+        made: As for `advised`.
+        given: The command to advise, with changes; None: that of the set or of `made`.
     """
     if run_set.verdict.is_refused and not diagnosis.is_refusal:
         return None
-    situation = _situation(run_set, made)
+    situation = _situation(run_set, made, given)
     for finding in diagnosis.findings:
         if finding.id == RunCountRule.id and run_set.planned_count >= MIN_RUNS:
             continue  # more runs would be lost for the same reason
@@ -205,7 +236,7 @@ def advice_against(run_set: RunSet, diagnosis: Diagnosis, made: Run | None = Non
     return None
 
 
-def _situation(run_set: RunSet, made: Run | None) -> Situation:
+def _situation(run_set: RunSet, made: Run | None, given: CommandLine | None = None) -> Situation:
     """Settings of a set's runs, and the changes that its device allows."""
     made = made or run_set.first
     before = made.conditions.before
@@ -216,7 +247,7 @@ def _situation(run_set: RunSet, made: Run | None) -> Situation:
         longest *= UNSETTLED_FACTOR
     step: int = 10 ** max(len(str(longest)) - 2, 0)
     return Situation(
-        given=command_line_of(made, _run_count(made)),
+        given=given or command_line_of(made, run_count_of(made)),
         free_cpus=free_cpus(made),
         own_cpus=own_cpus(made),
         has_governors=before is None or bool(before.governors),
@@ -244,14 +275,7 @@ def failure_advice(run: Run) -> str:
     assert run.failure is not None
     code = ErrorCode.__members__.get(run.failure.code.upper(), ErrorCode.UNKNOWN)
     error = error_from_code(code, run.failure.message)
-    return hint_for(error, command_line_of(run, _run_count(run)))
-
-
-def _run_count(run: Run) -> int:
-    """Number of runs needed to repeat the measurement that this run belongs to."""
-    if run.member is not None:
-        return run.member.count
-    return 1 if run.pair is None else MIN_RUNS
+    return hint_for(error, command_line_of(run, run_count_of(run)))
 
 
 def free_cpus(run: Run) -> tuple[int, ...]:
@@ -314,7 +338,10 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 def verdict_lines(
     sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None = None
 ) -> list[str]:
-    """A line for each cause of verdicts that are not valid; sets with the same cause share it.
+    """A line for each cause of verdicts that are not valid, and one with its advice.
+
+    Sets with the same cause share both lines. The advised command measures all of them if one
+    command can.
 
     Args:
         sets: The sets.
@@ -325,6 +352,7 @@ def verdict_lines(
         for diagnosis in causes_of(run_set):
             key = _reach(run_set, diagnosis), diagnosis.title
             sharing.setdefault(key, []).append((index, diagnosis))
+    given = command_line_of_sets(sets) if len(sets) > 1 else None
     lines: list[str] = []
     for (reach, title), members in sharing.items():
         named = named_sets(sets, [index for index, _ in members], settings)
@@ -332,8 +360,15 @@ def verdict_lines(
         where = ""
         if len({evidence_words(sets[index], diagnosis) for index, diagnosis in members}) > 1:
             where = f", most in {named_sets(sets, [index], settings)}"
-        lines.append(f"{reach}: {named}: {title}{where}: {evidence_words(sets[index], worst)}")
-    return [printable(line, keep_lines=True) for line in lines]
+        shown = f"{title}{_joint(sets[index], worst)}{evidence_words(sets[index], worst)}"
+        lines.append(f"{reach}: {named}: {shown}{where}")
+        first, advice = sets[index].first, advice_against(sets[index], worst, given=given)
+        if first.failure is not None:
+            lines.append(f"to improve: {failure_advice(first)}")
+        elif advice is not None:
+            lines.append(f"to improve: {advice}")
+    # An advice that several causes share stands once.
+    return [printable(line, keep_lines=True) for line in dict.fromkeys(lines)]
 
 
 def named_sets(
@@ -341,12 +376,12 @@ def named_sets(
     indexes: Sequence[int],
     settings: Callable[[RunSet], str] | None,
 ) -> str:
-    """Titles of the sets at these indexes; "all 3" if these are all sets, and at least three.
+    """Titles of the sets at these indexes; "both" or "all 3" if these are all of several sets.
 
     Sets with the same title are counted; if only some of them are listed, their ids are added.
     """
-    if len(indexes) == len(sets) > 2:
-        return f"all {len(sets)}"
+    if len(indexes) == len(sets) > 1:
+        return "both" if len(sets) == 2 else f"all {len(sets)}"
     # Model and runtime of each set, its settings, and its device if there are several.
     is_of_several_devices = len({run_set.device for run_set in sets}) > 1
     titles = [

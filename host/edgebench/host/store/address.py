@@ -1,8 +1,8 @@
 """Resolves names of stored runs.
 
-A name is an id or a part of one, `last`, a set, the pairs of a comparison, a tag, a directory, a
+A name is an id or a part of an id, `last`, a set, the pairs of a comparison, a tag, a directory, a
 bundle, or one of these names in a bundle: `sent.zip#last`. `last` is the last command with all its
-runs, or its last run where a single one is needed.
+runs, or its last run where a single run is needed.
 """
 
 from __future__ import annotations
@@ -225,11 +225,13 @@ def _whole_group(rows: Sequence[RunSummary], name: str) -> str | None:
 
     At least four characters of the id follow its prefix, as in short names.
     """
-    prefix = next((one for one in (SET_PREFIX, PAIRS_PREFIX) if name.startswith(one)), None)
+    prefix = next(
+        (prefix for prefix in (SET_PREFIX, PAIRS_PREFIX) if name.startswith(prefix)), None
+    )
     if prefix is None or len(name) < len(prefix) + SHORT_LENGTH:
         return None
-    ids = {one for row in rows for one in (row.set_id, row.comparison_id) if one}
-    found = [one for one in ids if one.startswith(name)]
+    ids = {group_id for row in rows for group_id in (row.set_id, row.comparison_id) if group_id}
+    found = [group_id for group_id in ids if group_id.startswith(name)]
     return found[0] if len(found) == 1 else None
 
 
@@ -287,7 +289,7 @@ def _similar_name(store: Store, name: str) -> str | None:
     if not rows or store.matching(name):
         return None
     words = [LAST, *sorted({tag for row in rows for tag in row.tags})]
-    groups = {one for row in rows for one in (row.set_id, row.comparison_id) if one}
+    groups = {group_id for row in rows for group_id in (row.set_id, row.comparison_id) if group_id}
     ids = [*sorted(groups), *(row.run_id for row in rows)]
     found = get_close_matches(name, words, 1) or get_close_matches(name, ids, 1, _ID_CUTOFF)
     inside = f"{store.place}{MARK}" if isinstance(store, BundleStore) else ""
@@ -326,7 +328,7 @@ def list_named(
         StoreError: a directory or a bundle cannot be read.
         BundleRefused: a name is the path of a file that is not a bundle.
     """
-    addresses = sorted(find_each(store, names), key=lambda one: one.run_id)
+    addresses = sorted(find_each(store, names), key=lambda address: address.run_id)
     rows = [stored_summary(address.store, address.run_id) for address in addresses]
     return wanted.chosen(rows) if wanted else rows
 

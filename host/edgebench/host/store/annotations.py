@@ -45,7 +45,9 @@ def check_tag(tag: str) -> str:
     Raises:
         UsageError: the tag is empty, too long, like an option or a path, `last`, or has a blank.
     """
-    is_word = tag.isprintable() and not any(one.isspace() or one in "/," for one in tag)
+    is_word = tag.isprintable() and not any(
+        character.isspace() or character in "/," for character in tag
+    )
     if not 0 < len(tag) <= MAX_TAG or not is_word or tag.startswith("-") or tag == "last":
         raise UsageError(
             f"not a tag: {tag[:80]!r}; a tag is a word of at most {MAX_TAG} characters without / "

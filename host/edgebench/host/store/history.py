@@ -1,8 +1,8 @@
 """Histories of a store, read from its index, or from documents if the index lacks the metric.
 
 Reading the documents of ten thousand runs would take half a minute. So, if the index has the
-metric, only two kinds of documents are read: one for each history, and one for each set of
-conditions, to name the changes.
+metric, only two kinds of documents are read: a document for each history, and a document for each
+set of conditions, to name the changes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_histories(
         rows = [row for row in rows if (row.set_id or row.comparison_id or row.run_id) in ids]
     groups = _groups(rows)
     if runs:
-        named = {one.run_id for one in find_each(store, runs)}
+        named = {address.run_id for address in find_each(store, runs)}
         groups = [rows for rows in groups if any(row.run_id in named for row in rows)]
     if not groups and (newer := newer_line(store, wanted)) is not None:
         raise RunNewer(newer)
@@ -133,7 +133,7 @@ def newer_line(store: Store, wanted: RunFilter) -> str | None:
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
-    """Histories of the headline that contain one of these runs and have at least two points.
+    """Histories of the headline that contain any of these runs and have at least two points.
 
     Raises:
         StoreError: the store cannot be read.
@@ -174,7 +174,7 @@ def _history(
         commands.setdefault((command, row.conditions_digest), []).append(row)
     recent = list(commands.values())[-MAX_HISTORY_POINTS:]
     by_digest = {row.conditions_digest: row.run_id for group in recent for row in group}
-    conditions = {one: conditions_of(read(run_id)) for one, run_id in by_digest.items()}
+    conditions = {digest: conditions_of(read(run_id)) for digest, run_id in by_digest.items()}
     column = None if metric.is_tail or metric.is_exact or metric.budget else metric.column
     # The verdict of a set judges the spread of its runs by the headline, or by the median if the
     # headline is a tail percentile; not by metrics that the index lacks, nor by exact counts.

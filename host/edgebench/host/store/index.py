@@ -37,7 +37,9 @@ _MEANING = 13
 """Version of the columns' meaning; added and removed columns are detected without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
-_BY_INVOCATION = {one.value for one, has in SCENARIOS.items() if has.headline == "latency_ns"}
+_BY_INVOCATION = {
+    scenario.value for scenario, has in SCENARIOS.items() if has.headline == "latency_ns"
+}
 DAMAGED = "damaged"
 """Verdict of a directory without a valid document."""
 NEWER = "newer"
@@ -158,7 +160,9 @@ class RunFilter:
 
     def chosen(self, rows: Sequence[RunSummary]) -> list[RunSummary]:
         """The selected rows, in their order."""
-        models, devices = (re.compile(translate(one or "*")) for one in (self.model, self.device))
+        models, devices = (
+            re.compile(translate(pattern or "*")) for pattern in (self.model, self.device)
+        )
         since_utc = None if self.since is None else as_created_utc(self.since)
         selected = [
             row
@@ -292,7 +296,7 @@ def _write_into(path: Path, new: Sequence[Row], gone: Iterable[str]) -> None:
     with closing(_connected(path, "mode=rwc")) as index:
         _prepare(index)
         with index:
-            index.executemany("DELETE FROM runs WHERE run_id = ?", [(one,) for one in gone])
+            index.executemany("DELETE FROM runs WHERE run_id = ?", [(run_id,) for run_id in gone])
             index.executemany(
                 f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp, checksum) VALUES ({marks})", new
             )
@@ -400,7 +404,7 @@ def _is_sane(kind: object, value: object) -> bool:
     if isinstance(value, str):
         return "str" in str(kind) and value.isprintable()
     if isinstance(value, tuple):
-        return all(_is_sane("str", one) and " " not in one for one in value)
+        return all(_is_sane("str", text) and " " not in text for text in value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return "str" not in str(kind) and abs(value) < MAX_INTEGER

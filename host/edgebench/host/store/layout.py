@@ -306,7 +306,7 @@ def require_files(directory: Path) -> None:
     """
     for folder, folders, names in os.walk(directory):
         # Each file of a run has a suffix; a directory has none.
-        for name in [*names, *(one for one in folders if os.path.splitext(one)[1])]:
+        for name in [*names, *(folder for folder in folders if os.path.splitext(folder)[1])]:
             require_file(os.path.join(folder, name))
 
 

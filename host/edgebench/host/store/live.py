@@ -330,7 +330,7 @@ class LiveReader:
         for name in newest:
             self._sources.setdefault(name, LiveSource())
         room = MAX_DEVICES
-        for name in sorted(newest, key=lambda one: self._sources[one].is_over):
+        for name in sorted(newest, key=lambda name: self._sources[name].is_over):
             source = self._sources[name]
             if source.is_over:
                 if len(source.devices) > room:

@@ -1,4 +1,4 @@
-"""Merges the runs of another store into this one.
+"""Merges the runs of another store into this store.
 
 A run is identified by its id, and never changes once it is stored. So a run that is in both stores
 is normally the same; a run that differs is not copied, but reported. Tags of both stores are kept.
@@ -154,11 +154,13 @@ def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
 
 
 def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
-    ours, theirs = (one.root / CAMPAIGNS_DIRECTORY for one in (store, other))
+    ours, theirs = (side.root / CAMPAIGNS_DIRECTORY for side in (store, other))
     try:
         sources = sorted(theirs.iterdir()) if theirs.is_dir() else []
         whole = [source for source in sources if (source / PLAN_FILE).is_file()]
-        return tuple(one.name for one in whole if _merge_campaign(ours / one.name, one))
+        return tuple(
+            campaign.name for campaign in whole if _merge_campaign(ours / campaign.name, campaign)
+        )
     except OSError as exc:
         raise StoreError(f"campaign not merged: {exc.strerror}: {exc.filename}") from exc
 

@@ -26,11 +26,11 @@ from edgebench.host.store.index import (
 from edgebench.host.store.layout import Store
 
 _Subject = tuple[str, str | None, str | None]
-"""What two sets must share to be occasions of one measurement."""
+"""What two sets must share to be occasions of the same measurement."""
 
 
 def next_time_of(store: Store, run_set: RunSet) -> NextTime | None:
-    """How far the headline of the next set may be from this one; None with too few sets.
+    """How far the headline of the next set may be from that of this set; None: too few sets.
 
     Also None for energies, for counts, which do not scatter, and for headlines that the index does
     not contain.
@@ -53,8 +53,8 @@ def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
     """Spread of a metric between occasions of the models on both sides of a comparison.
 
     The sets of the store count, and those of the sides, which may be in other stores. If both sides
-    are sets of one subject, those of the candidate are left out: a change would count as spread.
-    Other models of the device count only if the index has the metric.
+    are sets of the same subject, those of the candidate are left out: a change would count as
+    spread. Other models of the device count only if the index has the metric.
 
     Raises:
         StoreError: the store cannot be read.

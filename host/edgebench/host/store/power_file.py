@@ -64,7 +64,7 @@ _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "dig
 """Columns with numbers; the channel of a row group is in the metadata."""
 CONSTANT_ROWS_PER_BYTE = 32
 """Limit on the rows per byte of power.parquet, which is read by row group: a fast meter whose value
-never changes, as a dead one, takes a byte for 18 rows."""
+never changes, such as a dead meter, takes a byte for 18 rows."""
 POWER_LAYOUT = Layout(
     {field.name: field.type for field in SCHEMA} | {"channel": TEXT}, CONSTANT_ROWS_PER_BYTE
 )

@@ -38,7 +38,7 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
     """
     path = file.path.with_name(POWER_OUTLINE_FILE)
     if path.exists() and finest is None:
-        names = [one.name for one in file.header.capability.channels]
+        names = [channel.name for channel in file.header.capability.channels]
         with open_parquet(path, _OUTLINE, max_rows=_max_rows(file)) as outline:
             table = read_columns(outline, _OUTLINE)
         try:
@@ -57,7 +57,7 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
 
 
 def check_outline(file: PowerFile) -> None:
-    """Check the footer of the outline of a recording, if the recording has one.
+    """Check the footer of the outline of a recording, if the recording has an outline.
 
     Raises:
         RunDamaged: the outline has an unexpected layout.

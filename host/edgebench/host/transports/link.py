@@ -48,7 +48,7 @@ class Link:
         self.peer = peer
 
     def send(self, frame: bytes) -> None:
-        """Send one frame.
+        """Send a frame.
 
         Raises:
             LinkLost: the connection is lost.

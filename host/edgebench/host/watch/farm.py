@@ -83,12 +83,12 @@ async def watch(
         while True:
             await asyncio.sleep(CHECK_S)
             now_s = time.monotonic()
-            for one in watches:
-                one.check(now_s)
+            for watch in watches:
+                watch.check(now_s)
 
     if not watches:
         return
-    following = [asyncio.create_task(one.follow()) for one in watches]
+    following = [asyncio.create_task(watch.follow()) for watch in watches]
     others = [asyncio.create_task(check_all()), asyncio.create_task(report_end())]
     try:
         while (update := await updates.get()) is not None:

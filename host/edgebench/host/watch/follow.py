@@ -32,8 +32,8 @@ from edgebench.protocol.live import unpack_samples
 
 ANSWER_TIMEOUT_S = 30.0
 SILENCE_S = 20.0
-"""Time without a reading after which an agent counts as away. An agent sends one every second, but
-a board that swaps may take seconds for any operation."""
+"""Time without a reading after which an agent counts as away. An agent sends a reading every
+second, but a board that swaps may take seconds for any operation."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
 """Shortest and longest pause before reconnecting to an agent; each pause is twice the previous."""
 JITTER = 0.25

@@ -94,7 +94,7 @@ class JoulescopeUnit:
             settings = {topic: self.driver.query(f"{self.path}/{topic}") for topic in ranges}
             before = settings | self.ranges_before  # ignores ranges set by our last recording
             of_current = next(iter(ranges))
-            is_cut = any(self._is_cut(one[of_current]) for one in (settings, before))
+            is_cut = any(self._is_cut(state[of_current]) for state in (settings, before))
             if is_cut and not is_power_on:
                 raise TargetError(
                     f"Joulescope {self.path} has cut the device's supply because its current range "

@@ -7,7 +7,7 @@ r"""The text stream of a PowerShield: one sample per line.
     summary … end                      after the last sample
 
 Theory of operation. Lines are classified by length, for whole arrays at once; samples among them
-are parsed by column, and only the few other lines are parsed one by one. A line of digits that is
+are parsed by column, and only the few other lines are parsed individually. A line of digits that is
 not a sample is the remains of a sample.
 
 Source: ST UM2243; the help text of the firmware, quoted in mlcommons/tiny, benchmark/runner,

@@ -36,14 +36,14 @@ class PlacedValues:
     """An event occurred right before the sample."""
 
     def __getitem__(self, places: slice) -> PlacedValues:
-        return PlacedValues(*(getattr(self, one.name)[places] for one in fields(self)))
+        return PlacedValues(*(getattr(self, field.name)[places] for field in fields(self)))
 
 
 def joined(first: PlacedValues | None, second: PlacedValues) -> PlacedValues:
     """Concatenate samples with the samples that follow them."""
     if first is None:
         return second
-    names = [one.name for one in fields(second)]
+    names = [field.name for field in fields(second)]
     return PlacedValues(*(np.concatenate([getattr(first, n), getattr(second, n)]) for n in names))
 
 

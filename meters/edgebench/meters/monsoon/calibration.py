@@ -29,7 +29,7 @@ from edgebench.protocol.errors import MeasurementError
 READINGS = 5
 """Number of readings of zero and of reference that are averaged."""
 FINE_END = 64_000
-"""Raw value from which on the fine converter is not used."""
+"""Raw value at and above which the fine converter is not used."""
 COARSE_END = 65_535
 """Raw value at which the coarse converter saturates."""
 READING_KINDS = (SampleKind.ZERO, SampleKind.REFERENCE)

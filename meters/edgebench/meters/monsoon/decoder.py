@@ -114,10 +114,12 @@ class MonsoonDecoder(UniformDecoder):
     def _calibrate(self, reading_count: int) -> bool:
         """Calibrate if this many readings are waiting; return whether the meter is calibrated."""
         if not self._is_calibrated and self._waiting:
-            observations = np.concatenate([one for one, _ in self._waiting])
+            observations = np.concatenate([packets for packets, _ in self._waiting])
             kinds = kinds_of(observations)
             converters = self._fine, self._coarse
-            if all(one.count(observations, kinds) >= reading_count for one in converters):
+            if all(
+                converter.count(observations, kinds) >= reading_count for converter in converters
+            ):
                 for converter in converters:
                     converter.begin(observations, kinds)
                 self._is_calibrated = True
@@ -127,8 +129,8 @@ class MonsoonDecoder(UniformDecoder):
         """Samples up to the last measurement that waits; later observations keep waiting."""
         if not self._waiting:
             return []
-        observations = np.concatenate([one for one, _ in self._waiting])
-        lost = np.concatenate([one for _, one in self._waiting])
+        observations = np.concatenate([packets for packets, _ in self._waiting])
+        lost = np.concatenate([lost_flags for _, lost_flags in self._waiting])
         measured = np.flatnonzero(kinds_of(observations) == SampleKind.MEASUREMENT)
         end = int(measured[-1]) + 1 if len(measured) else 0
         self._waiting.clear()

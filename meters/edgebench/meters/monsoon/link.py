@@ -19,7 +19,7 @@ from edgebench.protocol.errors import TargetError
 CALIBRATION_MS = 1250
 """Interval of calibrations in ms, as in Monsoon's client (sampleEngine.py)."""
 _GATHER_S = 0.02
-"""Time to gather transfers for one write; a packet holds up to three observations."""
+"""Time to gather transfers for a write; a packet holds up to three observations."""
 _QUIET_S = 0.05
 _DRAIN_S = 2.0
 

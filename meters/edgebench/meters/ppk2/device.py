@@ -153,7 +153,7 @@ class Ppk2(InstrumentMeter[ByteStream]):
     def _start(self, transport: ByteStream) -> None:
         _drain(transport, "the PPK2")
         setup = self._setup
-        if not self._is_set_up:  # once: the device may notice a mode command, even an equal one
+        if not self._is_set_up:  # once: the device may notice a repeated mode command
             transport.write(bytes([_MODE, _SOURCE if setup.is_source else _AMPERE_METER]))
             if setup.is_source and setup.supply_v is not None:
                 millivolts = round(setup.supply_v * 1000)

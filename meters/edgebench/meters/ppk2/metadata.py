@@ -26,7 +26,7 @@ END = b"\nEND"
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Calibration constants, five values each: one per range."""
+    """Calibration constants, each with a value for each of the five ranges."""
 
     r: tuple[float, ...]
     """Shunt, ohm."""

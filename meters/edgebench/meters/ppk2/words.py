@@ -2,7 +2,7 @@
 
     bits 0..13   converter, 14..16 range (0..4), 17 unused, 18..23 counter, 24..31 digital inputs
 
-Theory of operation. Converter and range are 17 bits, so calibration is one table lookup. The
+Theory of operation. Converter and range are 17 bits, so calibration is a table lookup. The
 counter shows how many words are lost, modulo 64. If one to three bytes are lost, all following
 words consist of the wrong bytes, and the counter jumps: after five mismatches in eight words, the
 other three offsets are tried over the next kilobyte. A mismatch is held back for seven more words,

@@ -80,8 +80,8 @@ class Wt300(PolledInstrument):
 
     def _header_of(self, update_s: float) -> Header:
         ranges = [
-            without_header(self._link.query_text(self._range_query(one)))
-            for one in ("VOLTAGE", "CURRENT")
+            without_header(self._link.query_text(self._range_query(quantity)))
+            for quantity in ("VOLTAGE", "CURRENT")
         ]
         return Header(
             driver="scpi",
@@ -123,7 +123,7 @@ def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, .
     gain = term(Kind.GAIN, _OF_READING, f"{_ASSUMED}: of the reading")
     edge = term(Kind.EDGE, update_s, "a value may be one update old")
     try:
-        range_w = math.prod(float(one) for one in ranges)
+        range_w = math.prod(float(text) for text in ranges)
     except ValueError:
         return (gain, edge)  # an external shunt: the range is not in amperes
     if not abs(range_w) <= SPECIAL:  # the instrument reports no range

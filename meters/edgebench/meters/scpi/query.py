@@ -151,7 +151,7 @@ class QueryInstrument(PolledInstrument):
 
 
 class QueryDecoder(PolledDecoder):
-    """Decode each response into one point; other responses become missing points."""
+    """Decode each response into a point, a missing point if the response has no usable values."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)

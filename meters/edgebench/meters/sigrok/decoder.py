@@ -101,7 +101,9 @@ class UniformSigrokDecoder(UniformDecoder):
             raise MeasurementError(f"channel {silent} sent nothing for {HELD_MAX_S:g} s")
         if not count:
             return []
-        block = self._block({name: np.array(one[:count]) for name, one in self._waiting.items()})
+        block = self._block(
+            {name: np.array(values[:count]) for name, values in self._waiting.items()}
+        )
         for values in self._waiting.values():
             del values[:count]
         self.timeline.arrive(packet.last_rx_ns)

@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 def readings_of(text: bytes) -> Iterator[Reading]:
     r"""Parse the readings in complete lines.
 
-    >>> [(one.channel, one.value, one.unit, one.step) for one in readings_of(b"P1: 1.50 mA DC\n")]
+    >>> [(r.channel, r.value, r.unit, r.step) for r in readings_of(b"P1: 1.50 mA DC\n")]
     [('P1', 0.0015, 'A', 1e-05)]
     """
     for name, number, unit, remarks in _LINE.findall(text):

@@ -45,7 +45,7 @@ from edgebench.host.report.subject import ReportedRun
 from edgebench.host.report.suspect_sections import SECTIONS_FILE, section_of
 from edgebench.host.result.facts import BASELINE as BASELINE_SIDE
 from edgebench.host.result.facts import CANDIDATE as CANDIDATE_SIDE
-from edgebench.host.result.facts import Pair
+from edgebench.host.result.facts import CommandFacts, Pair
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.outputs import Accuracy
@@ -198,8 +198,14 @@ def test_runs_side_by_side_have_a_ratio_or_a_reason() -> None:
     page = run_report(reported(BASELINE, CANDIDATE))
     assert re.search(r'data-ratio="latency_ns.p50" data-value="[0-9.]+"', page)
     page = run_report(reported(BASELINE, PLAIN))
-    assert "runs cannot be compared, they differ in" in page
-    assert 'class="different"' in page
+    assert re.search(r'data-ratio="latency_ns.p50" data-value="[0-9.]+"', page), "as its headline"
+    assert "they differ in" not in page
+    assert 'class="different"' in page, "the page shows that the runtimes differ"
+    one, other = reported(BASELINE, CANDIDATE)
+    threads = replace(other.run, spec=replace(other.run.spec, threads=2))
+    page = run_report([one, replace(other, run=threads)])
+    assert "runs cannot be compared, they differ in " in page
+    assert "--allow threads" in page
     page = run_report(reported(BASELINE, INVALID))
     assert "is invalid" in page
 
@@ -441,6 +447,17 @@ def test_command_that_repeats_a_run_names_its_device(
     command = command_of(alone(run))
     assert (expected is None) == ("--on" not in command)
     assert expected is None or f" {expected} " in command
+
+
+def test_command_that_repeats_a_demonstration_names_its_board() -> None:
+    """Otherwise a copy of the command would measure the user's laptop, and not the board."""
+    run = stored_run(PLAIN)
+    command = CommandFacts("command-1", (("m.tflite",), ("--sustained", "45s")))
+    demo = replace(run, device=replace(run.device, name="pi-simulated"), simulated=True)
+    [repeated] = commands_of([alone(replace(demo, command=command))])
+    assert " --on pi-simulated" in repeated
+    [typed] = commands_of([alone(replace(run, command=command))])
+    assert typed == "edgebench bench m.tflite --sustained 45s"
 
 
 def test_best_cells_are_those_that_nothing_beats() -> None:

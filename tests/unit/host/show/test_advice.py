@@ -34,6 +34,7 @@ LINES = {
     "a board": f"kws.tflite --on qemu:mps2-an386 {LONG}",
     "a phone": f"--on pixel-8 --airplane-mode a.tflite --brightness 80 {LONG}",
     "a remote device": f"'a b.onnx' --on pi5,pi4 --scenario server --qps 60000 {LONG}",
+    "a sustained run": "heat.onnx --on pi5 --sustained 1h",
     "as little as can be": "a.onnx",
 }
 MORE = {
@@ -178,6 +179,16 @@ def test_run_that_ends_by_its_queries_is_not_advised_to_be_longer() -> None:
         line = advice_for(fails, Situation(can_be_longer=False))
         assert line is not None
         assert "--duration" not in str(line)
+
+
+def test_sustained_run_is_not_advised_to_start_cooler() -> None:
+    """Otherwise a run that is to heat the device would be advised to wait before it."""
+    hot = finding("thermal", RuleOutcome.FAIL)
+    waits = {
+        line: "--cooldown" in str(advice_for(hot, Situation(given=given_for(line))))
+        for line in ("a.onnx --sustained 1m", "a.onnx")
+    }
+    assert waits == {"a.onnx --sustained 1m": False, "a.onnx": True}
 
 
 def test_what_passed_needs_no_advice() -> None:

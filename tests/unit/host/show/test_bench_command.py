@@ -12,15 +12,16 @@ from support.findings import some_facts
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.analysis.verdict.table import ALL_RULES
 from edgebench.host.bench.plan import Step
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.cli import bench
-from edgebench.host.result.facts import BASELINE, Pair, SetMember
+from edgebench.host.result.facts import BASELINE, CANDIDATE, Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
-from edgebench.host.show.bench_command import bench_words, command_line_of
+from edgebench.host.show.bench_command import bench_words, command_line_of, command_line_of_sets
 from edgebench.host.show.verdict import advice_for
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import UsageError
@@ -189,3 +190,31 @@ def test_command_has_no_setting_that_is_the_default(options: str) -> None:
     assert words[:2] == [MODEL, "--on"]
     asked = options.split()
     assert words[3:] in (asked, ["--runs", "1", *asked], [*asked, "--runs", "1"])
+
+
+def test_several_sets_have_one_command_if_one_makes_them() -> None:
+    """Otherwise the advice on a busy machine would measure one model of several, or no pairs."""
+
+    def named(run: Run, name: str) -> Run:
+        member = run.member and replace(run.member, set_id=f"set-{name}")
+        return replace(run, model=replace(run.model, name=name), member=member)
+
+    run = made(requested(f"{MODEL} --quick --threads 2 --on board"))
+    line = command_line_of_sets(find_sets([named(run, "a.tflite"), named(run, "b.tflite")]))
+    assert line is not None
+    words = "edgebench bench a.tflite b.tflite --on board --threads 2 --quick"
+    assert str(line.bench(runs=15)) == f"{words} --runs 15"
+    other = made(requested(f"{MODEL} --quick --threads 1 --on board"))
+    assert command_line_of_sets(find_sets([named(run, "a"), named(other, "b")])) is None
+    compared = requested(f"{MODEL} --against digits_fp32.tflite --threads 2 --on board")
+    sides = [
+        named(made(compared, pair=Pair("pairs-1", number, side)), name)
+        for number in range(12)
+        for side, name in ((CANDIDATE, "b.tflite"), (BASELINE, "a.tflite"))
+    ]
+    line = command_line_of_sets(find_sets(sides))
+    assert line is not None
+    more = line.bench(runs=int(line.more("runs", 15)))
+    words = "edgebench bench a.tflite --on board --threads 2 --against b.tflite --pairs 24"
+    assert str(more) == words, "pairs have no --runs"
+    assert command_line_of_sets(find_sets(sides[::2])) is None, "only one side"

@@ -9,6 +9,7 @@ import pytest
 from support.errors import LEAVES, made
 
 from edgebench.host.cli.main import COMMANDS
+from edgebench.host.devices.discovery import named
 from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol import errors
@@ -127,3 +128,13 @@ def test_file_that_was_not_named_is_not_inspected(
     monkeypatch.chdir(tmp_path)
     Path("MODEL").touch()
     assert "--runtime all" in hint_for(ModelRefused("no"), CommandLine(command="bench"))
+
+
+def test_name_of_a_simulated_board_names_the_command_that_simulates_it() -> None:
+    """Otherwise advice for a run of the demonstration would fail, and lead only to the devices."""
+    with pytest.raises(errors.NoSuchDevice) as raised:
+        named([], "raspberry-pi-5-bare-simulated")
+    assert "edgebench-agent serve --simulate raspberry-pi-5-bare;" in hint_for(raised.value)
+    with pytest.raises(errors.NoSuchDevice) as raised:
+        named([], "raspberry-pi-5")
+    assert hint_for(raised.value) == "see the list of devices: edgebench devices"

@@ -1,7 +1,7 @@
-"""Comparisons in blocks: one side was measured on other occasions than the other.
+"""Comparisons in blocks: the sides were measured on different occasions.
 
 Theory of operation. The state of a machine outlasts a set: neighbours, heat, memory laid out at
-boot. Between two sets of one model, made one after the other, it may change by more than the runs
+boot. Between two successive sets of a model, it may change by more than the runs
 of either set vary, and the rank test of the runs then finds a change in up to half of such pairs. A
 comparison in blocks therefore has two more tests, and a change counts only if all of them find it:
 
@@ -91,7 +91,7 @@ class Blocks:
 
 
 def are_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
-    """Whether a set of one side was made while no run of the other side was made.
+    """Whether a side has a set during which no run of the other side was made.
 
     Runs that belong to no set count as one set of their side. The order of a single run per side
     has no meaning.

@@ -135,16 +135,21 @@ def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
 def differences(runs: Iterable[Run]) -> Differences:
     """Keys in which these runs differ, with the values that occur."""
     prints = [fingerprint(run) for run in runs]
-    by_key = {key: tuple(dict.fromkeys(one[key] for one in prints)) for key in KEYS}
+    by_key = {key: tuple(dict.fromkeys(fingerprint[key] for fingerprint in prints)) for key in KEYS}
     return {key: values for key, values in by_key.items() if len(values) > 1}
 
 
 def unshown_differences(runs: Sequence[Run]) -> Differences:
     """Differences that a table with model, runtime and device does not show by itself."""
+    shown = shown_keys(runs)
+    return {key: values for key, values in differences(runs).items() if key not in shown}
+
+
+def shown_keys(runs: Sequence[Run]) -> set[str]:
+    """Keys whose differences a table with model, runtime and device shows by itself."""
     found = differences(runs)
     implied = {"runtime": {"runtime", *IMPLIED["runtime"]}, "device": KEYS_OF_DEVICE}
-    shown = {key for name, keys in implied.items() if name in found for key in keys}
-    return {key: values for key, values in found.items() if key not in shown}
+    return {key for name, keys in implied.items() if name in found for key in keys}
 
 
 def check_keys(allowed: Collection[str]) -> None:
@@ -175,7 +180,9 @@ def check_comparable(
     allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
     for side, runs in (("baseline", baseline), ("candidate", candidate)):
         # Models without a file count as the same model if they have the same name.
-        names = {(one := run.model).sha256 or f"in firmware: {one.name}": one.name for run in runs}
+        names = {
+            (model := run.model).sha256 or f"in firmware: {model.name}": model.name for run in runs
+        }
         if len(names) > 1:
             raise UsageError(f"{side} has several models: {', '.join(names.values())}")
     differing = differences([*baseline, *candidate])
@@ -184,6 +191,8 @@ def check_comparable(
     ]
     if refused:
         keys = [key for key in differing if key not in allowed]
+        followed = {key for name in keys for key in IMPLIED.get(name, ())}
+        keys = [key for key in keys if key not in followed]
         text = f"runs cannot be compared, they differ in {', '.join(refused)}"
         ids = {run.pair.comparison_id if run.pair else None for run in (*baseline, *candidate)}
         raise NotComparable(text, keys, ids.pop() if len(ids) == 1 else None)

@@ -294,13 +294,13 @@ def _test(baseline: Floats, candidate: Floats, design: Design) -> ShiftTest:
 
 
 def _p_value(test: ShiftTest, rules: Rules) -> float:
-    """Largest p value of the tests: a change counts only if all find it in one direction."""
+    """Largest p value of the tests: a change counts only if all find it in the same direction."""
     others = rules.blocks.tests(test.shift) if rules.blocks else []
     return max([test.p_value, *(other.p_value(test.shift) for other in others)])
 
 
 def _interval(test: ShiftTest, level: float, rules: Rules) -> Bounds | None:
-    """Interval of the shift that contains the intervals of all tests; None if one is unknown."""
+    """Interval of the shift that contains the intervals of all tests; None if any is unknown."""
     bounds = test.interval(level)
     if bounds is None or rules.is_spread_unknown:
         return None

@@ -2,9 +2,9 @@
 
 Theory of operation. Under the null hypothesis every pattern of signs (pairs) or every choice of
 which values belong to the first side (independent samples) is equally likely, given the ranks
-that were observed. The distribution of the sum of ranks is computed by adding one value after
-another. Ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact
-even with ties, unlike scipy's.
+that were observed. The distribution of the sum of ranks is computed by adding the values in turn.
+Ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact even with
+ties, unlike scipy's.
 
 Signed ranks are capped at half the count of pairs. In Wilcoxon's test, which is the same without
 the cap, a single run slowed down by another process takes the largest rank for the wrong side: with

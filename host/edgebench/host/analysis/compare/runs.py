@@ -94,7 +94,7 @@ class RunComparison:
     """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool
-    """Whether a set of one side was made while no run of the other side was made: the interval then
+    """Whether a side has a set during which no run of the other side was made: the interval then
     contains the spread between occasions."""
     result: Comparison
     comparison_id: str | None = None
@@ -149,12 +149,14 @@ def compare_groups(
         for group in groups
         for metric in metrics or [_default_metric(group)]
     ]
-    names = [f"{number} {one.metric.path}" for number, one in enumerate(prepared)]
+    names = [f"{number} {comparison.metric.path}" for number, comparison in enumerate(prepared)]
     results = compare_many(
-        {name: one.values for name, one in zip(names, prepared, strict=True)},
-        {name: one.rules for name, one in zip(names, prepared, strict=True)},
+        {name: comparison.values for name, comparison in zip(names, prepared, strict=True)},
+        {name: comparison.rules for name, comparison in zip(names, prepared, strict=True)},
     )
-    return [one.compared(results[name]) for name, one in zip(names, prepared, strict=True)]
+    return [
+        comparison.compared(results[name]) for name, comparison in zip(names, prepared, strict=True)
+    ]
 
 
 def compare_pairs(
@@ -195,13 +197,13 @@ def compare_pairs(
     names = [name for name in sides for _ in range(len(compared) // len(sides))]
     return [
         replace(
-            one,
+            comparison,
             comparison_id=name,
             # Pairs with at least one run, minus the compared pairs.
             left_out_count=len({run.pair.number for run in groups[name] if run.pair})
             - len(sides[name][0]),
         )
-        for name, one in zip(names, compared, strict=True)
+        for name, comparison in zip(names, compared, strict=True)
     ]
 
 
@@ -312,7 +314,7 @@ def _prepare(
 
 
 def resolution_ratio(metric: Metric, runs: Sequence[Run]) -> float:
-    """Resolution of the coarsest counter of these runs, relative to the count; 0 for other metrics."""
+    """Resolution of the coarsest counter of these runs, relative; 0 if the metric is no count."""
     if metric.quantity is not Quantity.INSTRUCTIONS:
         return 0.0
     windows = [run.metrics.windows for run in runs if run.metrics.windows]

@@ -1,4 +1,4 @@
-"""Whether a recording of a meter can be trusted; no energy is reported from one that cannot.
+"""Whether a recording of a meter can be trusted; if not, no energy is reported from it.
 
     complete      nothing ended the recording early
     calibration   every constant comes from the meter

@@ -12,7 +12,7 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds, PowerL
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerOutline:
-    """Blocks of one channel, meter clock; all columns have shape (k,)."""
+    """Blocks of a channel, meter clock; all columns have shape (k,)."""
 
     begin_ns: Nanoseconds
     """Begin of each block, ascending."""
@@ -73,11 +73,11 @@ def joined(outlines: list[PowerOutline]) -> PowerOutline:
         nothing_ns, nothing_w = np.zeros(0, np.int64), np.zeros(0)
         return PowerOutline(nothing_ns, nothing_ns, nothing_w, nothing_w, nothing_w)
     return PowerOutline(
-        np.concatenate([one.begin_ns for one in outlines]),
-        np.concatenate([one.end_ns for one in outlines]),
-        np.concatenate([one.low_w for one in outlines]),
-        np.concatenate([one.mean_w for one in outlines]),
-        np.concatenate([one.high_w for one in outlines]),
+        np.concatenate([outline.begin_ns for outline in outlines]),
+        np.concatenate([outline.end_ns for outline in outlines]),
+        np.concatenate([outline.low_w for outline in outlines]),
+        np.concatenate([outline.mean_w for outline in outlines]),
+        np.concatenate([outline.high_w for outline in outlines]),
     )
 
 

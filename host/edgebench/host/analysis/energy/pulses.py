@@ -98,7 +98,7 @@ class PulsedEnergy:
 
 @dataclass(frozen=True, slots=True)
 class PulsedResult:
-    """Energy of several windows of one model."""
+    """Energy of several windows of a model."""
 
     site: Site
     windows: tuple[PulsedEnergy, ...]
@@ -107,7 +107,7 @@ class PulsedResult:
     @property
     def median(self) -> PulsedEnergy:
         """Window with the median energy per inference; for an even number, the lower median."""
-        ranked = sorted(self.windows, key=lambda one: one.energy_j_per_inference.value)
+        ranked = sorted(self.windows, key=lambda window: window.energy_j_per_inference.value)
         return ranked[(len(ranked) - 1) // 2]
 
 
@@ -128,7 +128,8 @@ def find_pulsed_energy(
         return result
     power = screening.power
     windows = [
-        PulsedWindow(one.count, one.begin_ns, one.end_ns, target.pace_ns) for one in target.windows
+        PulsedWindow(window.count, window.begin_ns, window.end_ns, target.pace_ns)
+        for window in target.windows
     ]
     try:
         _refuse_without_pulses(target, power)
@@ -138,8 +139,8 @@ def find_pulsed_energy(
             result,
             edge_input=edge_input,
             edge_windows=tuple(
-                EdgeWindow(inference_count=one.count, duration_s=duration_s)
-                for one, duration_s in zip(windows, durations_s, strict=True)
+                EdgeWindow(inference_count=window.count, duration_s=duration_s)
+                for window, duration_s in zip(windows, durations_s, strict=True)
             ),
         )
         if result.refused is not None:
@@ -152,8 +153,8 @@ def find_pulsed_energy(
                 boundary=pulsed.site.boundary,
                 channels=pulsed.site.channels,
                 edge_windows=tuple(
-                    replace(edge, energy_j_per_inference=one.energy_j_per_inference.value)
-                    for edge, one in zip(result.edge_windows, pulsed.windows, strict=True)
+                    replace(edge, energy_j_per_inference=window.energy_j_per_inference.value)
+                    for edge, window in zip(result.edge_windows, pulsed.windows, strict=True)
                 ),
                 net_refusal=(idle_unknown(),),
             ),
@@ -170,7 +171,7 @@ def find_pulsed_energy(
 
 def _refuse_without_pulses(target: TargetRecord, power: PowerTrace) -> None:
     """Refuse a recording without pulses of the windows, regardless of its edges."""
-    if any(one.ticks is not None for one in target.windows):
+    if any(window.ticks is not None for window in target.windows):
         raise EnergyRefused(reasons.performance_mode(firmware=target.firmware.name))
     if target.is_interrupted:
         raise EnergyRefused(reasons.stopped_in_window())
@@ -249,8 +250,8 @@ def find_edges(
         raise EnergyRefused(
             reasons.few_windows(window_count=len(windows), needed_count=FEWEST_WINDOWS)
         )
-    counts = np.array([one.count for one in windows], np.float64)
-    lines_ns = np.array([(one.began_ns, one.ended_ns) for one in windows], np.int64)
+    counts = np.array([window.count for window in windows], np.float64)
+    lines_ns = np.array([(window.began_ns, window.ended_ns) for window in windows], np.int64)
     stated_ns, stated_pauses_ns = _durations(lines_ns)
     window_ns = float(np.median(stated_ns))
     allowed_ns = min(LATE_S * 1e9, LATE_RATIO * window_ns)

@@ -286,7 +286,7 @@ def _with_numbers(
     """The result with all quantities from the trace.
 
     Raises:
-        MeasurementError: the timed window has no energy, or one that cannot be used.
+        MeasurementError: the timed window has no usable energy.
     """
     errors = MeterErrors((*trace.power.header.uncertainty, *trace.seen.terms))
     window = _steady_window(trace, timed)

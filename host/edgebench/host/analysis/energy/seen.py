@@ -69,7 +69,7 @@ class SeenMeter:
     def worst(cls, channels: Sequence[SeenMeter]) -> SeenMeter:
         """The largest of each error, of any channel."""
         largest: dict[Kind, UncertaintyTerm] = {}
-        for found in (one for channel in channels for one in channel.terms):
+        for found in (uncertainty for channel in channels for uncertainty in channel.terms):
             if found.kind not in largest or found.value > largest[found.kind].value:
                 largest[found.kind] = found
         return cls(
@@ -184,7 +184,7 @@ def look_at_meter(power: PowerTrace, channels: Sequence[str], run: AlignedRun) -
 
 def _look_at_channel(power: PowerTrace, channel: str, run: AlignedRun) -> SeenMeter:
     capability, line, loop_ns = power.header.capability, run.alignment.line, run.loop_ns
-    declared = {one.kind for one in power.header.uncertainty}
+    declared = {uncertainty.kind for uncertainty in power.header.uncertainty}
     readings = _Readings.of(power, channel, run)
     smoothing_s = lag_s = noise = 0.0
     if run.codes and not capability.smoothing_s:
@@ -227,12 +227,12 @@ def idle_noise_w(
 def _fall_s(
     power: PowerTrace, channel: str, line: ClockLine, readings: _Readings, fall_ns: Window
 ) -> float:
-    """Bound on the time constant; one interval between new values if no fall is seen."""
+    """Bound on the time constant; the interval between new values if no fall is seen."""
     end_ns, after_ns = fall_ns
     time_ns, power_w = _samples(power, channel, line, (2 * end_ns - after_ns, after_ns))
     if readings.update_s:
         time_ns, power_w = _new((time_ns, power_w))
-    # The ends of blocks, so that a long recording takes no longer than a short one.
+    # The ends of blocks, so that the work does not grow with the recording.
     length = 1 + len(power_w) // MAX_SAMPLES
     whole = len(power_w) // length * length
     power_w = power_w[:whole].reshape(-1, length).mean(axis=1)

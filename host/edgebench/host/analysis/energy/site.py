@@ -71,13 +71,15 @@ def site_in(power: PowerTrace) -> Site:
     """
     site = site_of(power.header)
     # Channels inside the site; none of them is inside another.
-    others = [one for one in power.header.capability.channels if one.name not in site.channels]
+    others = [
+        channel for channel in power.header.capability.channels if channel.name not in site.channels
+    ]
     if site.boundary == "platform":
-        parts = tuple(one.name for one in others if one.boundary == "package")
+        parts = tuple(channel.name for channel in others if channel.boundary == "package")
     elif not power.header.facts.get(TOTAL):
         parts = ()
     else:
-        parts = parts_of([one.name for one in others], site.channels)
+        parts = parts_of([channel.name for channel in others], site.channels)
     if not parts:
         return site
     whole_w, parts_w = (

@@ -64,9 +64,13 @@ def reading_of(notes: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
 
 def assumptions_of(header: Header) -> tuple[TraceAssumption, ...]:
     """What neither the file nor the user states about the instrument."""
-    kinds = {one.kind for one in header.uncertainty if one.origin is Origin.ASSUMED}
+    kinds = {
+        uncertainty.kind
+        for uncertainty in header.uncertainty
+        if uncertainty.origin is Origin.ASSUMED
+    }
     assumed = [TraceAssumption.GAIN] if Kind.GAIN in kinds else []
-    if all(one.kind is not Kind.OFFSET for one in header.uncertainty):
+    if all(uncertainty.kind is not Kind.OFFSET for uncertainty in header.uncertainty):
         assumed.append(TraceAssumption.OFFSET)
     if header.facts.get(IS_ASSUMED):
         assumed.append(TraceAssumption.INSTANTS)

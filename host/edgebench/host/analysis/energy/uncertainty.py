@@ -49,7 +49,7 @@ IN_STEP, BETWEEN_SAMPLES = "in step", "between samples"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangePart:
-    """Part of a window in one range of the meter."""
+    """Part of a window within a range of the meter."""
 
     energy_j: float
     duration_s: float
@@ -168,7 +168,7 @@ class UncertainValue:
 
     @property
     def is_of_instrument(self) -> bool:
-        """Whether the largest component is one that does not shrink with a longer window."""
+        """Whether the largest component does not shrink with a longer window."""
         kind = self.largest_component.partition(_OF_RANGE)[0]
         return kind in (Kind.OFFSET.value, Kind.RESOLUTION.value)
 
@@ -216,7 +216,7 @@ class MeterErrors:
         return self._uncertain(self._energy(window, "window") / window.duration_s, window)
 
     def sample_u95_w(self, power_w: float, window: EnergyWindow) -> float:
-        """Expanded uncertainty of one sample in a window, k = 2.
+        """Expanded uncertainty of a sample in a window, k = 2.
 
         The range of the sample is unknown, so the range with the largest error is used.
         """
@@ -264,19 +264,22 @@ class MeterErrors:
             if (slope := slopes.pop(variable, 0.0))
         }
         own = {
-            str(one.tag): abs(float(slope)) * float(one.std_dev) for one, slope in slopes.items()
+            str(variable.tag): abs(float(slope)) * float(variable.std_dev)
+            for variable, slope in slopes.items()
         }
         own_u = math.hypot(*own.values())
-        signed = {name: one.signed for name, one in effects.items()}
+        signed = {name: effect.signed for name, effect in effects.items()}
         parts = _parts(window)
         main = max(parts, key=lambda number: parts[number].energy_j)
-        rest = {name: one.in_comparison(value, main) for name, one in effects.items()}
+        rest = {name: effect.in_comparison(value, main) for name, effect in effects.items()}
         return UncertainValue(
             value=value,
             components={name: abs(effect) for name, effect in signed.items()} | own,
             u_absolute=math.hypot(together(signed), own_u),
             u_comparative=math.hypot(together(rest), own_u),
-            common={name: signed[name] for name, one in effects.items() if one.term.is_common},
+            common={
+                name: signed[name] for name, effect in effects.items() if effect.term.is_common
+            },
         )
 
 
@@ -326,7 +329,7 @@ def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
     for term in terms:
         where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
         name = f"{term.kind.value}{where}"
-        again = sum(one.split(" #")[0] == name for one in names)
+        again = sum(known.split(" #")[0] == name for known in names)
         names.append(f"{name} #{again + 1}" if again else name)
     return names
 

@@ -16,7 +16,7 @@ An activity that was never seen, or always, is shorter than 1 - r of the interva
 unknown, and therefore assumed (`assumed_w`). The rate difference is measured by the alignment with
 an uncertainty. Below `MIN_INSTANTS_HZ`, ticks and bursts of any processor fall between the samples,
 so the least r at 95 % is used. From there on, only pulses of a regulator do, and most regulators
-have a clock of their own. So r plus its standard uncertainty is used: the clocks count as equal
+have their own clocks. So r plus its standard uncertainty is used: the clocks count as equal
 only if the recording shows it. With the least r, runs of a second would have no energy at all where
 a device is late by 10 us at an edge of its load code.
 
@@ -28,14 +28,15 @@ An activity that every sample met is part of every level, so the energy is too h
 lowest level of the recording; the interval reaches down to what is left then.
 
 An activity that was seen in a part of that time changes the level of the power: from idle to idle,
-or from quarter to quarter of a window. Such a change is taken as one, by its full height.
+or from quarter to quarter of a window. Such a change counts as an activity, with its full height.
 
 Not covered: an activity by a clock that is neither the device's nor the meter's, and that agrees
 with the meter's clock by chance; an activity that takes more than is assumed; an activity that
 exists only while the loop runs is covered only as far as the samples moved within the loop.
 
 Source: our own, compared with simulated runs in benchmarks/energy_simulated.py; the error of a
-sample at one moment of a power with two steps in a period is span · sqrt(2 / 12), as in in_step.py.
+sample at a given moment of a power with two steps in a period is span · sqrt(2 / 12), as in
+in_step.py.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ Source: Harter, Tables of range and studentized range, Ann. Math. Statist. 31 (1
 SAWTOOTH_HARMONICS = 30
 """Harmonics of the error of a sampled edge; those above have 1 % of it."""
 BEATS = 3.0
-"""Number of beats from which on the error of their mean falls with their number; as in in_step."""
+"""Number of beats above which the error of their mean falls with their number; as in in_step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ def common_error_s(edge_ns: NDArray[np.int64], interval_s: float) -> float:
     """Standard uncertainty of the mean time of edges that were sampled, s.
 
     An edge between two samples is placed in their middle, so its error follows from its phase, by a
-    sawtooth of one sample interval. If all edges have one phase, that is the error of their mean;
-    if the phases are spread, the errors cancel. The phase of the samples is unknown.
+    sawtooth of one sample interval. If all edges have the same phase, that is the error of their
+    mean; if the phases are spread, the errors cancel. The phase of the samples is unknown.
 
     Args:
         edge_ns: Times of the edges, meter clock, shape (n,).
@@ -180,12 +181,12 @@ def unsampled_w(
         EnergyRefused: the activity may take more than `U95_LIMIT_RATIO` of the loop's power.
     """
     watched_s = loop.duration_s + sum(idle.duration_s for idle in idles)
-    highest_w = max(float(one.power_w.max()) for one in (loop, *idles))
-    lowest_w = max(0.0, min(float(one.power_w.min()) for one in (loop, *idles)))
+    highest_w = max(float(part.power_w.max()) for part in (loop, *idles))
+    lowest_w = max(0.0, min(float(part.power_w.min()) for part in (loop, *idles)))
     unseen_ratio = max(0.0, 1 - clocks.beats(watched_s, rate_hz))
     unseen_w = max(ONE_MOMENT * assumed_w(highest_w, rate_hz), lowest_w / COVERAGE) * unseen_ratio
     idle_w = [float(idle.power_w.mean()) for idle in idles] or [0.0]
-    change_w = max(max(idle_w) - min(idle_w), *(one.change_w for one in (loop, *idles)))
+    change_w = max(max(idle_w) - min(idle_w), *(part.change_w for part in (loop, *idles)))
     beats = clocks.beats(loop.duration_s, rate_hz)
     seen_w = change_w * min(1.0, BEATS / beats if beats else 1.0)
     unsampled = math.hypot(unseen_w, ONE_MOMENT * seen_w)

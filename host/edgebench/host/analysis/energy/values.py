@@ -1,6 +1,6 @@
 """Noise, step, update interval and isolated spikes of a meter, estimated from its values.
 
-All functions take consecutive values of one channel, in watts, without NaN.
+All functions take consecutive values of a channel, in watts, without NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIN_BLOCKS = 30
 """Least number of blocks; with fewer, their scatter is itself uncertain by 20 %."""
 MAD_TO_SIGMA = 1.4826
 MIN_DISTINCT = 2
-"""Least number of distinct values that show a common step; a single value is no evidence."""
+"""Least number of distinct values that show a common step; a single value is not evidence."""
 ENOUGH_DISTINCT = 8
 """Number of distinct values from which the step is the largest number of which all are multiples.
 Fewer may all be multiples of a larger number by chance, so that the step is a decimal digit."""
@@ -82,7 +82,7 @@ def step_w(values: Floats) -> float:
     """
     distinct = np.unique(np.abs(values))
     highest_w = float(distinct.max(initial=0))
-    # Computed values of one reading differ in their last digits.
+    # Computed values of the same reading differ in their last digits.
     distinct = distinct[np.diff(distinct, prepend=-1.0) > ROUNDING * highest_w]
     if len(distinct) < MIN_DISTINCT:
         return 0.0
@@ -178,7 +178,7 @@ def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
 def loop_spikes(values: Floats, limit_w: float, inference_count: float) -> Spikes:
     """Spikes in the loop: single values far above those of all inferences.
 
-    Inferences have bursts, but as many as there are inferences: those are no spikes.
+    Inferences have bursts, but as many as there are inferences: those are not spikes.
 
     Args:
         values: Values in the loop, shape (n,).

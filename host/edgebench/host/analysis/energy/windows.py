@@ -47,7 +47,7 @@ MIN_SAMPLES = 20
 MISSING_LIMIT_RATIO = 1e-3
 """Maximum share of a window without samples; equal to the limit of a recording."""
 CODES_OF_RUN = 2
-"""Load codes of a complete run: one before the warm-up, one after the loop."""
+"""Number of load codes of a complete run: before the warm-up and after the loop."""
 EDGE_PIECES = 8
 """Number of pieces into which the time where an end may lie is cut, to find the highest power."""
 AROUND = 50
@@ -169,7 +169,7 @@ class AlignedTrace:
     def _rate_ratio(self) -> float:
         """Relative standard uncertainty of the meter's rate; 0 if the driver declares it."""
         terms = self.power.header.uncertainty
-        declared = math.hypot(*(one.standard for one in terms if one.kind is Kind.TIMEBASE))
+        declared = math.hypot(*(term.standard for term in terms if term.kind is Kind.TIMEBASE))
         seen = abs(self.alignment.line.slope) / math.sqrt(3)
         return seen if seen > declared else 0.0
 
@@ -446,9 +446,11 @@ def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -
     if warmup is not None and began_ns <= warmup[0] <= start_ns:
         began_ns = warmup[0]
     # The last pulses are sent between the loop and the idle time.
-    syncing_ns = (one.time_ns for one in events if one.kind == Phase.SYNCING.value)
+    syncing_ns = (event.time_ns for event in events if event.kind == Phase.SYNCING.value)
     pulses_ns = (pulse.after_ns for pulse in marks.pulses)
-    after_ns = [one for one in (*syncing_ns, *pulses_ns) if end_ns <= one < last.edges_ns[0]]
+    after_ns = [
+        time_ns for time_ns in (*syncing_ns, *pulses_ns) if end_ns <= time_ns < last.edges_ns[0]
+    ]
     quiet_from_ns = max(after_ns, default=end_ns)
     if not began_ns <= start_ns < end_ns <= quiet_from_ns < last.edges_ns[0]:
         return None

@@ -237,12 +237,12 @@ def _points(groups: Sequence[Sequence[HistoryRun]], metric: Metric) -> list[Hist
         points.append(
             HistoryPoint(
                 created_utc=first.created_utc,
-                run_ids=tuple(one.run_id for one in group),
+                run_ids=tuple(entry.run_id for entry in group),
                 set_id=first.set_id,
                 value=value,
                 ci95=ci95,
-                is_suspect=any(one.marks.state == State.SUSPECT.value for one in group),
-                unwatched=union(one.marks.unwatched for one in group),
+                is_suspect=any(entry.marks.state == State.SUSPECT.value for entry in group),
+                unwatched=union(entry.marks.unwatched for entry in group),
                 changed={key: ((before or {}).get(key, "none"), now[key]) for key in keys},
             )
         )
@@ -252,10 +252,10 @@ def _points(groups: Sequence[Sequence[HistoryRun]], metric: Metric) -> list[Hist
 
 def _value(group: Sequence[HistoryRun], metric: Metric) -> tuple[float, Bounds | None]:
     """Median and interval between the runs; for an energy, with the meter's uncertainty."""
-    runs = [one.run for one in group if one.run is not None]
+    runs = [entry.run for entry in group if entry.run is not None]
     if len(runs) == len(group) and (summary := over_runs(metric, runs)) is not None:
         return summary.median, summary.ci95
-    values = np.array([one.value for one in group], np.float64)
+    values = np.array([entry.value for entry in group], np.float64)
     return float(np.median(values)), median_interval(values)
 
 
@@ -265,7 +265,7 @@ def _levels(
     if not points:
         return []
     logs = np.log(np.array([point.value for point in points]))
-    runs = [[one.run for one in group if one.run is not None] for group in groups]
+    runs = [[entry.run for entry in group if entry.run is not None] for group in groups]
     if metric.is_exact:
         resolution = math.log1p(resolution_ratio(metric, [run for group in runs for run in group]))
         starts = find_exact_starts(logs, resolution=resolution)

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FALSE_ALARM_RATE = 0.05
-"""False alarm rate: probability that a change is reported in a history without one."""
+"""False alarm rate: probability that a change is reported in a history without a change."""
 MIN_POINTS = 5
 """Shortest history that is searched."""
 MIN_PERMUTED = 8
@@ -91,7 +91,7 @@ def find_exact_starts(values: Floats, *, resolution: float) -> list[int]:
         values: Logarithms of the counts in order of time, shape (n,).
         resolution: Largest difference between two logarithms of equal counts.
     """
-    return [int(one) + 1 for one in np.flatnonzero(np.abs(np.diff(values)) > resolution)]
+    return [int(place) + 1 for place in np.flatnonzero(np.abs(np.diff(values)) > resolution)]
 
 
 def _clipped(values: Floats) -> Floats:

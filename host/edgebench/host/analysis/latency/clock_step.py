@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_STEP_NS = 8.0
-"""Finest step that is detected; a finer one is negligible for all models above 1 µs."""
+"""Finest step that is detected; finer steps are negligible for all models above 1 µs."""
 MIN_SHARE = 0.01
-"""Smallest share of the durations in a group that counts; rarer durations are no evidence."""
+"""Smallest share of the durations in a group that counts; rarer durations are not evidence."""
 MIN_COUNT = 20
 """Fewest durations in a group on average: a few durations are far apart by chance."""
 ROUNDING_NS = 2

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 MAX_CORRELATED_POINTS = 2**16
 """Largest number of points to correlate; their Fourier transforms take 5 ms."""
 DIRECT_LAGS = 16
-"""Number of lags that are correlated one by one before all of them by Fourier transform: the
+"""Number of lags that are correlated separately, before all are by Fourier transform: the
 sequence of nearly independent values ends within them, in a tenth of the time."""
 TAU_STANDARD_ERRORS = 2.0
 """Distance of tau from 1, in standard errors, that may be chance."""

@@ -75,7 +75,7 @@ def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stabilit
         start_ns: Their starts, shape (n,).
         end_ns: End of the last invocation.
     """
-    first, median, third = (float(one) for one in np.percentile(latency_ns, (25, 50, 75)))
+    first, median, third = (float(quartile) for quartile in np.percentile(latency_ns, (25, 50, 75)))
     edges = np.linspace(start_ns[0], end_ns, BLOCK_COUNT + 1)[1:-1]
     parts = np.split(latency_ns, np.searchsorted(start_ns, edges))
     is_enough = latency_ns.size >= BLOCK_COUNT * MIN_BLOCK_SIZE
@@ -158,7 +158,7 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
         return False
     level, rest = float(np.median(before)), float(np.median(after))
     if max(level, rest) < MIN_LEVEL_RATIO * min(level, rest):
-        return False  # levels so close are accepted, and noise reaches from one to the other
+        return False  # levels so close are accepted, and noise reaches from level to level
     between = math.sqrt(max(level, 1.0) * max(rest, 1.0))
     is_there = after > between if level > rest else after < between
     return float(is_there.mean()) >= RETURN_SHARE

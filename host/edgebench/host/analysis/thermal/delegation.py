@@ -34,7 +34,7 @@ def find_delegation(
 ) -> Delegation | None:
     """Accelerator that ran most of the model; None for the CPU or an unreported placement.
 
-    If several accelerators match, it is the one whose mean clock is nearest to its highest clock.
+    If several accelerators match, that with the mean clock nearest to its highest clock counts.
     """
     parts = list(placement)
     total = sum(part.count for part in parts)
@@ -51,7 +51,9 @@ def find_delegation(
     if not read:
         return Delegation(None)
     # The clock of an idle accelerator is far below its highest.
-    return Delegation(max(read, key=lambda one: _share_of_highest(one, telemetry)).devfreq)
+    return Delegation(
+        max(read, key=lambda accelerator: _share_of_highest(accelerator, telemetry)).devfreq
+    )
 
 
 def _share_of_highest(accelerator: ExpectedAccelerator, telemetry: TelemetryTrace) -> float:

@@ -186,7 +186,7 @@ def _read_by_policy(
 ) -> Floats | None:
     """Sensor of the policy that the model ran on, by window; None if no policy has it.
 
-    A clock of 0 Hz while a model runs is a stopped counter, and counts as not read.
+    A clock of 0 Hz while a model runs is a stopped counter, and is discarded.
     """
     values: Floats | None = None
     for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):

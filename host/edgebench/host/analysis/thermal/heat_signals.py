@@ -532,4 +532,4 @@ def start_and_max_temp_c(
     inside = [values for values in inside if values.size]
     if not inside:
         return None, None
-    return max(float(values[0]) for values in inside), max(float(one.max()) for one in inside)
+    return max(float(values[0]) for values in inside), max(float(values.max()) for values in inside)

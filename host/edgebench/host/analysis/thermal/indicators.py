@@ -126,8 +126,8 @@ class _Readings:
     def known(self, series: Iterable[Series]) -> WindowMask:
         """Windows between the first and the last reading of one of these sensors."""
         windows = np.zeros(len(self.edges_ns) - 1, np.bool_)
-        for one in series:
-            inside = self.inside(one)
+        for readings in series:
+            inside = self.inside(readings)
             if inside.time_ns.size:
                 ends = np.searchsorted(self.edges_ns, inside.time_ns[[0, -1]], side="right") - 1
                 windows[max(0, int(ends[0])) : int(ends[1]) + 1] = True

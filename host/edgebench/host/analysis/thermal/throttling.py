@@ -134,7 +134,7 @@ def find_throttling(
 
 
 def _is_slowdown(result: ThermalResult, signals: Signals) -> bool:
-    """Whether slow slices have a known cause, or are too many to ignore without one."""
+    """Whether slow slices have a known cause, or are too many to ignore."""
     slow = np.flatnonzero(signals.latency)
     return result.is_slowed or len(slow) >= UNEXPLAINED_SHARE * (slow[-1] - slow[0] + 1)
 
@@ -209,7 +209,7 @@ def _not_slower(signals: Signals) -> ThermalResult:
     moved = signals.moved
     if moved is not None and moved.ratio > 0.5:
         return _unknown(thermal.between_core_types())
-    signs = [one.is_set[-1] for one in (signals.frequency, signals.temperature) if one]
+    signs = [signal.is_set[-1] for signal in (signals.frequency, signals.temperature) if signal]
     if signals.slower[-1] and any(signs):
         return _unknown(thermal.slower_at_the_end())
     reasons = [_growth(signals), thermal.thermal_signals_read(signals=", ".join(read))]

@@ -40,8 +40,8 @@ class Situation:
     free_cpus: tuple[int, ...] = ()
     """CPUs for the model that leave others to the remaining processes; empty if there are none."""
     own_cpus: tuple[int, ...] = ()
-    """CPUs of the same type for the model; empty if the CPUs are all of one type and the model did
-    not move to another: the scheduler's choice is then as good."""
+    """CPUs of the same type for the model; empty if the CPUs are all of the same type and the model
+    did not move to another: the scheduler's choice is then as good."""
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True
@@ -217,9 +217,17 @@ def settle(to: Situation) -> Advice:
     )
 
 
-cool = more(
-    "improve the cooling, or wait for longer before each run: {}", "cooldown_timeout_s", 1200.0
-)
+@Advise
+def cool(to: Situation) -> Advice:
+    """Keep the device from slowing down; a sustained run is to heat it, so a wait does not help."""
+    if to.given.value("sustained_s") is not None:
+        return do(
+            "improve the cooling, then repeat the run to see its effect: {}", to.given.bench()
+        )
+    text = "improve the cooling, or wait for longer before each run: {}"
+    return more(text, "cooldown_timeout_s", 1200.0)(to)
+
+
 more_quota = again(
     "raise or remove the CPU quota of the agent's container, pod or unit (docker run --cpus N, "
     "limits.cpu, CPUQuota=); then {}"

@@ -14,7 +14,7 @@ class Cause(Enum):
     """What made rules fail, as in `causes` of a verdict in JSON.
 
     The order is that in which an effect of several causes is attributed: a cause that the device
-    itself reports comes before one that is inferred.
+    itself reports comes before an inferred cause.
     """
 
     STOPPED = "stopped"

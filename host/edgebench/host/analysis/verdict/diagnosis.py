@@ -102,7 +102,7 @@ def _root(
             showing[cause] = others
     if not showing:
         return causes[finding.id]
-    # What makes the result invalid is the effect of a cause that does so, if one is shown.
+    # What makes the result invalid is the effect of a cause that does so, if any is shown.
     is_refusal = finding.severity is State.INVALID
     cause = min(showing, key=lambda cause: is_refusal and not any(map(_refuses, showing[cause])))
     # Failures that show it may be effects themselves, of a cause that is shown, too.
@@ -123,7 +123,7 @@ def _weakness(finding: Finding) -> tuple[bool, int, float]:
 
 
 def _urgency(diagnosis: Diagnosis) -> tuple[bool, bool, int, int]:
-    """Key that sorts causes: the one to be mended first has the least key."""
+    """Key that sorts causes: the cause to be mended first has the least key."""
     cause, is_refusal = diagnosis.cause, diagnosis.is_refusal
     place = list(Cause).index(cause) if cause is not None else len(Cause)
     is_chosen = cause is Cause.NOT_REAL and not is_refusal

@@ -133,7 +133,7 @@ class EnergySyncRule(_EnergyRule[Evidence]):
         sync = energy.sync
         if sync is None:
             return unknown(self.not_tried())
-        codes = [one for one in sync.tried if one.method is SyncMethod.CODED_LOAD]
+        codes = [attempt for attempt in sync.tried if attempt.method is SyncMethod.CODED_LOAD]
         is_unseen = bool(evidence.worker.sync.codes) and any(code.reasons for code in codes)
         if sync.method is None or sync.error_ns is None:
             kind = self.blind if is_unseen else self.no_method

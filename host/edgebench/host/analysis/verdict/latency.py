@@ -55,7 +55,7 @@ BLOCK_LIMIT_RATIO = 0.10
 Ordinary runs have 0.002 on an idle machine and 0.04 on a shared machine."""
 HARNESS_SUSPECT_RATIO = 0.02
 """Equal to the limit for the binding. A model of 7 µs has 1.0 to 1.6 % on a desktop, depending on
-the state of its caches, so a limit of 1 % made one run of a set suspect and the next one not."""
+the state of its caches, so a limit of 1 % made one run of a set suspect and the next not."""
 HARNESS_INVALID_RATIO = 0.10
 BINDING_LIMIT_RATIO = 0.02
 """Share of the median that loop and binding may add, as measured with the trivial model. With real

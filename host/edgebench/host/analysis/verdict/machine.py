@@ -26,7 +26,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.worker_threads import loop_times
 from edgebench.host.result.reason import Reason
-from edgebench.host.result.units import format_ns, format_size
+from edgebench.host.result.units import format_ns, format_percent, format_size
 from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.record import WorkerRecord
 
@@ -268,8 +268,8 @@ class CpuPressureRule(_StallRule):
     @reason("of_threads")
     @staticmethod
     def thread(value: float, limit: float) -> str:
-        waited = f"waited for a CPU during {value:.1%} of the run"
-        return f"a thread of the worker {waited}, limit {limit:.0%}"
+        waited = f"waited for a CPU {format_percent(value)} of the time"
+        return f"the model {waited} (limit {format_percent(limit)})"
 
     @reason("quota", advice.more_quota, Cause.CPU_LIMIT)
     @staticmethod

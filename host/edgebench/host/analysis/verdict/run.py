@@ -97,7 +97,7 @@ class CompleteRule(RunEndRule[Evidence]):
         if hot is not None and record.outcome is not Outcome.COMPLETED:
             return holds(False, self.too_hot(ended=record.outcome.value, why=hot))
         why = hot
-        # A lost device is no property of the run: the run is repeated like an interrupted run.
+        # A lost device is not a property of the run: the run is repeated like an interrupted run.
         if why is None and record.error_code not in (0, ErrorCode.DEVICE_GONE):
             why = record.error
         longest_s = record.spec.max_duration_s

@@ -247,9 +247,9 @@ def find_step(values: Sequence[float]) -> tuple[int, float]:
 
 @cache
 def chance_of_order(count: int, in_order: int) -> float:
-    """Probability that so many or more pairs of independent values are in the same direction.
+    """Probability that this many pairs of independent values or more are in the same direction.
 
-    Both directions count, as the test does not expect one of them.
+    Both directions count, because the test is two-sided.
     """
     ways = [1]  # permutations by the number of pairs that are in order
     for size in range(2, count + 1):

@@ -353,7 +353,7 @@ class TargetProfileRule(ProfileRule[TargetEvidence]):
 
 
 class KeepsPaceRule(Rule[TargetEvidence]):
-    """Streaming firmware processes an audio frame before the next one is complete.
+    """Streaming firmware processes an audio frame before the next is complete.
 
     A failure is a result of board and model: the times of its frames are right, but frames were
     skipped, so the other numbers are not those of the whole audio.

@@ -31,8 +31,8 @@ from edgebench.protocol.record import Yardstick
 
 INTEGER_LIMIT_RATIO = 0.03
 """Largest difference of the time of integer work. Measured on a shared machine of two CPUs at a
-load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and 24 processes,
-one after another, by at most 1.7 %."""
+load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and 24 successive
+processes by at most 1.7 %."""
 MEMORY_LIMIT_RATIO = 0.5
 """Largest difference of the time of a copy, which neighbours change far more. Measured on the same
 machine at a load of 2: half of 50 pairs of readings differed by more than 5 %, a tenth by more than
@@ -86,7 +86,7 @@ class YardstickOfSetRule(TimedSetRule):
 
     Each run counts with its faster reading. The slowest runs are left out, as many as the other
     runs outvote. So the rule detects a device that is slower from the second run on, or in the last
-    half of the runs, but not one that was disturbed during one run of eight.
+    half of the runs, but not a device that was disturbed during one run of eight.
     """
 
     id, severity = "set_yardstick", SUSPECT

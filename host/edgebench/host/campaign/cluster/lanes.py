@@ -511,7 +511,9 @@ class ClusterLanes:
         home = self.homes.setdefault(device, LaneHome())
         labs = [lab for lab in self.connection.labs() if lab.device(device)]
         lab = self._preferred(home, labs) if labs else None
-        offer = next((one for one in lab.devices if one.name == device), None) if lab else None
+        offer = (
+            next((known for known in lab.devices if known.name == device), None) if lab else None
+        )
         meter = self.plan.spec.settings.meter
         wired = offer.meter if offer and meter == FARM_METER else None
         shared = f"{lab.name}: {wired}" if lab and wired and is_of_host(wired) else None
@@ -572,7 +574,7 @@ class ClusterLanes:
 
     def _preferred(self, home: LaneHome, labs: Sequence[LabDescription]) -> LabDescription:
         """The device's last lab host, or else the lab host with the fewest lanes."""
-        lanes = [one.at.lab for one in self.homes.values() if one is not home]
+        lanes = [other.at.lab for other in self.homes.values() if other is not home]
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
     def files_of(self, paths: set[str]) -> Mapping[str, FileRef]:

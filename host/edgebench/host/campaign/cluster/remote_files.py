@@ -20,7 +20,7 @@ def put_file(path: Path, url: str) -> None:
         system, there = _fsspec().url_to_fs(url)
         system.makedirs(there.rpartition("/")[0], exist_ok=True)
         system.put_file(str(path), there)
-    except Exception as exc:  # each file system has errors of its own
+    except Exception as exc:  # each file system has its own errors
         raise LinkLost(f"{url} not writable: {one_line(exc)}") from exc
 
 
@@ -34,7 +34,7 @@ def get_file(url: str, path: Path) -> None:
         system, there = _fsspec().url_to_fs(url)
         system.get_file(there, str(path))
         system.rm_file(there)
-    except Exception as exc:  # each file system has errors of its own
+    except Exception as exc:  # each file system has its own errors
         raise LinkLost(f"{url} not readable: {one_line(exc)}") from exc
 
 

@@ -96,7 +96,7 @@ def has_date(text: str) -> bool:
 
 
 def clock_column_ns(texts: Sequence[str]) -> NDArray[np.int64] | None:
-    """Clock times as `clock_ns` reads them, nanoseconds, shape (n,); None if one is not a time."""
+    """Clock times as `clock_ns` reads them, nanoseconds, shape (n,); None if any is not a time."""
     array = pa.array(texts, pa.string())
     if array.null_count:
         return None

@@ -115,21 +115,23 @@ class TableColumns:
         time = None if self.time.is_clock or self.time.name == ROWS else self.time
         electrical = (self.current, self.voltage, self.power, self.energy)
         every = (time, self.millisecond, *electrical, self.flags)
-        return sorted((one for one in every if one is not None), key=lambda one: one.index)
+        return sorted(
+            (column for column in every if column is not None), key=lambda column: column.index
+        )
 
     def has_unit(self, column: TableColumn, unit: str) -> bool:
         """Whether a unit after a value has the scale of the column."""
         every = {"time": self.time, **self.electrical}
         return any(
-            one == column and _UNITS[quantity].get(unit) == column.scale
-            for quantity, one in every.items()
+            other == column and _UNITS[quantity].get(unit) == column.scale
+            for quantity, other in every.items()
         )
 
     @property
     def words(self) -> list[TableColumn]:
         """Text columns."""
         time = self.time if self.time.is_clock else None
-        return [one for one in (self.date, time, self.channel) if one is not None]
+        return [column for column in (self.date, time, self.channel) if column is not None]
 
 
 def find_columns(
@@ -232,7 +234,7 @@ def is_counter(name: str) -> bool:
 
 
 def _by_rate(names: Sequence[str], first_row: Sequence[str], rate_hz: float) -> TableColumn:
-    """Times from the rate: of the sample counter if there is one, whose steps show losses."""
+    """Times from the rate: of the sample counter, if any, whose steps show losses."""
     for index, name in enumerate(names):
         if is_counter(name) and index < len(first_row) and first_row[index].isdigit():
             return TableColumn(name, index, 1e9 / rate_hz, is_counter=True)

@@ -169,7 +169,7 @@ def head_of(path: Path) -> tuple[tuple[str, ...], list[list[str]]]:
             shape = _shape(line.lstrip("# "), lines[place + 1])
         except FileRefused:
             continue
-        rows = [row for one in lines[place + 1 : place + STYLE_ROWS] if (row := _row(shape, one))]
+        rows = [row for line in lines[place + 1 : place + STYLE_ROWS] if (row := _row(shape, line))]
         if rows and all(len(row) == len(shape.names) for row in rows[:3]):
             if _has_names(line):
                 return shape.names, rows
@@ -208,7 +208,7 @@ def _unnamed_layout(
     number, text = lines[0]
     if text.startswith("#") or _has_names(text):
         return None
-    separator = next((one for one in _SEPARATORS if one in text.strip()), ",")
+    separator = next((character for character in _SEPARATORS if character in text.strip()), ",")
     fields = text.split() if separator == " " else split(text.strip("\r\n"), separator)
     header = separator.join(f"#{index + 1}" for index in range(len(fields)))
     return _layout(path, header, [(number - 1, header), *lines], encoding, options)
@@ -270,7 +270,7 @@ def _layout(
         else find_columns(named, options, first_row)
     )
     rows = [row for line in following if (row := _row(shape, line)) is not None]
-    used = [row[one.index] for row in rows for one in columns.used if one.index < len(row)]
+    used = [row[column.index] for row in rows for column in columns.used if column.index < len(row)]
     return CsvLayout(
         path=path,
         shape=replace(shape, names=named),
@@ -306,7 +306,7 @@ def _shape(header: str, following: str) -> LineShape:
         return LineShape(names=names, separator=",", is_json=True)
     has_monitor_times = _ARDUINO_TIME.match(header) is not None
     text = header.partition(" -> ")[2] if has_monitor_times else header
-    separator = next((one for one in _SEPARATORS if one in text.strip()), ",")
+    separator = next((character for character in _SEPARATORS if character in text.strip()), ",")
     if has_monitor_times:
         text = f"time{separator}{text}"
     names = tuple(

@@ -1,9 +1,9 @@
 """Rows of a table in text, block by block: fast where the lines are regular, else line by line.
 
 pyarrow parses a block of lines at once, but rejects all of it for one irregular line. So a block
-that it rejects is halved until only the irregular lines are left, and those few are read one by
-one: comments, repeated headers and messages are skipped, and values that are not numbers become
-missing values. What was skipped is counted, with the first line of each kind.
+that it rejects is halved until only the irregular lines are left, and those few are read singly:
+comments, repeated headers and messages are skipped, and values that are not numbers become missing
+values. What was skipped is counted, with the first line of each kind.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _at_once(layout: CsvLayout, lines: bytes, first_line: int) -> dict[str, Valu
 
 
 def _times_ns(layout: CsvLayout, values: dict[str, Values]) -> NDArray[np.int64] | None:
-    """Times as they are written, nanoseconds; None if one is not a time."""
+    """Times as they are written, nanoseconds; None if any is not a time."""
     columns = layout.columns
     time = columns.time
     if time.name == ROWS:
@@ -205,7 +205,7 @@ def _times_ns(layout: CsvLayout, values: dict[str, Values]) -> NDArray[np.int64]
 
 
 def _scaled_ns(numbers: NDArray[np.float64], scale: float) -> NDArray[np.int64] | None:
-    """Numbers times nanoseconds per unit; None if one is not a number, or too large."""
+    """Numbers times nanoseconds per unit; None if any is not a number, or too large."""
     if not (np.abs(numbers) < TIME_LIMIT_NS / scale).all():  # also where it is NaN
         return None
     if scale != int(scale):
@@ -259,7 +259,7 @@ def _by_line(
 
 
 def _check_clock(columns: TableColumns, fields: Sequence[str]) -> None:
-    """Check the clock time of a row, if it has one.
+    """Check the clock time of a row, if any.
 
     Raises:
         ValueError: it is not a clock time.

@@ -44,7 +44,7 @@ _DAMAGED = (RuntimeError, ValueError, OSError, LookupError)
 
 @dataclass(frozen=True, slots=True)
 class JlsSignal:
-    """Range of the samples of one signal."""
+    """Range of the samples of a signal."""
 
     id: int
     rate_hz: int
@@ -60,7 +60,7 @@ class JlsSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JlsInstrument:
-    """Signals of one instrument."""
+    """Signals of an instrument."""
 
     name: str
     current: JlsSignal | None
@@ -121,7 +121,7 @@ def read_jls(path: Path, supply_v: float | None) -> JlsFile:
             times = [_times(reader, instrument.master) for instrument in instruments]
             # The check applies to the worst clock of all instruments.
             errors = [(error, span_s) for _, error, span_s in times if error is not None]
-            worst = max(errors, key=lambda one: abs(one[0]), default=(None, None))
+            worst = max(errors, key=lambda error: abs(error[0]), default=(None, None))
             return JlsFile(path, instruments, times[0][0], *worst)
         except _DAMAGED as exc:
             raise FileRefused(f"damaged .jls: {one_line(exc)}") from exc
@@ -185,9 +185,9 @@ def _instruments(reader: Any, supply_v: float | None) -> tuple[JlsInstrument, ..
         for signal in reader.signals.values()
         if signal.length and signal.sample_rate
     ]
-    signals.sort(key=lambda one: one[0])
+    signals.sort(key=lambda item: item[0])
     instruments = []
-    for source_id, group in groupby(signals, key=lambda one: one[0]):
+    for source_id, group in groupby(signals, key=lambda item: item[0]):
         named = {name: signal for _, name, signal in group}
         instrument = JlsInstrument(
             name=f"{reader.sources[source_id].name or 'source'} ({source_id})",

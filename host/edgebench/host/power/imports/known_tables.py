@@ -33,7 +33,7 @@ class Samples(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:
-    """Layout of the tables that one program writes."""
+    """Layout of the tables that a program writes."""
 
     name: str
     marks: frozenset[str]
@@ -228,4 +228,4 @@ KNOWN = (
 def known_table(names: Sequence[str]) -> KnownTable | None:
     """The known layout with these columns; None if no layout matches."""
     present = set(names)
-    return next((one for one in KNOWN if one.marks <= present), None)
+    return next((table for table in KNOWN if table.marks <= present), None)

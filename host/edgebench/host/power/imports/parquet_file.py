@@ -81,7 +81,7 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
     """
     _check_schema(pq.read_schema(path))
     capability = facts.header.capability
-    numbers = {one.name: number for number, one in enumerate(capability.channels)}
+    numbers = {channel.name: number for number, channel in enumerate(capability.channels)}
     counts = dict.fromkeys(numbers, 0)
     last_ns: dict[str, int] = {}
     for batch in _batches(path):

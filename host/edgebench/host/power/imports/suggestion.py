@@ -90,7 +90,7 @@ def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[Imp
     ascending = [column for column in columns if _is_time(column)]
     times = [
         ImportOptions(),
-        *(ImportOptions(time=f"{one.name}:{_time_unit(one)}") for one in ascending),
+        *(ImportOptions(time=f"{column.name}:{_time_unit(column)}") for column in ascending),
         ImportOptions(rate_hz=RATE_HZ),
     ]
     power, current = (
@@ -99,24 +99,24 @@ def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[Imp
     )
     values = [
         ImportOptions(),
-        *(ImportOptions(power=f"{one.name}:{_unit('power', one)}") for one in power),
-        *(ImportOptions(current=f"{one.name}:{_unit('current', one)}") for one in current),
+        *(ImportOptions(power=f"{column.name}:{_unit('power', column)}") for column in power),
+        *(ImportOptions(current=f"{column.name}:{_unit('current', column)}") for column in current),
     ]
     if not power and not current:
         others = [
             column for column in columns if not _is_time(column) and not is_counter(column.name)
         ]
-        values += [ImportOptions(power=f"{one.name}:W") for one in others]
+        values += [ImportOptions(power=f"{column.name}:W") for column in others]
     supplies = [ImportOptions(), ImportOptions(supply_v=SUPPLY_V)]
     every = [_added(given, *parts) for parts in product(times, values, supplies)]
     # In the order of the columns if as many are added.
-    for options in sorted(every, key=lambda one: len(words_of(one, given))):
+    for options in sorted(every, key=lambda options: len(words_of(options, given))):
         if options != given:
             yield options
 
 
 def _added(given: ImportOptions, *parts: ImportOptions) -> ImportOptions:
-    """The given options with additions, which never replace one."""
+    """The given options with additions, which never replace a given option."""
     for part in parts:
         given = replace(
             given,

@@ -1,4 +1,4 @@
-"""Times of a table, repaired: counters that wrap, clocks that are set back, rows of one time.
+"""Times of a table, repaired: counters that wrap, clocks that are set back, rows of equal time.
 
 Theory of operation. A first pass over the file finds where its times do not ascend, and why:
 
@@ -321,7 +321,7 @@ class _Survey:
         for place in np.flatnonzero(is_break) + 1:
             around = table[max(0, place - 2)], *table[place - 1 : place + 2]
             self._break(*map(_row, around))
-        self._tail = [_row(one) for one in table[-2:]]
+        self._tail = [_row(row) for row in table[-2:]]
 
     @property
     def is_shared(self) -> bool:

@@ -50,7 +50,7 @@ class InsideRails:
 
 @dataclass(frozen=True, slots=True)
 class LogSample:
-    """Sample from one line."""
+    """Sample from a line."""
 
     time_ns: int | None
     """None if the line has no time."""
@@ -59,12 +59,12 @@ class LogSample:
     channel: str = ""
     """Name of the measured device, as far as the line states it."""
     inside: InsideRails | None = None
-    """Rails behind the one whose power is the value; None: the line has none."""
+    """Rails behind the rail whose power is the value; None: the line has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLog:
-    """Log format of one program."""
+    """Log format of a program."""
 
     name: str
     mark: re.Pattern[str]

@@ -95,7 +95,9 @@ def window_of(options: ImportOptions, scale: float = _SECOND_NS) -> TimeWindow:
 def _bound(name: str, text: str, scale: float) -> Bound:
     if _LENGTH.fullmatch(text):
         parts = _LENGTH_PART.findall(text)
-        return Bound(offset_ns=round(sum(float(one) * _PARTS[unit] for one, unit in parts) * 1e9))
+        return Bound(
+            offset_ns=round(sum(float(number) * _PARTS[unit] for number, unit in parts) * 1e9)
+        )
     try:
         if is_clock_time(text):
             return Bound(time_ns=clock_ns(text), is_time_of_day=not has_date(text))

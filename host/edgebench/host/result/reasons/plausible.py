@@ -90,7 +90,7 @@ def reversed_columns(*, power_w_mean: float, columns: str) -> str:
 
 
 def _factor(one: float, other: float) -> str:
-    """Ratio of two numbers, at least 1; `unknown` if one is 0."""
+    """Ratio of two numbers, at least 1; `unknown` if either is 0."""
     low, high = sorted((abs(one), abs(other)))
     return f"{high / low:.3g}" if low else "unknown size"
 

@@ -35,7 +35,7 @@ _LOWEST_W = {
 
 
 def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) -> Reason | None:
-    """Why no board of this class takes this mean power while a model runs; None if one can.
+    """Why no board of this class takes this mean power while a model runs; None if some board does.
 
     Args:
         power_w: Mean power of the timed inferences.
@@ -48,7 +48,7 @@ def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) ->
     lowest_w = _LOWEST_W.get(boundary, known.lowest_w)
     if lowest_w <= power_w <= known.highest_w or power_w <= 0:
         return None
-    fitting = (one for one in UNIT_FACTORS if lowest_w <= power_w * one <= known.highest_w)
+    fitting = (factor for factor in UNIT_FACTORS if lowest_w <= power_w * factor <= known.highest_w)
     return power_impossible(
         power_w=power_w,
         lowest_w=lowest_w,

@@ -23,7 +23,7 @@ _BELOW_WIDTHS = 3.0
 """Distance from the median, in distances from the median to this quantile. Of normal noise, no
 sample in a billion is 6 standard deviations below the median."""
 _LEAST_SAMPLES = 8
-"""Least number of samples in an idle window whose lowest values show something: of so many, the
+"""Least number of samples in an idle window whose lowest values show something: of that many, the
 lowest is 1.4 standard deviations below the median, and the limit three times as far."""
 _LEAST_STILL = 50
 """Least number of equal samples of a source that counts as dead: a plug with a new value each

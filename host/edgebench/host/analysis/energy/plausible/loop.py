@@ -1,10 +1,11 @@
 """Parts of a timed loop in which a source stands still, although it has noise in the rest.
 
-Theory of operation. A loop repeats one inference, so its power is one level, or levels that recur
-with each inference. If the values scatter in most of the loop, but are equal, at a power that the
-rest of the loop never has, in a single part of it, then the source did not measure in that part:
-the instrument was at the end of its range, a counter stopped, or a program repeated the last value
-of the idle time. A change of the load, such as a lower clock, has noise at its new level, too.
+Theory of operation. A loop repeats the same inference, so its power is constant, or has levels that
+recur with each inference. If the values scatter in most of the loop, but are equal, at a power that
+the rest of the loop never has, in a single part of it, then the source did not measure in that
+part: the instrument was at the end of its range, a counter stopped, or a program repeated the last
+value of the idle time. A change of the load, such as a lower clock, has noise at its new level,
+too.
 
 A source whose values do not scatter in the loop, such as a plug with steps of 0.1 W, shows no
 difference between such a part and another load.

@@ -2,9 +2,9 @@
 
 Theory of operation. A reading with noise of more than two of its steps repeats a value rarely, and
 hardly ever 8 times in a row. So if the samples around a run of equal values have such noise, the
-run is no measurement: the program or the bus repeated the last value, or the instrument reached the
-end of its range. A source without noise, such as a plug with steps of 0.1 W, may repeat its values
-for hours, and a value that the recording often repeats is not suspicious either.
+run is not a measurement: the program or the bus repeated the last value, or the instrument reached
+the end of its range. A source without noise, such as a plug with steps of 0.1 W, may repeat its
+values for hours, and a value that the recording often repeats is not suspicious either.
 
     held      the value lies among the samples before the run, which have noise
     clipped   the value is the highest of the recording, is repeated for long, and hardly any sample
@@ -89,7 +89,7 @@ class Noise:
         )
 
     def is_by_chance(self, repeat_count: int, sample_count: int, same_ratio: float = 0.0) -> bool:
-        """Whether so many samples may have one value in a row by chance.
+        """Whether so many samples may have the same value in a row by chance.
 
         Args:
             repeat_count: Samples in a row.

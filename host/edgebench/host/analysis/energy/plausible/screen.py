@@ -4,7 +4,7 @@ Theory of operation. Every source, live or a file, passes this room before any e
 Samples that cannot be true are left out, and count as missing: a few of them add to the
 uncertainty, more than 0.1 % refuse the recording, or the window in which they are. What cannot be
 bounded that way, such as a wrong unit, refuses the energy. A check is listed only if it found
-something, so a recording without remarks is a plausible one.
+something, so a recording without remarks is plausible.
 
     plausible     power that no board can draw, values that stand still, a counter that is dead
     saturation    samples at the end of a range that the driver does not declare
@@ -37,7 +37,7 @@ from edgebench.protocol.thermal import ExpectedPower
 
 PRODUCT_RATIO = 3.0
 """Largest ratio between power and the product of voltage and current. A converter that reads the
-three one after the other, or in whole milliamperes, is off by less, an error of a unit by more."""
+three in succession, or in whole milliamperes, is off by less, an error of a unit by more."""
 LEAST_POWER_FACTOR = 0.02
 """Least ratio of power to voltage times current if the current may alternate. Assumed: a device in
 standby, whose filter takes mostly reactive power, is above it, and an error of a unit below."""
@@ -200,7 +200,7 @@ def _may_be_clipped(capability: Capability) -> bool:
     """Whether runs of the highest value show the end of a range.
 
     A counter has no range, and less noise under load. Of an instrument with several ranges, the end
-    of each is known, and a higher range has larger steps than the one that shows the noise.
+    of each is known, and a higher range has larger steps than the range that shows the noise.
     """
     has_ranges = any(limit.range is not None for limit in capability.current_limits)
     return not capability.is_counter and not has_ranges
@@ -210,11 +210,13 @@ def _clipped(pieces: Sequence[TracePiece]) -> tuple[Nanoseconds, Reason | None]:
     """Times of the samples at the end of the instrument's range, and what was found."""
     nothing = np.zeros(0, np.int64)
     highest = max((piece.texture.highest for piece in pieces), default=0.0)
-    suspicious = [one for one in pieces if one.texture.highest == highest]
-    if sum(one.texture.at_highest_count for one in suspicious) < LONG_REPEAT:
+    suspicious = [piece for piece in pieces if piece.texture.highest == highest]
+    if sum(piece.texture.at_highest_count for piece in suspicious) < LONG_REPEAT:
         return nothing, None
     # The first part shows the noise if the loop fills all others.
-    parts = [one.read() for one in {id(one): one for one in (pieces[0], *suspicious)}.values()]
+    parts = [
+        piece.read() for piece in {id(piece): piece for piece in (pieces[0], *suspicious)}.values()
+    ]
     at_end = clipped_in(parts)
     times_ns = np.concatenate(
         [rows.time_ns[is_at] for rows, is_at in zip(parts, at_end, strict=True)]
@@ -265,8 +267,8 @@ def _of_site(power: PowerTrace, *, is_loaded: bool) -> list[MeterCheck]:
         return [MeterCheck("plausible", False, (dead,))]
     if is_loaded and (still := standing_still(power, site.channels)) is not None:
         return [MeterCheck("plausible", False, (still,))]
-    # A load raises the power: one that lowers it is measured in the other direction. An offset of
-    # the meter may be negative, too, but not with a load.
+    # A load raises the power: if it lowers the power, the meter is connected in reverse. An offset
+    # of the meter may be negative, too, but not with a load.
     if is_loaded and -lowest_w > _REVERSED_RATIO * max(highest_w, 0.0):
         mean_w = sum(mean_power_w(power, name) for name in site.channels)
         if mean_w < 0:

@@ -27,7 +27,7 @@ class Texture:
     power_w: float
     """Mean of the samples."""
     product_w: float | None = None
-    """Mean of voltage times current; None if one of them was not recorded."""
+    """Mean of voltage times current; None if either was not recorded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,7 +58,7 @@ _PRECEDENCE = (
 )
 """Pairs of methods that are checked for contradiction: the stronger, then the weaker."""
 _BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
-"""Methods with better marks than the loop: if one of them succeeds, the loop is not searched."""
+"""Methods with better marks than the loop: if any of them succeeds, the loop is not searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def find_sync(
         domain = power.header.capability.clock_domain
         tried.append(SyncAttempt(wanted, None, (reasons.not_of_this_meter(clock=domain),)))
     for method, align in methods.items():
-        is_known = any(one in alignments for one in _BETTER_MARKS)
+        is_known = any(method in alignments for method in _BETTER_MARKS)
         if method is SyncMethod.LOOP and is_known and wanted is not SyncMethod.LOOP:
             continue
         try:
@@ -139,27 +139,27 @@ def find_sync(
     if (
         is_played
         and not is_made_up(power)
-        and not any(one in alignments and one not in wrong for one in _BETTER_MARKS)
+        and not any(method in alignments and method not in wrong for method in _BETTER_MARKS)
     ):
         wrong.setdefault(SyncMethod.ARRIVAL, reasons.lateness_unbounded())
     tried = [
-        SyncAttempt(one.method, None, (wrong[one.method],))
-        if one.method in wrong and one.error_ns is not None
-        else one
-        for one in tried
+        SyncAttempt(attempt.method, None, (wrong[attempt.method],))
+        if attempt.method in wrong and attempt.error_ns is not None
+        else attempt
+        for attempt in tried
     ]
     usable = [
         alignment
         for method, alignment in alignments.items()
         if method not in wrong and wanted in (None, method)
     ]
-    best = min(usable, key=lambda one: one.error_ns, default=None)
+    best = min(usable, key=lambda alignment: alignment.error_ns, default=None)
     return SyncChoice(best, tuple(tried), wanted)
 
 
 def is_made_up(power: PowerTrace) -> bool:
     """Whether the power is synthetic: independent of the device and without a buffer."""
-    return all(one.boundary == SYNTHETIC for one in power.header.capability.channels)
+    return all(channel.boundary == SYNTHETIC for channel in power.header.capability.channels)
 
 
 def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, Reason]:

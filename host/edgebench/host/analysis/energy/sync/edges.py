@@ -75,12 +75,12 @@ def align_edges(
     explained_ns = widest_ns / 2 + sync.latency_ns + period_ns
     span_ns = float(times[-1] - times[0])
     allowed_ns = explained_ns + (DRIFT_LIMIT * span_ns if slope is None else GUESS_NS)
-    quiet = [one for one in edges.values() if len(one) <= MAX_EDGES]
+    quiet = [input_edges for input_edges in edges.values() if len(input_edges) <= MAX_EDGES]
     matches = [
         match
-        for one in quiet
-        if len(one) >= MIN_FOUND
-        and (match := _match(times, one, allowed_ns, slope or 0.0)) is not None
+        for input_edges in quiet
+        if len(input_edges) >= MIN_FOUND
+        and (match := _match(times, input_edges, allowed_ns, slope or 0.0)) is not None
     ]
     if not matches:
         busy_count = len(edges) - len(quiet)
@@ -95,7 +95,9 @@ def _match(
 ) -> _Match | None:
     """Match with the most pulses; None if too few pulses match, or two offsets fit."""
     first = times[:FIRST_PULSES]
-    counts = np.concatenate([_counts(one, times, edges, allowed_ns, slope) for one in first])
+    counts = np.concatenate(
+        [_counts(pulse_ns, times, edges, allowed_ns, slope) for pulse_ns in first]
+    )
     offsets_ns = (edges - first[:, None]).reshape(-1)  # in the same order
     count = int(counts.max())
     good = np.flatnonzero(counts == count)

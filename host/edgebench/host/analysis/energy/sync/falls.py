@@ -8,8 +8,8 @@ P_2 that are t apart
 
 The shortest such time over all falls bounds T, whatever the device did meanwhile: activity after
 the loop makes a fall slower, never faster. Rises give no bound, because the power may be higher
-for a moment than any value shows. A meter without a filter falls from one sample to the next; then
-the bound is about one sample interval.
+for a moment than any value shows. A meter without a filter shows the fall between two samples; then
+the bound is about a sample interval.
 
 Source: the step response of a first-order filter.
 """

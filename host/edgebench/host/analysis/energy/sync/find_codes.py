@@ -138,7 +138,7 @@ def find_codes(
     """Positions where both codes are found, the best first, and the search for other codes.
 
     Args:
-        codes: Codes of the run: one before the warm-up, one after the loop.
+        codes: Codes of the run, before the warm-up and after the loop.
         cumulative: Energy of the trace.
         span_ns: First and last time of the trace.
 
@@ -219,18 +219,18 @@ def choose_place(
             (place.line.to_meter(place.line.reference_ns) - search.first_ns) / 1e9
             for place in places
         ]
-        shown = ", ".join(f"{one:.4g} s" for one in sorted(map(float, at_s))[:4])
+        shown = ", ".join(f"{time_s:.4g} s" for time_s in sorted(map(float, at_s))[:4])
         raise EnergyRefused(reasons.several_places_fit(place_count=len(places), places=shown))
     return places[counts.index(best)]
 
 
 def are_alike(codes: Sequence[LoadCode], other: Sequence[LoadCode]) -> bool:
     """Whether the codes of two runs have the same chips and distance: the runs are ambiguous."""
-    if [one.is_busy for one in codes] != [one.is_busy for one in other]:
+    if [code.is_busy for code in codes] != [code.is_busy for code in other]:
         return False
-    if not codes or not all(one.edges_ns for one in (*codes, *other)):
+    if not codes or not all(code.edges_ns for code in (*codes, *other)):
         return False
-    mine_ns, other_ns = (one[-1].edges_ns[0] - one[0].edges_ns[0] for one in (codes, other))
+    mine_ns, other_ns = (pair[-1].edges_ns[0] - pair[0].edges_ns[0] for pair in (codes, other))
     chip_ns = float(np.median(np.diff(codes[0].edges_ns)))
     return abs(mine_ns - other_ns) <= RATE_LIMIT * mine_ns + chip_ns
 

@@ -214,9 +214,9 @@ def _refined(
     """Line through the changes near `line`, and their marks; a single code gives no rate."""
     each = [_marks_of(code, line) for code in codes]
     marks = _Marks(
-        np.concatenate([one.device_ns for one in each]),
-        np.concatenate([one.meter_ns for one in each]),
-        np.concatenate([one.is_rise for one in each]),
+        np.concatenate([edges.device_ns for edges in each]),
+        np.concatenate([edges.meter_ns for edges in each]),
+        np.concatenate([edges.is_rise for edges in each]),
     )
     if len(marks.device_ns) < MIN_MARKS:
         raise EnergyRefused(

@@ -136,7 +136,7 @@ def _search_ns(loop: LoopTimes) -> float:
     """Distance to search; it must include the idle windows around the loop."""
     marks_ns = loop.marks_ns
     reach_ns = (max(marks_ns[0] - begin, end - marks_ns[1]) for begin, end in loop.idle_ns)
-    return SEARCH_NS + max((float(one) for one in reach_ns), default=0.0)
+    return SEARCH_NS + max((float(distance_ns) for distance_ns in reach_ns), default=0.0)
 
 
 def _as_code(loop: LoopTimes, half_ns: int) -> LoadCode:
@@ -188,7 +188,7 @@ def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floa
     """Share of the power's variance that active and idle explain at each shift, shape (m,).
 
     Active pieces together have the same weight as idle pieces. The share is 0 for a fall instead of
-    a rise, and for a shift at which one of the first `needed` pieces was not recorded.
+    a rise, and for a shift at which any of the first `needed` pieces was not recorded.
 
     Args:
         power_w: Mean power of each piece at each shift, shape (m, n); NaN if not recorded.

@@ -27,7 +27,7 @@ QUARTERS = 4
 FINE = 64
 """Steps of the filtered code per chip."""
 RATIOS = (0.0, 0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0)
-"""Time constants that are tried, in chips; with a longer one, the code is not detected."""
+"""Time constants that are tried, in chips; with a longer constant, the code is not detected."""
 ENOUGH_BETTER = 0.8
 """Ratio of the sum of squares with a filter to that without, above which no filter is assumed."""
 AS_GOOD = 1.1
@@ -39,7 +39,7 @@ def smear_s(
 ) -> float:
     """Time constant that smears the changes of the codes; 0 if they are sharp.
 
-    The true value lies between two of the time constants tried, so the next larger one is returned.
+    The true value lies between two of the time constants tried; the larger of them is returned.
 
     Args:
         codes: Codes that were found in the trace.

@@ -1,22 +1,16 @@
-/* Not tested on hardware yet. Source: RP2350 datasheet, by section.
+/* Raspberry Pi's Pico (RP2040) and Pico 2 (RP2350). Not tested on hardware yet. Source: RP2350 datasheet, by section; for
+ * the RP2040 its datasheet, in which these blocks have the same registers at the addresses of board.h.
  *
  * Serial line: UART0 on GP0 (sends) and GP1 (receives), by a serial adapter of 3.3 V or a Debug Probe;
  * its USB port would need a protocol stack. Timestamp pin: GP2.
  *
- * Clock: the crystal of 12 MHz, by the PLL 150 MHz. Flash is read with the settings of the boot ROM. */
+ * Clock: the crystal of 12 MHz, by the PLL. Flash is read with the settings of the boot ROM, or of ports/pico/boot2.c. */
 #include <stdint.h>
 
 #include "device/port.h"
 #include "ports/cortex_m/cortex_m.h"
 #include "ports/pl011/pl011.h"
 
-/* 2.2, address map. */
-#define CLOCKS 0x40010000u
-#define RESETS 0x40020000u
-#define IO_BANK0 0x40028000u
-#define PADS_BANK0 0x40038000u
-#define XOSC 0x40048000u
-#define PLL_SYS 0x40050000u
 #define SIO 0xd0000000u
 /* 2.1.3: writing to these aliases sets and clears bits. */
 #define SET(address) REGISTER((address) + 0x2000u)
@@ -24,22 +18,18 @@
 
 /* 7.5, resets. */
 enum { RESET = 0x0, RESET_DONE = 0x8 };
-#define BLOCK_IO_BANK0 BIT(6)
-#define BLOCK_PADS_BANK0 BIT(9)
-#define BLOCK_PLL_SYS BIT(14)
-#define BLOCK_UART0 BIT(26)
 /* 8.2, crystal oscillator. */
 enum { XOSC_CTRL = 0x00, XOSC_STATUS = 0x04, XOSC_STARTUP = 0x0c };
 #define CRYSTAL_RANGE 0xaa0u /* 1 to 15 MHz */
 #define CRYSTAL_ENABLE (0xfabu << 12)
 #define CRYSTAL_STABLE BIT(31)
 #define CRYSTAL_STARTUP 47u /* 1 ms, in 256 cycles of 12 MHz */
-/* 8.6, PLL: 12 MHz x 125 / 5 / 2. */
+/* 8.6, PLL: 12 MHz x 125 / PLL_DIVIDER / 2. */
 enum { PLL_CS = 0x0, PLL_PWR = 0x4, PLL_FBDIV = 0x8, PLL_PRIM = 0xc };
 #define PLL_LOCKED BIT(31)
 #define PLL_MAIN_DOWN (BIT(0) | BIT(5)) /* main power, oscillator */
 #define PLL_DIVIDERS_DOWN BIT(3)
-#define PLL_DIVIDERS (5u << 16 | 2u << 12)
+#define PLL_DIVIDERS (PLL_DIVIDER << 16 | 2u << 12)
 /* 8.1, clocks. Each has control, divisor, and the source that is selected, a bit for each. */
 enum { CLK_REF = 0x30, CLK_SYS = 0x3c, CLK_PERI = 0x48, CLOCK_SELECTED = 0x8 };
 #define REF_FROM_CRYSTAL 2u
@@ -50,13 +40,6 @@ enum { CLK_REF = 0x30, CLK_SYS = 0x3c, CLK_PERI = 0x48, CLOCK_SELECTED = 0x8 };
 #define PAD(pin) REGISTER(PADS_BANK0 + 4u + 4u * (pin))
 #define PAD_SETTING (BIT(6) | 1u << 4 | BIT(3) | BIT(1)) /* input, 4 mA, pull-up, hysteresis; not isolated */
 enum { FUNCTION_UART = 2, FUNCTION_SIO = 5, PIN_TX = 0, PIN_RX = 1, PIN = 2 };
-/* 3.1, single-cycle I/O. */
-enum { OUT_SET = 0x18, OUT_CLEAR = 0x20, OUT_ENABLE_SET = 0x38 };
-/* 5.9.5.1: the smallest definition of an image for Arm; without it the boot ROM does not start it. The
- * vector table is at the beginning of the flash, where the boot ROM expects it. */
-static const uint32_t IMAGE_DEFINITION[] __attribute__((section(".image_definition"), used)) = {
-	0xffffded3u, 0x10210142u, 0x000001ffu, 0x00000000u, 0xab123579u,
-};
 
 static void wait_for(uint32_t address, uint32_t bits)
 {
