@@ -107,6 +107,8 @@ BOARDS = {
         ("library", "ports/bare_metal", "ports/riscv_virt"),
     ),
     "nucleo-l4r5zi": _cortex_m(M4, "nucleo_l4r5zi", COUNTER, "ports/nucleo_l4r5zi"),
+    "nucleo-f446re": _cortex_m(M4, "nucleo_f446re", COUNTER, "ports/stm32f", "ports/nucleo_f446re"),
+    "nucleo-f767zi": _cortex_m(M7, "nucleo_f767zi", COUNTER, "ports/stm32f", "ports/nucleo_f767zi"),
     "nrf52840-dk": _cortex_m(M4, "nrf52840_dk", COUNTER, "ports/nrf52840_dk"),
     "rp2040-pico": _cortex_m(M0_PLUS, "pico", SYSTICK, PL011, "ports/rp2", "ports/pico"),
     "pico2": _cortex_m(M33, "pico2", COUNTER, PL011, "ports/rp2", "ports/pico2"),

@@ -6,13 +6,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from support import int8_models
 from support.digits import FOLDER, PACKAGES, Case, imported
 from support.faulty_drivers import (
     FAULTS,
     LIBRARY_VARIABLE,
     UNTIMED_FAULTS,
     FaultyRuntime,
+    RestoringRuntime,
     WithState,
     install,
 )
@@ -67,6 +70,16 @@ def test_state_that_reset_does_not_restore_is_unknown() -> None:
     driver._fault = WithState
     checks = {check.name: check for check in check_driver(driver, MODEL)}
     assert checks["state"].outcome is UNKNOWN
+
+
+def test_driver_that_restores_variables_has_the_outputs_of_the_reference(tmp_path: Path) -> None:
+    """Otherwise it would be compared with reference kernels that still had the last sample's."""
+    need_runtime(PACKAGES["tflite"])
+    path = tmp_path / "stream.tflite"
+    path.write_bytes(int8_models.stream(np.random.default_rng(0)))
+    driver: Any = RestoringRuntime()
+    checks = {check.name: check for check in check_driver(driver, path)}
+    assert checks["reference"].outcome is PASS, checks
 
 
 def test_model_that_is_refused_fails_the_load(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ reference, or makes it write beyond its buffer, is recorded in `violations`. Tim
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -207,6 +208,9 @@ class BoardDouble:
                 return
         if len(arguments) > 1:
             warmup_count = _atoi(arguments[1])
+            if warmup_count < 0:
+                self._say("e-[Inference warmup must be >=0]")
+                return
         if len(self.buffer) == self.habits.input_bytes:
             self.ran_on = bytes(self.buffer)
         else:
@@ -254,15 +258,8 @@ class BoardDouble:
 
 def _atoi(text: str) -> int:
     """Number at the beginning of a text, as C parses it."""
-    digits = "".join(iter(_leading_digits(text)))
-    return int(digits) if digits else 0
-
-
-def _leading_digits(text: str) -> Iterator[str]:
-    for char in text:
-        if not char.isdigit():
-            return
-        yield char
+    match = re.match(r"[+-]?\d+", text)
+    return int(match[0]) if match else 0
 
 
 @dataclass(slots=True)
@@ -452,30 +449,32 @@ class InterfaceDouble:
                 (count * FRAME_NS // 1000, b""),
                 (0, f"{ends}m-ready\r\n".encode()),
             ]
-        lines, end = [self.name_line], "\r\n"
-        if word == "play" and self.is_today:
-            lines = [f"Attempting to play {file}\nError playing file. Check that the file exists "
-                     "and is a 2-channel wav file."]  # fmt: skip
+        lines = ""
+        if word == "name":
+            lines = f"{self.name_line}\r\n"
+        elif word == "play" and self.is_today:
+            lines = (
+                f"Attempting to play {file}\n"
+                "Error playing file. Check that the file exists and is a 2-channel wav file.\n"
+            )
         elif word == "play":
-            lines = [f"Playing {file}"]
+            lines = f"Playing {file}\n"
         elif word == "record_detections":
-            lines = ["Now recording detections"]
+            lines = "Now recording detections\r\n"
             self._edges.clear()
         elif word == "print_detections":
-            lines = ["Detection Timestamps (ms)", "12,", "1044,"]
+            lines = "Detection Timestamps (ms)\r\n12,\r\n1044,\r\n"
         elif word == "print_dutycycle" and self.has_timer:
             kept = self._edges[: self.edge_limit]
-            lines = ["Duty cycle start times (s)", *_by_eight([one for one, _ in kept])]
-            lines += ["Duty cycle stop times (s)", *_by_eight([one for _, one in kept])]
-            end = "" if len(kept) % 8 else end
-        text = ("\r\n".join(lines) + f"{end}m-ready\r\n").encode()
+            begins, ends = (_by_eight([pair[number] for pair in kept]) for number in (0, 1))
+            lines = f"Duty cycle start times (s)\r\n{begins}\r\nDuty cycle stop times (s)\r\n{ends}"
+        text = f"{lines}m-ready\r\n".encode()
         return [(0, text[place : place + 1024]) for place in range(0, len(text), 1024)]
 
 
-def _by_eight(times: list[int]) -> list[str]:
-    """Lines of eight times, as the interface board prints them."""
-    rows = [times[place : place + 8] for place in range(0, len(times), 8)]
-    return ["".join(f"{one}, " for one in row) for row in rows]
+def _by_eight(times: list[int]) -> str:
+    """Eight times in a line, as the interface board prints them: the last line may have no end."""
+    return "".join(f"{at}, " + "\r\n" * (not number % 8) for number, at in enumerate(times, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,17 @@ class WithState(FaultyModel):
         return [output + self.count for output in self.model.read_outputs()]
 
 
+class Restoring(FaultyModel):
+    """A good model whose `reset` restores everything: it loads the model anew."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        super().__init__(load())
+        self._load = load
+
+    def reset(self) -> None:
+        self.model = self._load()
+
+
 class Threaded(FaultyModel):
     """An inference computes on two threads, whatever was requested."""
 
@@ -240,6 +252,17 @@ class FaultyRuntime:
     def load(self, path: str, options: LoadOptions) -> Any:
         """Load a model with the fault."""
         return self._fault(self._base.load(path, options))
+
+
+class RestoringRuntime(FaultyRuntime):
+    """A driver without a fault, whose models have no history after `reset`."""
+
+    def __init__(self) -> None:
+        super().__init__("tflite", "stale")
+
+    def load(self, path: str, options: LoadOptions) -> Any:
+        """Load a model that can be loaded again."""
+        return Restoring(partial(self._base.load, path, options))
 
 
 class UnconfinableRuntime(FaultyRuntime):

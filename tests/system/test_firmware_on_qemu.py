@@ -39,7 +39,10 @@ BOARDS = {
     "mps3-an547": ("cortex-m55", "mve"),
     "riscv32-virt": ("rv32imac", "portable"),
 }
-REAL_BOARDS = ("nucleo-l4r5zi", "nrf52840-dk", "rp2040-pico", "pico2")
+REAL_BOARDS = (
+    *("nucleo-l4r5zi", "nucleo-f446re", "nucleo-f767zi"),
+    *("nrf52840-dk", "rp2040-pico", "pico2"),
+)
 M0_PLUS = "mps2-an385-m0plus"
 """Code of a Cortex-M0+, which the M3 of this board executes."""
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,7 +164,7 @@ def test_counted_ticks_are_the_same_in_every_process(
         assert max(ticks) - min(ticks) <= spread_max, processes
 
 
-def first_loaded(elf: bytes) -> int:
+def first_loaded(elf: bytes | bytearray) -> int:
     """Place of the first loaded segment in an ELF."""
     (at,), (size, count) = struct.unpack_from("<I", elf, 28), struct.unpack_from("<HH", elf, 42)
     headers = [struct.unpack_from("<2I", elf, at + number * size) for number in range(count)]
@@ -172,9 +175,8 @@ def test_fault_restarts_the_board(tmp_path: Path) -> None:
     """Otherwise a host would wait for its whole silence, and need a hand at the reset button."""
     need_tool("qemu-system-arm")
     data = bytearray((PACKAGED / "mps2-an386.elf").read_bytes())
-    struct.pack_into(
-        "<I", data, first_loaded(data) + 4 * 16, 0
-    )  # interrupt of the line: no Thumb code
+    # The interrupt of the line is no Thumb code.
+    struct.pack_into("<I", data, first_loaded(data) + 4 * 16, 0)
     elf = tmp_path / "faulty.elf"
     elf.write_bytes(data)
     with emulated("mps2-an386", elf, *COUNTED) as line:

@@ -23,14 +23,22 @@ SCRIPTS = {
     "mps3-an547": "mps/mps3.ld",
     "riscv32-virt": "riscv_virt/riscv_virt.ld",
     "nucleo-l4r5zi": "nucleo_l4r5zi/nucleo_l4r5zi.ld",
+    "nucleo-f446re": "nucleo_f446re/nucleo_f446re.ld",
+    "nucleo-f767zi": "nucleo_f767zi/nucleo_f767zi.ld",
     "nrf52840-dk": "nrf52840_dk/nrf52840_dk.ld",
     "rp2040-pico": "pico/pico.ld",
     "pico2": "pico2/pico2.ld",
 }
-RECEIVE_INTERRUPTS = {"nucleo-l4r5zi": 70, "nrf52840-dk": 2, "rp2040-pico": 20, "pico2": 33}
-"""LPUART1 (RM0432, table of vectors); UART0 (nrfx, mdk/nrf52840_vectors.h; RP2040 datasheet, 2.3.2;
-RP2350 datasheet, 3.2)."""
-INTERRUPT_COUNTS = {"nucleo-l4r5zi": 95, "nrf52840-dk": 48, "rp2040-pico": 26, "pico2": 52}
+INTERRUPTS = {
+    "nucleo-l4r5zi": (70, 95),
+    "nucleo-f446re": (38, 97),
+    "nucleo-f767zi": (39, 110),
+    "nrf52840-dk": (2, 48),
+    "rp2040-pico": (20, 26),
+    "pico2": (33, 52),
+}
+"""That of the line, and how many there are: RM0432, RM0390 and RM0410, tables of vectors; nrfx,
+mdk/nrf52840_vectors.h; RP2040 datasheet, 2.3.2; RP2350 datasheet, 3.2."""
 VECTORS_AT = {"rp2040-pico": 0x200}
 """Place in flash; 0 on other boards."""
 FIRMWARE_KIB = {"riscv32-virt": 96, "rp2040-pico": 96}
@@ -72,18 +80,18 @@ def test_memory_of_the_generator_is_that_of_the_linker_script(board: str) -> Non
     )
 
 
-@pytest.mark.parametrize("board", RECEIVE_INTERRUPTS)
+@pytest.mark.parametrize("board", INTERRUPTS)
 def test_vector_table_leads_into_flash_and_to_the_line(board: str) -> None:
     """Otherwise the processor would start at nothing, or never receive from the line."""
     flash, memory = flash_of(board), memories(board)
-    count, at = 16 + INTERRUPT_COUNTS[board], VECTORS_AT.get(board, 0)
+    count, at = 16 + INTERRUPTS[board][1], VECTORS_AT.get(board, 0)
     stack, *handlers = struct.unpack_from(f"<{count}I", flash, at)
     assert stack == memory["DATA"].stop
     code = range(memory["CODE"].start + at + 4 * count, memory["CODE"].start + len(flash))
     assert all(handler % 2 and handler in code for handler in handlers)
     reset, fault = handlers[0], handlers[2]
     own = {number - 15 for number, handler in enumerate(handlers) if handler not in (fault, reset)}
-    assert own == {-1, RECEIVE_INTERRUPTS[board]}, "SysTick and the line"
+    assert own == {-1, INTERRUPTS[board][0]}, "SysTick and the line"
 
 
 def test_pico_2_has_the_definition_that_its_boot_rom_looks_for() -> None:
@@ -124,10 +132,10 @@ def test_firmware_says_that_nobody_has_run_it() -> None:
     """Otherwise a user could take the first number of an untested port for a verified one."""
     for board in SCRIPTS.keys() - {"riscv32-virt"}:
         source = (PORTS / SCRIPTS[board]).with_name("board.h").read_text()
-        assert f"#define IS_UNTESTED {int(board in RECEIVE_INTERRUPTS)}\n" in source
+        assert f"#define IS_UNTESTED {int(board in INTERRUPTS)}\n" in source
 
 
-@pytest.mark.parametrize("board", [board for board in RECEIVE_INTERRUPTS if board != "rp2040-pico"])
+@pytest.mark.parametrize("board", [board for board in INTERRUPTS if board != "rp2040-pico"])
 def test_kernels_use_the_instructions_of_the_processor(board: str) -> None:
     """Otherwise a wrong compiler option could make working firmware three times as slow."""
     need_tool("arm-none-eabi-objdump")

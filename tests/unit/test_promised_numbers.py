@@ -51,12 +51,12 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("CLIPPED_LIMIT_RATIO", 0.01, "above 1 %, the inputs are refused"),
         ],
         "host.analysis.latency.warmup": [
-            ("DELTA_RATIO", 0.01, "its levels range over more than 1 %,"),
+            ("DELTA_RATIO", 0.01, "its levels range over more than 1 % ("),
             ("STEADY_RATIO", 0.25, "within the last quarter of the run"),
             ("LASTING_RATIO", 0.02, "lasts less than 2 % of the run"),
         ],
         "host.analysis.verdict.latency": [
-            ("LEVEL_LIMIT_RATIO", 0.05, "one of several over more than 5 %"),
+            ("LEVEL_LIMIT_RATIO", 0.05, "(more than 5 % for a run of a set or of pairs)"),
         ],
         "host.analysis.latency.stability": [
             ("RETURN_SHARE", 0.05, "again in at least 5 % of the rest"),
@@ -248,7 +248,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MAX_INSTANTS_IDLE_S", 30.0, "at most 30 s"),
         ],
         "agent.worker.jitter": [
-            ("STRETCH_GAPS", 50, "after each 50 longest gaps"),
+            ("STRETCH_GAPS", 50, "stretch of 50 times the longest gap"),
             ("STRETCH_QUERIES", 20, "at least 20 inferences"),
         ],
         "protocol.clock": [
@@ -484,7 +484,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MAX_EVENTS", 10, "the last ten outcomes"),
         ],
         "host.devices.labgrid": [
-            ("TIMEOUT_S", 3.0, "A coordinator that does not answer within 3 s"),
+            ("TIMEOUT_S", 3.0, "A coordinator that does not respond within 3 s"),
         ],
         "host.bench.health_check": [
             ("MIN_ROOM_BYTES", 16_777_216, "room for less than 16 MiB"),

@@ -10,18 +10,37 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from edgebench.firmware_bridge.arena import aligned
 from edgebench.firmware_bridge.blob import OperatorSource
 from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo
 from edgebench.firmware_bridge.generate import ModelBlob
-from edgebench.firmware_bridge.tflite import ModelTensor, read_model
+from edgebench.firmware_bridge.tflite import (
+    INT8,
+    INT16,
+    UINT8,
+    ModelTensor,
+    TfliteCode,
+    TfliteGraph,
+    read_model,
+)
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import TargetMemory, TensorSpec
 
 _ITEM_BYTES = {"int8": 1, "uint8": 1, "float32": 4}
 """Size of a value of the input, by the encoding in `x-info`."""
+_WEIGHTED = {
+    TfliteCode.CONV_2D: 0,
+    TfliteCode.DEPTHWISE_CONV_2D: 0,
+    TfliteCode.FULLY_CONNECTED: 0,
+    TfliteCode.SVDF: 0,
+    TfliteCode.TRANSPOSE_CONV: 2,
+    TfliteCode.UNIDIRECTIONAL_SEQUENCE_LSTM: 0,
+}
+"""Operators that multiply by weights, and which of their inputs is the activation."""
+_INTEGERS = (INT8, UINT8, INT16)
 _RESULTS = "results"
 _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
     name: (TensorSpec("input", shape, encoding), TensorSpec(_RESULTS, (1, count), "float32"))
@@ -59,7 +78,7 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
 
     Args:
         data: Content of its file.
-        blob: The blob that is sent; the firmware has only int8 kernels.
+        blob: The blob that is sent.
     """
     model = read_model(data)
     return BoardModel(
@@ -68,7 +87,7 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
         memory=TargetMemory(
             flash_bytes=blob.flash_bytes, ram_bytes=blob.ram_bytes, arena_bytes=blob.arena_bytes
         ),
-        precision="int8",
+        precision=_precision(model),
         input_encoding="" if blob.input_encoding == "int8" else blob.input_encoding,
         is_stateful=blob.is_stateful,
         operators=blob.operators,
@@ -85,6 +104,22 @@ def with_firmware(memory: TargetMemory, info: FirmwareInfo | None) -> TargetMemo
         firmware_ram_bytes=info.data_bytes,
         stack_bytes=info.stack_max,
     )
+
+
+def _precision(model: TfliteGraph) -> str:
+    """Arithmetic of most of the weights, else the type of most tensors: docs/measurement.md."""
+    counts: Counter[str] = Counter()
+    for operator in model.operators:
+        if operator.code in _WEIGHTED:
+            source = model.tensors[operator.inputs[_WEIGHTED[TfliteCode(operator.code)]]]
+            counts["int16x8" if source.type == INT16 else source.type] += sum(
+                len(model.tensors[number].content)
+                for number in operator.inputs
+                if number >= 0 and model.tensors[number].type in _INTEGERS
+            )
+    if not counts:
+        counts.update(tensor.type for tensor in model.tensors if tensor.type in _INTEGERS)
+    return max(counts, key=lambda name: counts[name], default=INT8)
 
 
 def encoded_input(data: bytes, model: BoardModel) -> bytes:

@@ -60,8 +60,8 @@ REPLY_S = 900.0
 at 9600 baud takes 310 s."""
 _NAME_REPLY_S = 15.0
 """Maximum duration of a reply to `name`, including the rest of the reply to an earlier command."""
-_RESTARTS = 3
-"""Restarts during a synchronisation, after each of which `name` is sent again."""
+_ADDED_ATTEMPTS = 3
+"""Restarts, or rejected remains of other commands, after each of which `name` is sent again."""
 _ECHO_LINE = "Received command: "
 
 
@@ -170,7 +170,7 @@ class BoardExchange:
         self._due_ns = None
         return not is_busy or self._until_ready([], left_s, 0.0)
 
-    def ask(self, command: str, *, silence_s: float | None = None) -> BoardReply:
+    def request(self, command: str, *, silence_s: float | None = None) -> BoardReply:
         """Send a command and return its complete reply.
 
         Args:
@@ -241,7 +241,7 @@ class BoardExchange:
         """
         before: tuple[str, str | None] | None = None
         for _ in range(CONFIRMATIONS):
-            reply = self.ask(command)
+            reply = self.request(command)
             if reply.is_garbled:
                 continue
             # As text: results that are NaN are the same, but do not compare equal.
@@ -265,7 +265,7 @@ class BoardExchange:
         if received.data:
             events += self.dialect.receive(received.data, received.time_ns)
             if not any(isinstance(event.event, ReplyEnd) for event in events):
-                self._until_ready(events, self.answer_s, _NAME_REPLY_S)
+                self._until_ready(events, self.answer_s, self.timing.start_s)
         self.boot_events += [event.event for event in events]
 
     def resync(self, *, is_first: bool = False) -> str:
@@ -279,7 +279,7 @@ class BoardExchange:
             BoardSilent: the board does not reply to `name`.
             BoardLost: the board was disconnected.
         """
-        received_bytes, received_lines, restart_count = 0, 0, 0
+        received_bytes, received_lines, added_count = 0, 0, 0
         attempts = list(self.timing.resync_s)
         if is_first and (left_s := self.timing.start_s - sum(attempts[:-1])) > 0:
             attempts.append(left_s)
@@ -302,11 +302,12 @@ class BoardExchange:
                     self.drain()
                     return name.name
                 late_count = 0
-            elif reply.is_restart:
-                self.boot_events += [event.event for event in reply.events]
-                restart_count, late_count = restart_count + 1, 0  # it lost earlier commands
-                if restart_count <= _RESTARTS:
-                    attempts = attempts or [self.timing.resync_s[-1]]
+            elif reply.is_restart or (reply.error and reply.is_complete):
+                if reply.is_restart:
+                    self.boot_events += [event.event for event in reply.events]
+                    late_count = 0  # it lost the earlier commands
+                if added_count < _ADDED_ATTEMPTS:
+                    attempts, added_count = attempts or [self.timing.resync_s[-1]], added_count + 1
             elif not reply.is_complete:
                 late_count += 1
         raise BoardSilent(self._silence(received_lines, received_bytes))
@@ -395,7 +396,8 @@ class BoardExchange:
         """Switch to the dialect of the board; returns whether it has changed."""
         texts = [one.text for one in reply.of_kind(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
-        if (interface := reply.first(InterfaceName)) and self.interface_name is None:
+        is_own = bool(reply.of_kind(BoardName))  # if so, "interface board" was in a log line
+        if (interface := reply.first(InterfaceName)) and not (is_own or self.interface_name):
             self.interface_name = interface.name
             self.dialect = PassthroughDialect(mlperf_tiny())
             return True
@@ -408,7 +410,8 @@ class BoardExchange:
     def _leave_blindly(self) -> None:
         """End frame mode, in which a board that ignores commands may be."""
         if self.interface_name is None:
-            self.send(LEAVE_FRAMES)
+            # After a character, because a command that begins with NUL is an empty command.
+            self.send(b"-" + LEAVE_FRAMES)
             self.drain()
 
     def _silence(self, line_count: int, byte_count: int) -> str:

@@ -102,6 +102,26 @@ FLASH_RECIPES: dict[str, FlashRecipe] = {
             tools=("openocd", "pyocd", "probe-rs"),
         ),
         FlashRecipe(
+            board="nucleo-f446re",
+            text="ST Nucleo-F446RE",
+            targets={
+                "openocd": "board/st_nucleo_f4.cfg",
+                "pyocd": "stm32f446retx",
+                "probe-rs": "STM32F446RETx",
+            },
+            tools=("openocd", "pyocd", "probe-rs"),
+        ),
+        FlashRecipe(
+            board="nucleo-f767zi",
+            text="ST Nucleo-F767ZI",
+            targets={
+                "openocd": "board/st_nucleo_f7.cfg",
+                "pyocd": "stm32f767zitx",
+                "probe-rs": "STM32F767ZITx",
+            },
+            tools=("openocd", "pyocd", "probe-rs"),
+        ),
+        FlashRecipe(
             board="nrf52840-dk",
             text="Nordic nRF52840 DK",
             targets={

@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from support.reference_kernels import BUILT_IN
 from support.tflite_bytes import Graph, Operator, Tensor, model
 
 from edgebench.firmware_bridge.arena import Lifetime, aligned, plan
+from edgebench.firmware_bridge.board_model import sent_model
 from edgebench.firmware_bridge.generate import (
     BoardMemory,
     InputEncoding,
@@ -217,6 +219,24 @@ def test_squared_error_is_of_an_input_of_floats_alone() -> None:
     for encoding, expected in cases:
         blob = generate(BUILT_IN.read_bytes(), model_id="ad01", input_encoding=encoding)
         assert struct.unpack_from("<2I", blob.data, 76) == expected, "docs/model-blob.md"
+
+
+@pytest.mark.parametrize(
+    ("make", "precision"),
+    [
+        (int8_models.convolution, "int8"),
+        (int8_models.unsigned_halves, "uint8"),
+        (int8_models.wide_convolution, "int16x8"),
+        (int8_models.lstm, "int8"),
+        (int8_models.wide_binary, "int16"),
+    ],
+)
+def test_precision_of_a_sent_model_is_that_of_its_file(
+    make: Callable[[np.random.Generator], bytes], precision: str
+) -> None:
+    """Otherwise a model of int16 would be compared with others as one of int8."""
+    data = make(np.random.default_rng(0))
+    assert sent_model(data, generate(data, model_id="m")).precision == precision
 
 
 def test_source_of_a_linked_model_is_its_blob() -> None:

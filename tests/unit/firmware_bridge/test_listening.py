@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.board_double import InterfaceDouble, LineFaults, StreamingDouble, VirtualLine
+from support.terminal_board import TerminalBoard
 
 from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.listening import FRAME_NS, ListeningBoard
+from edgebench.firmware_bridge.transports.serial_port import SerialLine
 from edgebench.protocol.errors import BoardRefusal, TargetError
 from edgebench.protocol.traces import CONSOLE_FILE
 
@@ -144,6 +148,30 @@ def test_edges_of_a_long_sound_are_kept() -> None:
     double = InterfaceDouble(StreamingDouble(), sounds={SOUND: 8000})
     timed = listening(VirtualLine(double, LineFaults(pieces=(4096,)))).window(1, warmup_count=0)
     assert timed.window.count == len(timed.inference_ticks) == 8000
+
+
+@pytest.mark.parametrize("is_today", [True, False])
+def test_three_boards_are_played_to_at_the_same_time(is_today: bool, tmp_path: Path) -> None:
+    """Otherwise streaming would only work on a line of its own clock, and never on a real port."""
+    doubles = [
+        InterfaceDouble(StreamingDouble(), sounds={SOUND: FRAMES}, is_today=is_today)
+        for _ in range(3)
+    ]
+    with ExitStack() as ports:
+        boards = [ports.enter_context(TerminalBoard(board=double)) for double in doubles]
+
+        def measured(board: TerminalBoard) -> tuple[int, tuple[int, ...]]:
+            line = Board(SerialLine(board.path, 115_200))
+            line.connect()
+            heard = ListeningBoard(line, tmp_path / str(boards.index(board)), SOUND)
+            try:
+                timed = heard.window(FRAMES, warmup_count=0)
+            finally:
+                heard.close()
+            return timed.window.count, timed.inference_ticks
+
+        with ThreadPoolExecutor(3) as threads:
+            assert list(threads.map(measured, boards)) == [(FRAMES, TICKS)] * 3
 
 
 class CutLine(VirtualLine):

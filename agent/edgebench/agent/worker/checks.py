@@ -212,12 +212,20 @@ def reference_outputs(
     """
     options = LoadOptions(threads=1, signature=signature, is_reference=True, shapes=shapes)
     load = partial(runtime.load, model_path, options)
-    return _outputs_from_start(load, samples, is_repeatable=is_repeatable)
+    return outputs_from_start(load, samples, is_repeatable=is_repeatable)
 
 
-def _outputs_from_start(
+def outputs_from_start(
     load: Callable[[], LoadedModel], samples: Sequence[Sequence[Tensor]], *, is_repeatable: bool
 ) -> list[list[Tensor]]:
+    """Outputs for the samples, or for as many as the time of the reference kernels allows.
+
+    Args:
+        load: Loads the model.
+        samples: A tensor per input for each sample.
+        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded anew
+            for each sample.
+    """
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S
     model = load()
     outputs: list[list[Tensor]] = []
@@ -237,7 +245,7 @@ def _run_reference(
     if not subject.is_repeatable:
         # The model has a history that the reference lacks, such as the resource variables of
         # TensorFlow Lite, which its `reset_all_variables` leaves as they are.
-        used = _outputs_from_start(
+        used = outputs_from_start(
             partial(subject.runtime.load, subject.model_path, subject.options),
             subject.samples[: len(used)],
             is_repeatable=False,

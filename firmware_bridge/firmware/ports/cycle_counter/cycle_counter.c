@@ -10,6 +10,8 @@
 
 #define DEBUG_CONTROL REGISTER(0xe000edfcu) /* DEMCR */
 #define TRACE_ENABLE BIT(24)
+#define DWT_LOCK REGISTER(0xe0001fb0u) /* of a Cortex-M7 without a debugger; others have none */
+#define DWT_UNLOCK 0xc5acce55u
 #define DWT_CONTROL REGISTER(0xe0001000u)
 #define CYCLE_COUNTER_ENABLE BIT(0)
 #define CYCLE_COUNTER REGISTER(0xe0001004u)
@@ -33,6 +35,7 @@ void systick_handler(void) { port_ticks(); }
 void counter_start(void)
 {
 	DEBUG_CONTROL |= TRACE_ENABLE;
+	DWT_LOCK = DWT_UNLOCK;
 	CYCLE_COUNTER = 0;
 	DWT_CONTROL |= CYCLE_COUNTER_ENABLE;
 	SYSTICK_RELOAD = SYSTICK_PERIOD - 1;

@@ -155,7 +155,7 @@ class ReportSubject:
     labels: tuple[str, ...]
     """Labels of a simulated or emulated device and of synthetic power."""
     headline: str
-    """Answer to the question that was asked; empty if the run failed."""
+    """Main result in a line; empty if the run failed."""
     sentence: str
     causes_line: str
     """Titles of the causes where the causes are not listed; empty if the headline has them."""

@@ -26,7 +26,7 @@ ELLIPSIS = "…"
 LEAST_NAME_WIDTH = 16
 """Width to which a name may be shortened, in columns of the terminal."""
 _LEAST_COMMON = 4
-"""Fewest characters of a common beginning that are left out: an ellipsis replaces them."""
+"""Length from which a common beginning of names is replaced by an ellipsis, in characters."""
 
 
 class Name(Text):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.changes import changed
-from support.reported import runs_of_set
-from support.screens import BUSY, stored_run
+from support.reported import runs_of_set, stored_run
+from support.screens import BUSY
 
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.show.verdict import cause_texts

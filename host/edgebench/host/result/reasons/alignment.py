@@ -123,18 +123,18 @@ def few_code_changes(*, seen_count: int, needed_count: int) -> str:
 
 @ReasonKind
 def code_changes_lost(*, seen_count: int, expected_count: int) -> str:
-    return f"{seen_count} of {expected_count} changes of the load are seen"
+    return f"{seen_count} of {expected_count} changes of the load are visible"
 
 
 @ReasonKind
 def faint_code(*, error_ns: float, limit_ns: float) -> str:
     error = f"error {error_ns / 1e6:.3g} ms, limit {limit_ns / 1e6:.3g} ms"
-    return f"the load code is seen too faintly: {error}"
+    return f"the load code is too faint: {error}"
 
 
 @ReasonKind
 def slow_meter() -> str:
-    return "the meter is too slow to see when the loop begins and ends"
+    return "the meter is too slow to show when the loop begins and ends"
 
 
 @ReasonKind
@@ -145,7 +145,7 @@ def loop_has_no_edges() -> str:
 @ReasonKind
 def faint_loop(*, apart_ns: float, fluctuation_ns: float, limit_ns: float) -> str:
     return (
-        f"the loop's start and end are seen too faintly: {apart_ns / 1e6:.3g} ms apart, "
+        f"the loop's start and end are too faint: {apart_ns / 1e6:.3g} ms apart, "
         f"fluctuation {fluctuation_ns / 1e6:.3g} ms, limit {limit_ns / 1e6:.3g} ms"
     )
 
