@@ -33,6 +33,8 @@ QUICK = BoardTiming(
     answer_s=1.0, quiet_s=0.05, boot_s=0.1, resync_s=(0.3, 0.6, 0.9), start_s=0.5, frame_s=0.2
 )
 GONE: Part = (0, b"")
+AT_ONCE_S = 3.0
+"""Longest time until a fault is reported: a few milliseconds, and a machine under load."""
 CLOCK_US = COUNT * INFERENCE_US
 ESP_LOG = b"I (1234) wifi: disconnect reason, error code 0x0\r\n"
 ZEPHYR_LOG = b"[00:00:01.234,567] <err> net_dhcpv4: failed to send: error -5\r\n"
@@ -451,19 +453,19 @@ HABITS: tuple[Habit, ...] = (
         name="fault of edgebench's firmware",
         change=in_window(b"\r\ne-[Fault]\r\n", is_last=True),
         refusal=r"stopped in `infer 3 1`: e-\[Fault\]",
-        within_s=1.0,
+        within_s=AT_ONCE_S,
     ),
     Habit(
         name="panic of ESP-IDF",
         change=in_window(PANIC, is_last=True),
         refusal="Guru Meditation",
-        within_s=1.0,
+        within_s=AT_ONCE_S,
     ),
     Habit(
         name="fatal error of Zephyr",
         change=in_window(ZEPHYR_FATAL, is_last=True),
         refusal="BUS FAULT",
-        within_s=1.0,
+        within_s=AT_ONCE_S,
     ),
     Habit(
         name="fault while an input is sent",

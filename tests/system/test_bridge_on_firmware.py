@@ -149,7 +149,7 @@ def test_board_that_was_left_in_frame_mode_is_found(binary: Path) -> None:
     hasty = BoardTiming(resync_s=(1.0, 1.0, 1.0, 60.0, 60.0))
     with closing(Board(ChildProcess([str(binary), "--stdio"]), timing=hasty)) as board:
         board.connect()
-        board._exchange.ask("x-frames")
+        board._exchange.request("x-frames")
         board._exchange.send(b"\x05\x02\x01half a frame")
         board.resync()
         assert board.connect().name == "edgebench-posix"

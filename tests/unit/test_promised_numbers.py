@@ -248,7 +248,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MAX_INSTANTS_IDLE_S", 30.0, "at most 30 s"),
         ],
         "agent.worker.jitter": [
-            ("STRETCH_GAPS", 50, "after each 50 longest gaps"),
+            ("STRETCH_GAPS", 50, "stretch of 50 times the longest gap"),
             ("STRETCH_QUERIES", 20, "at least 20 inferences"),
         ],
         "protocol.clock": [
@@ -484,7 +484,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MAX_EVENTS", 10, "the last ten outcomes"),
         ],
         "host.devices.labgrid": [
-            ("TIMEOUT_S", 3.0, "A coordinator that does not answer within 3 s"),
+            ("TIMEOUT_S", 3.0, "A coordinator that does not respond within 3 s"),
         ],
         "host.bench.health_check": [
             ("MIN_ROOM_BYTES", 16_777_216, "room for less than 16 MiB"),

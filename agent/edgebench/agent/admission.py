@@ -36,11 +36,12 @@ from typing import Any
 from edgebench.agent.shedding import ArrivalRates
 
 MAX_PARKED = 128
-"""Most parked connections, at 2 KiB each."""
+"""Maximum number of parked connections, at 2 KiB each."""
 MAX_PARKED_PER_NETWORK = 24
-"""Most parked connections of a single network. Hosts behind a router share its address."""
+"""Maximum number of parked connections of a single network. Hosts behind a router share its
+address."""
 MAX_HANDSHAKES = 8
-"""Most handshakes in progress, at 350 KiB each."""
+"""Maximum number of handshakes in progress, at 350 KiB each."""
 PATIENCE_S = 1.0
 """Silence of a peer in its handshake after which a peer of another network may take its place."""
 SAME_PATIENCE_S = 5.0

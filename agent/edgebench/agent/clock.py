@@ -24,7 +24,7 @@ READS = 200
 MAX_READS = 20_000
 """Readings of a series with a coarse clock: 1 ms, in which some clocks do not move at all."""
 DISTINCT = 20
-"""Fewest distinct readings that show a step."""
+"""Minimum number of distinct readings that show a step."""
 MIN_STEP_NS = 8.0
 """Finest step that is found; finer steps are negligible for all models above 1 µs."""
 MAX_STEPS = 12

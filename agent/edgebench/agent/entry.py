@@ -1,4 +1,4 @@
-"""Entry point of `edgebench-agent`: Ctrl-C ends it with one line from the first import on."""
+"""Entry point of `edgebench-agent`: from the first import, Ctrl-C ends it with one line."""
 
 from __future__ import annotations
 

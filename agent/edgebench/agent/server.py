@@ -45,9 +45,11 @@ from edgebench.protocol.traces import HOST_FILE
 from edgebench.system.control_address import may_control, peer_uid
 
 MAX_CONNECTIONS = 64
-"""Most connections of paired hosts, at 350 KiB each; a larger number indicates a fault."""
+"""Maximum number of connections of paired hosts, at 350 KiB each; a larger number indicates a
+fault."""
 MAX_SURPLUS = 16
-"""Most connections beyond `MAX_CONNECTIONS`: they get an HTTP status, further ones are cut off."""
+"""Maximum number of connections beyond `MAX_CONNECTIONS`, which get an HTTP status; all others are
+cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
 """Bytes of notices that may wait for a watcher that does not read; with more, the watcher is cut
 off. A seat sends 0.4 KB a second, so this is ten minutes of one seat, or 20 s of `MAX_SEATS`."""

@@ -259,7 +259,7 @@ class Board:
             raise UsageError(f"the firmware of {self.facts.name} cannot time operators")
 
         def once() -> BoardProfile:
-            reply = self._exchange.ask(f"x-profile {count}", silence_s=silence_s)
+            reply = self._exchange.request(f"x-profile {count}", silence_s=silence_s)
             if mismatch := reply.first(events.InputMismatch):
                 raise BoardRefusal(f"the board has lost its input: {mismatch.text}")
             if reply.error is not None and not reply.is_garbled:
@@ -432,7 +432,7 @@ class Board:
 
     def _reports_laps(self) -> bool:
         try:
-            return bool(self._exchange.ask("timestamp").of_kind(events.LapTime))
+            return bool(self._exchange.request("timestamp").of_kind(events.LapTime))
         except BoardSilent:  # some firmware has no such command, and no reply to it
             self._exchange.resync()
             return False
@@ -449,7 +449,7 @@ class Board:
 
     def _load_digits(self, data: bytes) -> None:
         exchange, size = self._exchange, len(data)
-        reply = exchange.ask(f"db load {size}")
+        reply = exchange.request(f"db load {size}")
         mismatch = reply.first(events.InputMismatch)
         text = reply.error or (mismatch.text if mismatch else None)
         if text is not None and str(size) in text:
@@ -462,7 +462,7 @@ class Board:
         chunk = exchange.dialect.chunk_bytes
         for begin in range(0, size, chunk):
             part = data[begin : begin + chunk]
-            reply = exchange.ask(f"db {part.hex()}")
+            reply = exchange.request(f"db {part.hex()}")
             is_last = begin + chunk >= size
             progress = reply.first(events.LoadProgress)
             is_as_sent = progress is None or progress.size_bytes == begin + len(part)
@@ -487,7 +487,7 @@ class Board:
         command, silences = "db print", 0
         for _ in range(ATTEMPTS):
             try:
-                reply = self._exchange.ask(command)
+                reply = self._exchange.request(command)
             except BoardSilent:
                 self._exchange.resync()
                 silences += 1
@@ -520,7 +520,7 @@ class Board:
     def _upload(self, data: bytes, *, is_model: bool) -> None:
         """Send an input or a model in frames, and return to line mode."""
         exchange = self._exchange
-        opened = exchange.ask("x-frames").first(events.FrameModeReply)
+        opened = exchange.request("x-frames").first(events.FrameModeReply)
         if opened is None:
             raise LineDamaged("the board does not report its maximum frame size")
         reader = FrameReader()
@@ -533,7 +533,7 @@ class Board:
                 if frames is None:
                     upload.time_out()
                 for frame in frames or ():
-                    upload.hear(frame)
+                    upload.receive(frame)
                 self.on_bytes(upload.received_bytes, len(data))
         finally:
             self._leave_frames()

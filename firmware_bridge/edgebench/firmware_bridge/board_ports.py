@@ -88,11 +88,11 @@ class PortProbe:
 
     def __init__(
         self,
-        ask: Callable[[SerialPortInfo], KnownBoard],
+        probe: Callable[[SerialPortInfo], KnownBoard],
         port: SerialPortInfo,
         clock: Callable[[], float],
     ) -> None:
-        self._ask = ask
+        self._probe = probe
         self._port = port
         self._clock = clock
         self.board: KnownBoard | None = None
@@ -107,7 +107,7 @@ class PortProbe:
         try:
             if users := users_of(self._port.path):
                 raise TargetError(f"{self._port.path} is in use by {', '.join(users)}")
-            self.board = self._ask(self._port)
+            self.board = self._probe(self._port)
         except EdgebenchError as exc:
             self.error = exc
         finally:
@@ -124,7 +124,7 @@ class BoardPorts:
         *,
         is_probing: bool,
         list_ports: Callable[[], Iterable[SerialPortInfo]] = list_serial_ports,
-        ask: Callable[[SerialPortInfo], KnownBoard] = probe_board,
+        probe: Callable[[SerialPortInfo], KnownBoard] = probe_board,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Store the settings; no port is opened before the first poll.
@@ -134,7 +134,7 @@ class BoardPorts:
             memory: File of the known boards.
             is_probing: Whether to probe unnamed ports, if a hint exists for their USB id.
             list_ports: Lists the ports of this machine.
-            ask: Probes the board at a port.
+            probe: Probes the board at a port.
             clock: Monotonic clock, seconds.
 
         Raises:
@@ -150,7 +150,7 @@ class BoardPorts:
         self._memory = KnownBoards(memory)
         self._is_probing = is_probing
         self._list_ports = list_ports
-        self._ask = ask
+        self._probe = probe
         self._clock = clock
         self._probes: dict[tuple[str, str], PortProbe] = {}
         self._seen: dict[str, tuple[float, TargetDescription]] = {}
@@ -231,7 +231,7 @@ class BoardPorts:
                 )
         probe = self._probes.get(candidate.key)
         if probe is None or self._is_due(probe, candidate):
-            probe = self._probes[candidate.key] = PortProbe(self._ask, port, self._clock)
+            probe = self._probes[candidate.key] = PortProbe(self._probe, port, self._clock)
         if probe.ended_s is None:
             return None
         if probe.error is not None:

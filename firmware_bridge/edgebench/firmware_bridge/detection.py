@@ -219,7 +219,7 @@ OpenLine = Callable[[str, int], BoardTransport]
 def find_boards(
     memory: KnownBoards,
     *,
-    ask: bool,
+    is_confirming: bool,
     ports: Iterable[SerialPortInfo] | None = None,
     opener: OpenLine = open_line,
     timing: BoardTiming = PROBE_TIMING,
@@ -228,8 +228,9 @@ def find_boards(
 
     Args:
         memory: Boards of earlier probes.
-        ask: Whether to open all ports on USB, and request their name, because a known board may
-            have other firmware now. It is removed only if there is no reply: an agent may serve it.
+        is_confirming: Whether to open all ports on USB, and request their name, because a known
+            board may have other firmware now. It is removed only if there is no reply: an agent may
+            serve it.
         ports: Ports of this machine, as `KnownBoards.keyed` returns them; None: those that the
             system lists.
         opener: Opens a port at a speed.
@@ -238,10 +239,10 @@ def find_boards(
     known = memory.known()
     boards: list[FoundBoard] = []
     for port in memory.keyed(list_serial_ports()) if ports is None else ports:
-        if not (port.may_have_board if ask else port.hint or port.key in known):
+        if not (port.may_have_board if is_confirming else port.hint or port.key in known):
             continue
         board, trouble, is_meter = known.get(port.key) if port.key else None, None, False
-        if ask:
+        if is_confirming:
             try:
                 board = probe_board(port, opener=opener, timing=timing)
             except MeterPort:

@@ -170,7 +170,7 @@ class BoardExchange:
         self._due_ns = None
         return not is_busy or self._until_ready([], left_s, 0.0)
 
-    def ask(self, command: str, *, silence_s: float | None = None) -> BoardReply:
+    def request(self, command: str, *, silence_s: float | None = None) -> BoardReply:
         """Send a command and return its complete reply.
 
         Args:
@@ -241,7 +241,7 @@ class BoardExchange:
         """
         before: tuple[str, str | None] | None = None
         for _ in range(CONFIRMATIONS):
-            reply = self.ask(command)
+            reply = self.request(command)
             if reply.is_garbled:
                 continue
             # As text: results that are NaN are the same, but do not compare equal.

@@ -251,7 +251,7 @@ class FrameUpload:
             return self._frame(FrameKind.INPUT_BEGIN, size)
         return self._frame(FrameKind.MODEL_BEGIN, size + _U32.pack(zlib.crc32(self.data)))
 
-    def hear(self, frame: BoardFrame) -> None:
+    def receive(self, frame: BoardFrame) -> None:
         """Process a reply; a late reply to an abandoned frame is ignored.
 
         Raises:

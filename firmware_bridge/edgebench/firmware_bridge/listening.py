@@ -170,7 +170,7 @@ class ListeningBoard:
 
     def _stop(self) -> None:
         """Stop the board if it is streaming; an idle board makes no pulse, and reports that."""
-        _check_echo(self._exchange.ask("stop"))
+        _check_echo(self._exchange.request("stop"))
         self._is_listening = False
 
     def _leave(self) -> None:
@@ -209,7 +209,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
         BoardRefusal: the board does not start streaming, or the file is not played.
         BoardSilent: a reply does not end.
     """
-    started = exchange.ask("start")
+    started = exchange.request("start")
     _check_echo(started)
     begin = started.timed(events.ListeningBegin)
     if started.error is not None:
@@ -221,12 +221,12 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
     is_timed = False
     if is_behind:
         with _at_interface(exchange):
-            is_timed = exchange.ask("record_detections").timed(events.RecordBegin) is not None
+            is_timed = exchange.request("record_detections").timed(events.RecordBegin) is not None
             if sound:
                 _play(exchange, sound, listen_ns)
     if not sound:
         _pause(exchange, listen_ns)
-    stopped = exchange.ask("stop")
+    stopped = exchange.request("stop")
     _check_echo(stopped)
     end = stopped.timed(events.ListeningEnd)
     if end is None:
@@ -256,7 +256,7 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
     An error here does not invalidate the window, which is complete, and may have taken 20 minutes.
     """
     try:
-        exchange.ask("print_detections")  # for the console log
+        exchange.request("print_detections")  # for the console log
         reply = exchange.confirmed("print_dutycycle", events.ProcessingHead, events.NumberList)
     except (LineDamaged, BoardRefusal, BoardSilent):
         exchange.drain()
@@ -359,9 +359,9 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
     begin_ns = before_ns = exchange.transport.now_ns()
     while listen_ns - (before_ns - begin_ns) > CLOCKS_RATIO * listen_ns:
         command = f"play {sound}"
-        played = exchange.ask(command, silence_s=PLAY_S)
+        played = exchange.request(command, silence_s=PLAY_S)
         if not any(sound in begin.file for begin in played.of_kind(events.SoundBegin)):
-            played = exchange.ask(command, silence_s=PLAY_S)
+            played = exchange.request(command, silence_s=PLAY_S)
         now_ns = exchange.transport.now_ns()
         end = played.first(events.SoundEnd)
         if end is not None and end.error is not None:

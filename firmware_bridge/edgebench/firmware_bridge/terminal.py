@@ -42,7 +42,7 @@ def converse(
 
 
 def _text(transport: BoardTransport, silence_s: float, quiet_s: float) -> Iterator[str]:
-    heard = b""
-    while data := transport.read(quiet_s if _READY.search(heard) else silence_s).data:
-        heard = (heard + data)[-MAX_CHARS:]
+    received = b""
+    while data := transport.read(quiet_s if _READY.search(received) else silence_s).data:
+        received = (received + data)[-MAX_CHARS:]
         yield printable(data.decode("latin-1").replace("\r", ""), keep_lines=True)

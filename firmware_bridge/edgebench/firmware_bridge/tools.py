@@ -89,10 +89,16 @@ class BoardTools:
         known = KnownBoards(memory)
         listed = known.keyed(list_serial_ports())
         used = {port.path: tuple(users_of(port.path)) for port in listed}
-        boards = {board.port.path: board for board in find_boards(known, ask=False, ports=listed)}
+        boards = {
+            board.port.path: board
+            for board in find_boards(known, is_confirming=False, ports=listed)
+        }
         if is_probing:
             free = [port for port in listed if not used[port.path]]
-            boards |= {board.port.path: board for board in find_boards(known, ask=True, ports=free)}
+            boards |= {
+                board.port.path: board
+                for board in find_boards(known, is_confirming=True, ports=free)
+            }
         return [_report(port, boards.get(port.path), used[port.path]) for port in listed]
 
     def emulated_boards(self) -> list[EmulatedBoard]:
@@ -124,7 +130,7 @@ class BoardTools:
         known, kind = KnownBoards(memory), board
         if board not in FLASH_RECIPES:
             ports = known.keyed(list_serial_ports())
-            port, meant = board_named(board, find_boards(known, ask=False, ports=ports))
+            port, meant = board_named(board, find_boards(known, is_confirming=False, ports=ports))
             kind = meant.board or meant.name
             serial = serial or port.serial_number
         if firmware is None and kind not in FLASH_RECIPES:

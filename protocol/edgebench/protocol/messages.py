@@ -248,8 +248,9 @@ class RunAccepted:
 class RunFollow:
     """Follow a run that an earlier client of this host has started; needs no lease.
 
-    The replies are those of `RunStart`, from the present phase on; for a finished run, `RunEnded`
-    follows immediately. If the client that held the lease has disconnected, the follower gets it.
+    The replies are those of `RunStart`, beginning with the present phase; for a finished run,
+    `RunEnded` follows immediately. If the client that held the lease has disconnected, the follower
+    gets it.
     """
 
     run_id: str
@@ -349,7 +350,7 @@ class RunFiles:
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """Request the bytes of a spooled file from an offset on; the agent chooses their number."""
+    """Request bytes of a spooled file, beginning at an offset; the agent chooses their number."""
 
     run_id: str
     name: str

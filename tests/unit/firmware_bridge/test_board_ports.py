@@ -57,11 +57,11 @@ class Bench:
             self.memory,
             is_probing=self.is_probing,
             list_ports=lambda: self.plugged,
-            ask=self._ask,
+            probe=self._probe,
             clock=lambda: self.passed_s,
         )
 
-    def _ask(self, port: SerialPortInfo) -> KnownBoard:
+    def _probe(self, port: SerialPortInfo) -> KnownBoard:
         self.asked.append(port.path)
         if error := self.errors.get(port.path):
             raise error

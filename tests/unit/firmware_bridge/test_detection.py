@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, LineFaults, VirtualLine
 
+from edgebench.firmware_bridge import tools as board_tools
 from edgebench.firmware_bridge.detection import (
     FoundBoard,
     KnownBoard,
@@ -17,7 +18,7 @@ from edgebench.firmware_bridge.detection import (
     find_boards,
     list_serial_ports,
 )
-from edgebench.firmware_bridge.tools import board_named
+from edgebench.firmware_bridge.tools import BoardTools, board_named
 from edgebench.firmware_bridge.usb_ids import BOARD_HINTS, METER_IDS, SHARED_IDS, hint_of
 from edgebench.protocol.errors import TargetError, UsageError
 
@@ -72,7 +73,7 @@ class Desk:
 def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
     """Otherwise listing boards would restart them every time, or disturb a meter's recording."""
     desk, memory = Desk(), KnownBoards(tmp_path / "state/boards.json")
-    boards = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
+    boards = find_boards(memory, is_confirming=True, ports=PORTS, opener=desk.open)
     assert [board.port for board in boards] == [NUCLEO, OTHER_NUCLEO, METER, ADAPTER]
     assert [board.board.name if board.board else None for board in boards] == [
         "unspecified",
@@ -89,7 +90,7 @@ def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
     assert boards[3].trouble == "serial port /dev/ttyUSB0 is in use by another program"
     assert all(line.is_closed for line in desk.lines)
     desk.opened.clear()
-    again = find_boards(memory, ask=False, ports=PORTS, opener=desk.open)
+    again = find_boards(memory, is_confirming=False, ports=PORTS, opener=desk.open)
     assert again[:2] == boards[:2]
     assert desk.opened == []
 
@@ -98,11 +99,11 @@ def test_any_port_on_usb_that_is_no_meter_by_its_reply_can_be_confirmed(tmp_path
     """Otherwise a board with an id that is not in our list, or with ST's, could not be measured."""
     desk, memory = Desk(), KnownBoards(tmp_path / "boards.json")
     ports = [MAKER, PROFILER, UNKNOWN, MODEM]
-    assert find_boards(memory, ask=False, ports=ports) == []
-    boards = find_boards(memory, ask=True, ports=ports, opener=desk.open)
+    assert find_boards(memory, is_confirming=False, ports=ports) == []
+    boards = find_boards(memory, is_confirming=True, ports=ports, opener=desk.open)
     assert [board.port for board in boards] == [MAKER, UNKNOWN], "a PPK2 and a modem get no command"
     assert all(board.board and board.board.name == "unspecified" for board in boards)
-    assert find_boards(memory, ask=False, ports=ports) == boards
+    assert find_boards(memory, is_confirming=False, ports=ports) == boards
 
 
 def test_boards_of_one_serial_number_have_keys_of_their_places(tmp_path: Path) -> None:
@@ -137,6 +138,22 @@ def test_boards_of_one_serial_number_have_keys_of_their_places(tmp_path: Path) -
     assert [board.name for board in memory.known().values()] == ["left", "right"]
 
 
+def test_list_shows_two_boards_of_one_serial_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise `bridge list` would show the first board at both adapters."""
+    left = replace(ADAPTER, serial_number="0001", location="1-2:1.0")
+    right = replace(left, path="/dev/ttyUSB9", location="1-3:1.0")
+    monkeypatch.setattr(board_tools, "list_serial_ports", lambda: [left, right])
+    memory = KnownBoards(tmp_path / "boards.json")
+    for port, name in zip(memory.keyed([left, right]), ("left", "right"), strict=True):
+        memory.remember(port, KnownBoard(name=name))
+    reports = BoardTools().ports(tmp_path / "boards.json", is_probing=False)
+    assert [report.board for report in reports] == ["left", "right"]
+    with pytest.raises(UsageError, match="2 boards match '0001': /dev/ttyUSB0, /dev/ttyUSB9"):
+        board_named("0001", find_boards(memory, ask=False, ports=memory.keyed([left, right])))
+
+
 def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
     """Otherwise an agent would lose its boards while they are being confirmed, or for good."""
     memory, served = KnownBoards(tmp_path / "boards.json"), list[list[str]]()
@@ -153,7 +170,7 @@ def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
         return line
 
     ports = [NUCLEO, busy, silent]
-    boards = find_boards(memory, ask=True, ports=ports, opener=opened)
+    boards = find_boards(memory, is_confirming=True, ports=ports, opener=opened)
     assert served[0] == ["old", "old", "old"]
     assert [board.board.name if board.board else None for board in boards] == [
         "unspecified",
@@ -179,7 +196,9 @@ def test_two_writers_of_the_memory_lose_no_board(tmp_path: Path) -> None:
 def test_list_without_asking_opens_nothing(tmp_path: Path) -> None:
     """Otherwise a list of devices would restart the boards of others."""
     desk = Desk()
-    boards = find_boards(KnownBoards(tmp_path / "b"), ask=False, ports=PORTS, opener=desk.open)
+    boards = find_boards(
+        KnownBoards(tmp_path / "b"), is_confirming=False, ports=PORTS, opener=desk.open
+    )
     assert [board.board for board in boards] == [None, None, None]
     assert desk.opened == []
 

@@ -169,7 +169,7 @@ def uploaded(
         received += len(replies)
         frames = reader.feed(heard)
         for frame in frames:
-            upload.hear(frame)
+            upload.receive(frame)
         if not frames:
             upload.time_out()
     raise AssertionError("it does not end")

@@ -46,7 +46,7 @@ _OPTIONS = {
 }
 """Mount options in mountinfo that a remount would clear; a remount keeps those of access times."""
 _MAX_LINKS = 40
-"""Most links that are followed for a path, as in the kernel: path_resolution(7)."""
+"""Maximum number of links that are followed for a path, as in the kernel: path_resolution(7)."""
 _COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
 """Errors of a mount that another mount hides, so that no path reaches it."""
 _EMPTY = "/mnt"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MAX_SAMPLES_BYTES = 64 * 2**20
-"""Most memory for all prepared samples; fewer are prepared if the inputs are large."""
+"""Maximum memory for all prepared samples; fewer are prepared if the inputs are large."""
 CLIPPED_LIMIT_RATIO = 0.01
 """Largest share of the values given for a quantised input that it may clip. Above it, the measured
 inputs differ from the given ones, as with images of 0 to 255 for an input of 0 to 1.
@@ -105,7 +105,7 @@ def clipped_ratio(
     Args:
         specs: The inputs of the model.
         given: Values by the names of inputs, first axis: samples.
-        count: Samples that are used, from the first on.
+        count: Number of samples that are used, beginning with the first.
 
     Returns:
         The share, ratio; None if nothing was quantised.

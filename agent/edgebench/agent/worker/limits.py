@@ -31,7 +31,7 @@ DISK_LIMIT_FILES = 8
 """Limit on all that a worker writes, as a multiple of its largest file: log, times, outputs and
 LoadGen's log once, some of them twice."""
 MAX_FILES = 1000
-"""Most files of a worker's directory that are counted; a run writes about ten."""
+"""Maximum number of counted files of a worker's directory; a run writes about ten."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
 

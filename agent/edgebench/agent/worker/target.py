@@ -54,9 +54,10 @@ if TYPE_CHECKING:
 
 MAX_WARMUP_COUNT = 1000
 MAX_WINDOW_COUNT = 2**31 - 1
-"""Most inferences of a window. The specification's `max_query_count` bounds a trace with a row for
-each query; a window has none, and a fast board needs millions for a window of seconds. Source:
-mlcommons/tiny, benchmark/api/internally_implemented.cpp reads the count with `atoi`."""
+"""Maximum number of inferences in a window. The specification's `max_query_count` bounds a trace
+with a row for each query; a window has none, and a fast board needs millions for a window of
+seconds. Source: mlcommons/tiny, benchmark/api/internally_implemented.cpp reads the count with
+`atoi`."""
 TRIAL_S = 0.5
 """Length of the trial window."""
 UNTIMED_TRIAL_RATIO = 0.1

@@ -22,7 +22,7 @@ from edgebench.host.result.marks import ResultMarks, together
 from edgebench.host.result.verdict import State
 
 MIN_ROUNDS = 3
-"""Fewest shared rounds of both levels at a place for the place to count."""
+"""Minimum number of shared rounds of both levels at a place for the place to count."""
 
 Levels = Mapping[str, Hashable]
 

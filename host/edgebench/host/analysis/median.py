@@ -15,7 +15,8 @@ LEVEL = 0.95
 SIGMAS = 1.959964
 """Half-width of a 95 % interval in standard errors."""
 MIN_RUNS = 5
-"""Fewest runs with an interval: the lowest and the highest of five runs cover the median with
+"""Minimum number of runs for an interval: the lowest and the highest of five runs cover the median
+with
 93.75 %, those of four with 87.5 %."""
 PRECISION_SUSPECT_RATIO = 0.05
 """Largest half-width of the interval of the median, over the median, for a run or set to pass.
@@ -49,7 +50,7 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
 
 
 def t_quantile(freedom: int) -> float:
-    """Student's t at 0.975, from the normal quantile; within 0.1 % from four degrees of freedom on.
+    """Student's t at 0.975, from the normal quantile; within 0.1 % if `freedom` is at least 4.
 
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions (1964), 26.7.5.
 

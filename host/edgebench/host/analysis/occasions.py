@@ -24,7 +24,8 @@ from datetime import datetime
 from edgebench.host.analysis.median import t_quantile
 
 MIN_OCCASIONS = 3
-"""Fewest sets of a model, or fewest differences of several models plus one, for an estimate."""
+"""Minimum number of sets of a model, or of differences of several models plus one, for an
+estimate."""
 OCCASION_S = 600.0
 """Sets that began within this time of each other belong to the same occasion.
 

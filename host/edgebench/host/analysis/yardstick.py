@@ -10,7 +10,7 @@ from edgebench.host.result.run import Run
 from edgebench.protocol.record import Yardstick
 
 MIN_EARLIER = 5
-"""Fewest earlier runs whose median is the usual speed of a device."""
+"""Minimum number of earlier runs whose median is the usual speed of a device."""
 
 
 @dataclass(frozen=True, slots=True)

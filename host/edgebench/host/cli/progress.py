@@ -1,6 +1,6 @@
 """Progress display of a measurement, on standard error.
 
-On a terminal, a row for each set, from its first run on, above a bar for each run in progress:
+On a terminal, a row for each set once its first run begins, above a bar for each run in progress:
 
     vww_96_float.tflite  3 of 8 runs  p50 203 µs  201 µs to 206 µs
     vww_96_int8.tflite   2 of 8 runs  p50 124 µs  124 µs to 125 µs

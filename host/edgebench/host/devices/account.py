@@ -38,7 +38,7 @@ OLDEST_PYTHON = (3, 10)
 CANDIDATES = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
 STEP_TIMEOUT_S = 120.0
 INSTALL_TIMEOUT_S = on_device.INSTALL_TIMEOUT_S + 60.0
-# Runs in any Python from 2.7 on, so that an old version can be reported. Python 2.7 has no `-I`;
+# Runs in Python 2.7 and later, so that an old version can be reported. Python 2.7 has no `-I`;
 # instead, the empty entry of sys.path is removed, which with `-c` is the directory of the login.
 _WHO = (
     "import sys; sys.path[:] = filter(None, sys.path); import platform as p; "

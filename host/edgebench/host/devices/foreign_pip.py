@@ -18,7 +18,7 @@ def main() -> None:
     """Run pip."""
     environment: dict[str, str] = json.loads(sys.argv[1])
     markers: Any = import_module("pip._vendor.packaging.markers")
-    # Location of the function in every pip from 20 on; fail loudly if it moves.
+    # Location of the function in pip 20 and later; fail loudly if it moves.
     assert callable(markers.default_environment)
     markers.default_environment = environment.copy
     sys.argv = ["pip", *sys.argv[2:]]

@@ -4,7 +4,7 @@
 unreleased version are not listed, so a new key or rule needs no entry;
 devtools/write_promised_keys.py adds them when the version is released. A key that was added by the
 commit that raised a version is in every run of that version; a key that was added later is
-guaranteed from the next version on. `*` stands for any key of a mapping, such as
+guaranteed from the next version onwards. `*` stands for any key of a mapping, such as
 `environment.packages`.
 
 Source of the keys of versions 1 to 6: tests/fixtures/runs/README.md, which lists the commit of

@@ -43,7 +43,7 @@ NAME_WIDTH, RANGE_WIDTH = 14, 34
 LEAST_WIDTH, MOST_WIDTH = 16, 72
 """Limits on the width of a picture."""
 MOST_OVERLAID = 6
-"""Most distributions above each other."""
+"""Maximum number of distributions above each other."""
 HELD_INTERVALS = 3.0
 """A reading is valid until the next reading, but at most for this many sampling intervals."""
 _MARKED = ("p50", "p90", "p99")

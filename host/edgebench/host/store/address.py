@@ -23,7 +23,7 @@ from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 from edgebench.system.paths import MODEL_SUFFIXES
 
 SHORT_LENGTH = 4
-"""Fewest characters of an id in a short name, without a prefix such as `set-`."""
+"""Minimum number of characters of an id in a short name, without a prefix such as `set-`."""
 LAST = "last"
 _ID_CUTOFF = 0.9
 """Similarity above which an id counts as a typo of another id: one wrong character of twelve."""

@@ -13,7 +13,8 @@ from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import StoreError
 
 EARLIER_COUNT = 40
-"""Most earlier runs that are read: those of five quick sets; each takes about a millisecond."""
+"""Maximum number of earlier runs that are read: those of five quick sets; each takes about a
+millisecond."""
 
 
 def earlier_valid_runs(store: Store, runs: Sequence[Run]) -> list[Run]:

@@ -39,7 +39,7 @@ from edgebench.meters.lpm01a.items import (
 RADIX = 16
 WORD_BYTES = 2
 RESERVED = 0xF000
-"""Words from this value on are not samples."""
+"""Words of this value and above are not samples."""
 _TEXT_MAX_BYTES = 256
 _START = re.compile(rb"\xf0[\xf1-\xf7]")
 _RECORD = re.compile(

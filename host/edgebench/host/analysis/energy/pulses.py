@@ -60,7 +60,8 @@ LATE_S = 2.0
 LATE_RATIO = 0.5
 """… but at most this share of a window, so that a pause is not taken for a window."""
 FEWEST_WINDOWS = 2
-"""Fewest windows: two have a pause between them, but a single window could itself be a pause."""
+"""Minimum number of windows: two have a pause between them, but a single window could itself be a
+pause."""
 MAX_STARTS = 10_000
 """Maximum number of inferences whose starts are placed evenly for the in-step check."""
 

@@ -20,13 +20,13 @@ MIN_STEP_NS = 8.0
 MIN_SHARE = 0.01
 """Smallest share of the durations in a group that counts; rarer durations are not evidence."""
 MIN_COUNT = 20
-"""Fewest durations in a group on average: a few durations are far apart by chance."""
+"""Minimum number of durations in a group on average: a few durations are far apart by chance."""
 ROUNDING_NS = 2
 """Widest group: start and end are rounded to whole nanoseconds, and so is their difference."""
 
 
 def clock_step_ns(duration_ns: NDArray[np.int64]) -> float | None:
-    """Step of the clock; None if the durations are on no grid, or the step is too fine.
+    """Step of the clock; None if the durations show no step, or a step that is too fine.
 
     Args:
         duration_ns: Durations of single inferences, shape (n,).

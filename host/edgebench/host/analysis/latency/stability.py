@@ -59,7 +59,7 @@ PART_COUNT = 5
 """The first and the last of so many parts show the drift of a run: a linear drift by 4 % has
 medians that are 3.2 % apart. Shorter parts vary more by chance, longer parts hide more of it."""
 MIN_VISITS = 2
-"""Fewest separate stays on each level; a single stay is a warm-up or a slowdown."""
+"""Minimum number of separate stays on each level; a single stay is a warm-up or a slowdown."""
 RETURN_SHARE = 0.05
 """Minimum share of the run after a cut that is on the level from before the cut, for the run to
 count as returned to that level."""

@@ -35,10 +35,10 @@ of the series with a count of 50 have an interval, and 96 % of these contain the
 of 50. benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000.
 """
 MIN_LEVEL_VISITS = 30
-"""Fewest visits to the rarer of two levels for an interval of a percentile that depends on it: with
-fewer, the share of the level is chance. With 20, the runs with an interval of p50 are those that
-happened to switch often: of runs of 10,000 queries with stays of 300, 12 % have an interval, and
-81 % of these are right."""
+"""Minimum number of visits to the rarer of two levels for an interval of a percentile that depends
+on it: with fewer, the share of the level is chance. With 20, the runs with an interval of p50 are
+those that happened to switch often: of runs of 10,000 queries with stays of 300, 12 % have an
+interval, and 81 % of these are right."""
 LEVEL_REACH = 0.2
 """Minimum share of a level on which a percentile depends, relative to the share of the queries
 above the percentile."""

@@ -41,7 +41,8 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.latency.changepoints import find_changepoints
 
 MIN_QUERY_COUNT = 20
-"""Fewest queries that can be classified: the last quarter of a run then has five queries."""
+"""Minimum number of queries that can be classified: the last quarter of a run then has five
+queries."""
 MAX_SEARCHED_POINTS = 2000
 """Largest number of searched points, which take 0.05 s."""
 DELTA_RATIO = 0.01

@@ -85,8 +85,8 @@ class YardstickOfSetRule(TimedSetRule):
     """Fixed work took as long in the slowest run of the set as in the fastest.
 
     Each run counts with its faster reading. The slowest runs are left out, as many as the other
-    runs outvote. So the rule detects a device that is slower from the second run on, or in the last
-    half of the runs, but not a device that was disturbed during one run of eight.
+    runs outvote. So the rule detects a device that is slower from the second run onwards, or in the
+    last half of the runs, but not a device that was disturbed during one run of eight.
     """
 
     id, severity = "set_yardstick", SUSPECT

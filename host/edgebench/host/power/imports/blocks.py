@@ -44,7 +44,8 @@ COUNTER_LIMIT_RATIO = 0.05
 Both have the errors of the instrument, but not those of the times: a program that counts by an
 assumed rate is off by a few percent. Assumed."""
 COUNTER_MIN_ROWS = 20
-"""Fewest rows that are compared: the counter of a shorter file may not have made a step."""
+"""Minimum number of rows that are compared: the counter of a shorter file may not have made a
+step."""
 _SI_UNITS = {"time": "s", "power": "W", "current": "A", "voltage": "V"}
 """Units of the known tables that have a counter."""
 GAPS_MAX = 1000

@@ -24,7 +24,8 @@ _STILL = 3
 """Least number of equal samples in a row. Three samples with noise of two steps are equal once in
 400 cases, and those of a single sample are a spike (see `values.loop_spikes`)."""
 _MAX_PARTS = 3
-"""Most parts of the loop that stand still; pauses between inferences recur more often."""
+"""Maximum number of parts of the loop that stand still; pauses between inferences recur more
+often."""
 _LEAST_COUNT = 8
 """Least number of differences, and of values, that show the noise of the rest of the loop."""
 _BEYOND_SIGMAS = 4.0
