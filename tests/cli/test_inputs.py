@@ -105,7 +105,7 @@ def test_model_whose_outputs_are_lists_and_dictionaries_is_measured_and_checked(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--shape", "ids=1x128"), 2, "the model has no input 'ids'; it has: 'input_ids', "),
+        (("--shape", "ids=1x128"), 2, "the model has no input 'ids'; it has: 'input_ids' [batch, "),
         (
             ("--shape", "input_ids=1x2x3"),
             2,

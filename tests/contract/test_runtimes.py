@@ -212,7 +212,7 @@ def test_open_dimensions_have_the_sizes_that_were_chosen(
     """Otherwise a model for a hundred tokens would be measured with one."""
     options = LoadOptions(threads=1, shapes=shapes, is_reference=is_reference)
     loaded = runtime.load(open_model(runtime, tmp_path), options)
-    assert {spec.shape for spec in loaded.inputs} == {expected}
+    assert {(spec.shape, spec.open_axes) for spec in loaded.inputs} == {(expected, (0, 1))}
     inputs = make_inputs(loaded.inputs, seed=1, memory_bytes=2**20)
     loaded.prepare([inputs])[0]()
     loaded.invoker()()

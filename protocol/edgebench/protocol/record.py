@@ -71,6 +71,8 @@ class TensorSpec:
     scale: float | None = None
     """Scale of a quantised tensor: value = scale · (number − zero_point)."""
     zero_point: int | None = None
+    open_axes: tuple[int, ...] = ()
+    """Axes of an input whose size the model leaves open; empty, too, in records of older agents."""
 
 
 @dataclass(frozen=True, slots=True)

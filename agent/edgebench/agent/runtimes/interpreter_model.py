@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -58,7 +59,7 @@ class InterpreterModel:
         self._delegate_nodes = delegate_nodes
         self._input_details = graph.read_inputs(interpreter)
         self._output_details = graph.read_outputs(interpreter)
-        self.inputs = tuple(_tensor_spec(detail) for detail in self._input_details)
+        self.inputs = tuple(_input_spec(detail) for detail in self._input_details)
         self.outputs = tuple(_tensor_spec(detail) for detail in self._output_details)
         self.delegates_used = tuple(dict.fromkeys(delegate_nodes.values()))
 
@@ -162,6 +163,13 @@ class InterpreterModel:
                 set_tensor(*pair)
 
         return set_each
+
+
+def _input_spec(detail: Any) -> TensorSpec:
+    declared = enumerate(detail["shape_signature"])
+    return replace(
+        _tensor_spec(detail), open_axes=tuple(axis for axis, size in declared if size < 0)
+    )
 
 
 def _tensor_spec(detail: Any) -> TensorSpec:

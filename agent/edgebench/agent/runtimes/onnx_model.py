@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,15 @@ def _input_specs(args: Sequence[Any], wanted: Mapping[str, Shape]) -> tuple[Tens
         for arg in args
     }
     shapes = resolve_shapes(declared, wanted)
-    return tuple(_tensor_spec(arg, shapes[str(arg.name)]) for arg in args)
+    return tuple(
+        replace(
+            _tensor_spec(arg, shapes[str(arg.name)]),
+            open_axes=tuple(
+                axis for axis, size in enumerate(arg.shape) if not isinstance(size, int)
+            ),
+        )
+        for arg in args
+    )
 
 
 def _output_spec(arg: Any) -> TensorSpec:

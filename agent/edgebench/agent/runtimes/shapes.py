@@ -31,7 +31,7 @@ def resolve_shapes(
         InputsRefused: the model has no such input, or the input cannot have this shape.
     """
     if unknown := [name for name in wanted if name not in declared]:
-        names = ", ".join(map(repr, declared)) or "none"
+        names = ", ".join(f"{name!r} {_shown(sizes)}" for name, sizes in declared.items()) or "none"
         raise InputsRefused(library_line(f"the model has no input {unknown[0]!r}; it has: {names}"))
     sizes: dict[str, int] = {}
     for name, shape in wanted.items():
@@ -48,8 +48,8 @@ def _choose(
     sizes: dict[str, int], name: str, dimensions: Sequence[Dimension], shape: Shape
 ) -> None:
     """Record the sizes that this shape gives to the open dimensions."""
-    limit = ", ".join(str(sizes.get(str(dimension), dimension)) for dimension in dimensions)
-    if all(isinstance(size, int) for size in dimensions):
+    limit = _shown([sizes.get(str(dimension), dimension) for dimension in dimensions])
+    if is_fixed := all(isinstance(size, int) for size in dimensions):
         fits = prod(shape) == prod(size for size in dimensions if isinstance(size, int))
     else:
         full = (1, *shape) if len(shape) == len(dimensions) - 1 else shape
@@ -58,7 +58,7 @@ def _choose(
             for wanted, size in zip(dimensions, full, strict=True)
         )
     if not fits:
-        raise InputsRefused(_misfit(name, limit, len(dimensions), shape))
+        raise InputsRefused(_misfit(name, limit, len(dimensions), shape, is_fixed=is_fixed))
 
 
 def refuse_other_shapes(inputs: Sequence[TensorSpec], chosen: Mapping[str, Shape]) -> None:
@@ -77,14 +77,19 @@ def refuse_other_shapes(inputs: Sequence[TensorSpec], chosen: Mapping[str, Shape
     for spec in inputs:
         shape = chosen.get(spec.name, spec.shape)
         if spec.shape not in (shape, (1, *shape)):
-            limit = ", ".join(map(str, spec.shape))
-            raise InputsRefused(_misfit(spec.name, limit, len(spec.shape), shape))
+            limit, rank = _shown(spec.shape), len(spec.shape)
+            raise InputsRefused(_misfit(spec.name, limit, rank, shape, is_fixed=not spec.open_axes))
 
 
-def _misfit(name: str, limit: str, rank: int, shape: Shape) -> str:
-    text = f"input {name!r} is [{limit}], not {list(shape)}"
+def _shown(dimensions: Sequence[Dimension]) -> str:
+    return f"[{', '.join(map(str, dimensions))}]"
+
+
+def _misfit(name: str, limit: str, rank: int, shape: Shape, *, is_fixed: bool) -> str:
+    text = f"input {name!r} is {limit}, not {list(shape)}"
     is_rank = len(shape) in (rank, rank - 1)  # a leading 1 may be left out
-    return library_line(text if is_rank else f"{text}: rank {rank}, not {len(shape)}")
+    text = text if is_rank else f"{text}: rank {rank}, not {len(shape)}"
+    return library_line(f"{text}; its shape is fixed" if is_fixed else text)
 
 
 def open_dimension(name: str, number: int) -> str:

@@ -26,6 +26,7 @@ from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.numbers import Number
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_metric, half_width_of
+from edgebench.host.show.accuracy import accuracy_in, value_words
 from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.notes import note_lines
 from edgebench.host.show.numbers import REFUSED
@@ -157,11 +158,9 @@ def _shown(number: Number) -> tuple[str, str]:
 
 
 def _accuracy(run_set: RunSet) -> str:
-    accuracy = run_set.first.metrics.accuracy
+    accuracy = accuracy_in(run_set)
     if accuracy is None:
-        return ABSENT
-    number = _number(run_set, "accuracy.value")
-    if number is None:
+        return REFUSED if run_set.first.metrics.accuracy is not None else ABSENT
+    if _number(run_set, "accuracy.value") is None:
         return REFUSED
-    value, bounds = _shown(number)
-    return f"{code_span(accuracy.metric)} {value} ({bounds})"
+    return f"{code_span(accuracy.metric)} {value_words(accuracy)}"

@@ -236,7 +236,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "microcontrollers: refuse a data set that would take longer than this", metavar="1h",
             default="1h"),
         BenchOption("reference", "reference", TEXT,
-            "unquantised model to compare the accuracy with", metavar="MODEL"),
+            "unquantised model to compare the accuracy with; it is measured, too", metavar="MODEL"),
         BenchOption("no_check", "is_checked", FLAG,
             "do not compare the outputs with reference kernels", constant=False),
         BenchOption("profile", "is_profiled", FLAG,

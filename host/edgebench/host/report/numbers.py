@@ -16,14 +16,17 @@ from edgebench.host.result.metrics import (
     Quantity,
 )
 from edgebench.host.result.numbers import Number, numbers_of
+from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import (
+    format_accuracy,
     format_metric,
     format_ns,
     format_plain,
     format_rate,
     half_width_of,
 )
+from edgebench.host.show.accuracy import accuracy_in, loss_words
 
 Interval = tuple[float, float]
 NET_ENERGY = "energy.net_j_per_inference"
@@ -107,14 +110,19 @@ def number_of(run_set: RunSet, path: str) -> ReportNumber:
 def _report_number(run_set: RunSet, number: Number) -> ReportNumber:
     metric, summary = number.metric, run_set.metrics[number.metric.path]
     half_width = half_width_of(number.interval, number.value)
+    accuracy = accuracy_in(run_set) if metric.path == ACCURACY else None
     ends = [shown_number(metric, end, half_width) for end in (summary.min, summary.max)]
     return ReportNumber(
         path=metric.path,
         label=label_of(run_set, metric),
         value=number.value,
         interval=number.interval,
-        shown=shown_number(metric, number.value, half_width),
-        bounds=_bounds(run_set, metric, number.interval),
+        shown=shown_number(metric, number.value, half_width)
+        if accuracy is None
+        else format_accuracy(accuracy.metric, number.value, half_width),
+        bounds=_bounds(run_set, metric, number.interval)
+        if accuracy is None
+        else _accuracy_bounds(accuracy),
         range=" to ".join(ends) if summary.count > 1 else "",
         run_count=summary.count,
         state=number.marks.state,
@@ -174,6 +182,17 @@ def _bounds(run_set: RunSet, metric: Metric, interval: Interval | None) -> str:
     else:
         kind = "95 % CI within the run" if metric.budget is None else "95 %, k = 2, absolute"
     return f"{shown} ({kind})"
+
+
+def _accuracy_bounds(accuracy: Accuracy) -> str:
+    """Interval of an accuracy, which is over its samples, and the difference to its reference."""
+    half_width = half_width_of(accuracy.ci95, accuracy.value)
+    if accuracy.ci95 is None:
+        bounds = "no interval"
+    else:
+        low, high = (format_accuracy(accuracy.metric, end, half_width) for end in accuracy.ci95)
+        bounds = f"{low} to {high} (95 % CI over {accuracy.sample_count} samples)"
+    return "; ".join(filter(None, (bounds, loss_words(accuracy))))
 
 
 def shown_interval(metric: Metric, interval: Interval, value: float) -> str:

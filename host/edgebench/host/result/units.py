@@ -210,6 +210,10 @@ def format_percent(ratio: float, places: int = 0) -> str:
     return f"{ratio:.{places}%}".replace("%", " %")
 
 
+_SHARES_OF_SAMPLES = {"top1"}
+"""Metrics of data sets that count samples."""
+
+
 def format_plain(value: float, half_width: float = 0.0) -> str:
     """A number without a unit, four decimals at most; fewer if its half width is larger.
 
@@ -222,6 +226,23 @@ def format_plain(value: float, half_width: float = 0.0) -> str:
         return f"{value:.2g}"
     place = min(4, _place(half_width))
     return f"{round(value, place) + 0.0:g}" if not half_width else _rounded(value, place)
+
+
+def format_accuracy(metric: str, value: float, half_width: float = 0.0) -> str:
+    """An accuracy: a share of the samples in percent, of which a decimal at least.
+
+    Args:
+        metric: Metric of the data set, such as `top1`.
+        value: The accuracy.
+        half_width: Half the width of its interval, which determines further decimals.
+
+    >>> format_accuracy("top1", 0.99333, 0.0053), format_accuracy("auc", 0.97222, 0.018)
+    ('99.3 %', '0.972')
+    """
+    if metric not in _SHARES_OF_SAMPLES:
+        return format_plain(value, half_width)
+    places = min(4, max(1, _place(100 * half_width) - 1)) if half_width else 1
+    return format_percent(value, places)
 
 
 def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
@@ -376,13 +397,14 @@ def format_half_width(value_ns: float | None, interval: Sequence[float] | None) 
 def format_sides(low: float, high: float) -> str:
     """An interval around 1, in percent.
 
-    >>> format_sides(0.98, 1.03), format_sides(0.85, 1.33)
-    ('±2.5 %', '-15/+33 %')
+    >>> format_sides(0.98, 1.03), format_sides(0.85, 1.33), format_sides(0.993, 1.013)
+    ('±2.5 %', '-15/+33 %', '±1.0 %')
     """
     below, above = 100 * (1 - low), 100 * (high - 1)
     percent = (above + below) / 2
-    if is_lopsided(1.0, (low, high)):
-        return f"-{max(below, 0):.0f}/+{max(above, 0):.0f} %"
+    sides = f"{max(below, 0):.0f}", f"{max(above, 0):.0f}"
+    if is_lopsided(1.0, (low, high)) and sides[0] != sides[1]:
+        return f"-{sides[0]}/+{sides[1]} %"
     return f"±{_rounded(percent, min(1, _place(percent)))} %" if percent >= 0.05 else "±<0.1 %"
 
 

@@ -30,6 +30,7 @@ from edgebench.host.result.thermal import (
     ThermalState,
 )
 from edgebench.host.result.units import format_number, format_share, format_times
+from edgebench.host.show.accuracy import accuracy_in, accuracy_words
 from edgebench.host.show.numbers import REFUSED
 from edgebench.host.show.verdict import causes_of, evidence_words, named_sets, titles_of
 from edgebench.protocol.text import printable
@@ -38,7 +39,6 @@ TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.analysis.compare.ratios import SetRatio
 
-ACCURACY = "accuracy.value"
 SAME_RATIO = 1.2
 """Widest ratio between two sets that are called the same within a bound; beyond, they cannot be
 distinguished."""
@@ -205,9 +205,9 @@ def _result_of(run_set: RunSet, kind: HeadlineKind) -> Headline:
             marks = energy.marks.label
     else:
         sentence = f"{name} {_measured(run_set)}"
-        accuracy = number_of(run_set, ACCURACY) if kind is HeadlineKind.ACCURACY else None
+        accuracy = accuracy_in(run_set) if kind is HeadlineKind.ACCURACY else None
         if accuracy is not None:
-            sentence += f", with an accuracy of {format_number(accuracy)}"
+            sentence += f", with an accuracy of {accuracy_words(accuracy)}"
     return Headline(kind, printable(sentence), marks)
 
 

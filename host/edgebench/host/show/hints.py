@@ -145,6 +145,18 @@ def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
     return NextStep(text, given.compare(allow))
 
 
+def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
+    """Measure without what does not fit; only the device knows the model's inputs."""
+    if given.value("input_shapes"):
+        text = "leave out --shape, which sets only dimensions that a model leaves open: {}"
+        return NextStep(text, given.bench(without=["shape"]))
+    if given.value("inputs"):
+        text = "let random inputs be drawn: {}; or name a file with inputs that fit: --inputs FILE"
+        return NextStep(text, given.bench(without=["inputs"]))
+    text = "provide inputs that fit: {}, or --inputs FILE.npz"
+    return NextStep(text, given.bench("--shape", "NAME=1x128"))
+
+
 def _for_slow_dataset(_error: e.DatasetTooSlow, given: CommandLine) -> NextStep:
     dataset = given.value("accuracy") or "set.npz"
     return NextStep(
@@ -382,11 +394,7 @@ _HINTS: tuple[Row, ...] = (
     _bundle_again(e.BundleRefused),
     (e.FileRefused, _for_file),
     (e.RuntimeUnavailable, _for_runtime),
-    _on(
-        e.InputsRefused,
-        "provide inputs that fit: {}, or --inputs FILE.npz",
-        lambda _, given: given.bench("--shape", "NAME=1x128", without=["inputs"]),
-    ),
+    (e.InputsRefused, _for_inputs),
     _with_dataset(
         e.DatasetIncomplete,
         "store n >= 1 samples, along the first axis of x, and n labels: np.savez('set.npz', x=x, "
@@ -647,7 +655,7 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
         _on(
             e.FlashToolMissing,
             "install one of these, or add its folder to PATH, then: {}",
-            command("bridge", "flash", "BOARD", "FILE"),
+            command("bridge", "flash", "BOARD"),
         ),
         _on(e.BoardLost, "plug it in again, then check that it is found: {}", _BRIDGE),
         _on(e.TargetError, "list the ports and the programs that use them: {}", _BRIDGE),

@@ -23,8 +23,6 @@ from edgebench.host.result.units import (
     format_interval_ns,
     format_ns,
     format_number,
-    format_plain,
-    half_width_of,
 )
 from edgebench.host.result.verdict import State
 from edgebench.host.series.envelope import Floats
@@ -38,6 +36,7 @@ from edgebench.host.series.latency_line import (
     shared_limits,
 )
 from edgebench.host.series.run_series import LatencySeries
+from edgebench.host.show.accuracy import accuracy_words
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.headline import Settings, headlines
 from edgebench.host.show.numbers import headline_words
@@ -153,11 +152,8 @@ def _numbers(run: Run) -> list[tuple[str, str]]:
                 rows.append((f"{label}, {name}", f"{format_ns(value)} (no interval)"))
     if (count := METRICS[INSTRUCTIONS].value(run)) is not None:
         rows.append(("instructions per inference", format_instructions(count)))
-    accuracy = METRICS["accuracy.value"]
-    if (value := accuracy.value(run)) is not None and (interval := accuracy.interval(run)):
-        reach = half_width_of(interval, value)
-        bounds = (format_plain(bound, reach) for bound in interval)
-        rows.append(("accuracy", f"{format_plain(value, reach)} ({'..'.join(bounds)})"))
+    if run.metrics.accuracy is not None:
+        rows.append(("accuracy", accuracy_words(run.metrics.accuracy)))
     return rows + energy_lines(run.metrics.energy)[:2]
 
 

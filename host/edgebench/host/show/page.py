@@ -25,12 +25,11 @@ from edgebench.host.result.units import (
     format_instructions,
     format_interval_ns,
     format_ns,
-    format_plain,
     format_rate,
     format_size,
-    half_width_of,
 )
 from edgebench.host.result.windows import WindowSummary
+from edgebench.host.show.accuracy import accuracy_words
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.headline import headlines
@@ -434,16 +433,8 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     if metrics.loadgen is not None:
         facts.append(("LoadGen", _loadgen(metrics.loadgen)))
     if metrics.accuracy is not None:
-        half_width = half_width_of(metrics.accuracy.ci95, metrics.accuracy.value)
-        shown = format_plain(metrics.accuracy.value, half_width)
-        value = f"{metrics.accuracy.metric} {shown} on {metrics.accuracy.sample_count} samples"
-        if metrics.accuracy.ci95:
-            low, high = (format_plain(bound, half_width) for bound in metrics.accuracy.ci95)
-            value += f", 95 % CI {low} to {high}"
-        if metrics.accuracy.drop_vs_reference is not None:
-            drop = format_plain(metrics.accuracy.drop_vs_reference, half_width)
-            value += f", {drop} worse than its reference"
-        facts.append(("accuracy", value))
+        shown = accuracy_words(metrics.accuracy)
+        facts.append(("accuracy", f"{metrics.accuracy.metric} {shown}"))
     heat = heat_lines(metrics.thermal)
     facts += [("thermal" if line is heat[0] else "start to end", line) for line in heat]
     return facts + energy_lines(metrics.energy)

@@ -20,18 +20,19 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import (
     ABSENT,
+    format_accuracy,
     format_half_width,
     format_instructions,
     format_joules,
     format_joules_within,
     format_ns,
-    format_plain,
     format_rate,
     format_size,
     half_width_of,
     is_lopsided,
 )
 from edgebench.host.result.verdict import NumberKind
+from edgebench.host.show.accuracy import accuracy_in
 from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
 from edgebench.host.show.names import LEAST_NAME_WIDTH, Name, name_cell, short_names
 from edgebench.host.show.numbers import REFUSED
@@ -504,11 +505,11 @@ def _instructions(run_set: RunSet) -> str:
 
 
 def _accuracy(run_set: RunSet) -> str:
-    accuracy = run_set.first.metrics.accuracy
+    accuracy = accuracy_in(run_set)
     if accuracy is None:
         return ABSENT
     half_width = half_width_of(accuracy.ci95, accuracy.value)
-    return f"{accuracy.metric} {format_plain(accuracy.value, half_width)}"
+    return f"{accuracy.metric} {format_accuracy(accuracy.metric, accuracy.value, half_width)}"
 
 
 def _is_metered(run_set: RunSet) -> bool:

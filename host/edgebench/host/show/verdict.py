@@ -36,6 +36,8 @@ _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
 _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
 """Labels of the outcomes whose rules are counted but not listed."""
+LARGER_FACTOR = 8
+"""Ratio of the advised size of an open dimension to the measured size: a usual batch."""
 UNSETTLED_FACTOR = 4
 """Ratio of the advised to the detected warm-up, in a set whose runs drift until their end: the
 end of the warm-up was not measured. An exponential approach that is cut off after one time constant
@@ -216,8 +218,8 @@ def advice_against(
 ) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
-    An invalid result needs the causes that make it invalid to be mended first. Its advice is that
-    of the evidence, and of an effect only if no evidence has any.
+    Of an invalid result, the causes that make it invalid are removed first. The advice is that of
+    the evidence; that of an effect is used only if the evidence has none.
 
     Args:
         run_set: The set.
@@ -253,7 +255,20 @@ def _situation(run_set: RunSet, made: Run | None, given: CommandLine | None = No
         has_governors=before is None or bool(before.governors),
         can_be_longer=not any(map(is_at_query_limit, run_set.runs)),
         warmup_query_count=-(-longest // step) * step,
+        larger_shapes=_larger_shapes(made),
     )
+
+
+def _larger_shapes(run: Run) -> dict[str, tuple[int, ...]]:
+    """Shapes of the inputs with open dimensions, the first of which is larger by a factor."""
+    larger: dict[str, tuple[int, ...]] = {}
+    for spec in run.conditions.inputs:
+        shape = list(spec.shape)
+        for axis in spec.open_axes[:1]:
+            if axis < len(shape):  # otherwise the record is damaged
+                shape[axis] *= LARGER_FACTOR
+                larger[spec.name] = tuple(shape)
+    return larger
 
 
 def advice_for(finding: Finding, situation: Situation) -> Advice | None:

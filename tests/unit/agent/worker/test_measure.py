@@ -50,7 +50,7 @@ def inputs_with(folder: Path, value: float, count: int) -> Path:
 
 def test_shape_of_another_rank_is_refused() -> None:
     """Otherwise a shape would be accepted for its 64 values, and an image of 8 by 8 measured."""
-    with pytest.raises(InputsRefused, match=r"is \[1, 8, 8, 1\], not \[64\]: rank 4, not 1$"):
+    with pytest.raises(InputsRefused, match=r"is \[1, 8, 8, 1\], not \[64\]: rank 4, not 1; its"):
         prepare_model(job(shape=(64,)))
     assert prepare_model(job(shape=(8, 8, 1))).model.inputs[0].shape == (1, 8, 8, 1)
 

@@ -170,7 +170,6 @@ PLACES = {
     "DATASET": "digits",
     "FILE.npz": "inputs.npz",
     "DEVICE": "local",
-    "NAME=SHAPE": "x=1x8",
 }
 """Values for the placeholders of an advice."""
 

@@ -10,9 +10,11 @@ from support.records import CREATED_UTC, latencies, run_record, traces_of, worke
 
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import alone, find_set
+from edgebench.host.report.numbers import headline_numbers
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.measured import ProfileResult
+from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.thermal import ThermalResult, ThermalState
@@ -87,6 +89,24 @@ def test_same_model_is_named_with_its_runtime() -> None:
     """Otherwise a model would be faster than itself."""
     first, second = set_of("a.tflite", 2.0), set_of("a.tflite", 1.0, runtime="litert")
     assert only(first, second).startswith("a.tflite on litert is 2.00× faster than a.tflite on tfl")
+
+
+def test_accuracy_has_its_interval_over_the_samples_and_its_loss() -> None:
+    """Otherwise the result of --accuracy --reference would be on the page of a single run only."""
+    sibling = ReferenceAccuracy("20260101-000000-00000000", "fp32.tflite", 0.9956)
+    accuracy = Accuracy("top1", 0.9933, (0.9806, 0.9986), 450, None, None, 0.0023, sibling)
+    first, *others = set_of("a.tflite", 1.0).runs
+    measured = find_set([changed(first, {"metrics.accuracy": accuracy}), *others])
+    assert only(measured).endswith(
+        " per inference, with an accuracy of 99.3 % (95 % CI 98.1 % to 99.9 % over 450 samples), "
+        "0.2 percentage points worse than fp32.tflite (99.6 %) on this data set"
+    )
+    [card] = [one for one in headline_numbers(measured) if one.path == "accuracy.value"]
+    assert card.shown == "99.3 %"
+    assert card.bounds == (
+        "98.1 % to 99.9 % (95 % CI over 450 samples); "
+        "0.2 percentage points worse than fp32.tflite (99.6 %) on this data set"
+    )
 
 
 def test_worst_verdict_marks_a_ratio() -> None:

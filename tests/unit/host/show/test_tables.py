@@ -444,7 +444,7 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
     assert "accuracy" not in printed(results_table(find_sets([made])))
     accuracy = Accuracy("top1", 0.975, None, 360)
     made = changed(made, {"metrics.accuracy": accuracy})
-    assert "top1 0.975" in printed(results_table(find_sets([made])))
+    assert "top1 97.5 %" in printed(results_table(find_sets([made])))
 
 
 GIVEN = "edgebench bench digits.tflite --on board --runtime tflite"

@@ -6,7 +6,7 @@ setting above the value that the run requested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -48,6 +48,8 @@ class Situation:
     """Whether a longer requested duration makes a run longer; it may end by its query count."""
     warmup_query_count: int = 0
     """Number of queries of a warm-up that is long enough."""
+    larger_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Larger shapes of the inputs with open dimensions, by name; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,10 @@ def larger_input_or(text: str) -> Advise:
 
     @Advise
     def advise(to: Situation) -> Advice:
-        larger = "measure a larger input, such as a batch, if the model leaves its shape open: {}"
-        return Advice((NextStep(larger, to.given.bench("--shape", "NAME=SHAPE")), NextStep(text)))
+        if not to.larger_shapes:
+            return do(text)
+        larger = to.given.bench(input_shapes=dict(to.larger_shapes))
+        return Advice((NextStep("measure a larger input: {}", larger), NextStep(text)))
 
     return advise
 

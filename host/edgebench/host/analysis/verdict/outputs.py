@@ -27,6 +27,7 @@ from edgebench.host.analysis.verdict.rule import (
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.options.command import NextStep
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
+from edgebench.host.result.units import format_accuracy, format_percent
 from edgebench.host.result.verdict import NumberKind, RuleOutcome
 from edgebench.protocol.record import TargetRecord, TimedPathFault, WorkerRecord
 
@@ -409,7 +410,7 @@ def _quantise_again(to: Situation) -> Advice:
 
 
 def _measured(metric: str, accuracy: float, sample_count: int) -> str:
-    return f"{metric} {accuracy:.4g} on {sample_count} samples"
+    return f"{metric} {format_accuracy(metric, accuracy)} over {sample_count} samples"
 
 
 class _AccuracyRule(Rule[OutputEvidence]):
@@ -435,7 +436,8 @@ class _AccuracyRule(Rule[OutputEvidence]):
     ) -> str:
         return (
             f"{_measured(metric, accuracy, sample_count)}, {reference} has "
-            f"{reference_accuracy:.4g}: {value:.1%}, limit {limit:.0%}"
+            f"{format_accuracy(metric, reference_accuracy)}: {format_percent(value, 1)} of it, "
+            f"limit {format_percent(limit)}"
         )
 
     @reason("no_reference")

@@ -1300,9 +1300,11 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
 def test_advice_for_a_share_of_the_binding_makes_the_inference_longer() -> None:
     """Otherwise the advice would be followed, and the rule fail again."""
     rule = rule_of(judged(through_a_binding(3_200, 1_000)(good())), "binding_share")
-    first, second = str(advice_for(rule, Situation())).split("; or ")
-    assert first.endswith("edgebench bench MODEL --shape NAME=SHAPE")
+    open_inputs = Situation(larger_shapes={"ids": (8, 1), "mask": (8, 1)})
+    first, second = str(advice_for(rule, open_inputs)).split("; or ")
+    assert first.endswith("edgebench bench MODEL --shape ids=8x1 --shape mask=8x1")
     assert second.startswith("use the number as the latency in Python")
+    assert str(advice_for(rule, Situation())) == second, "a fixed shape cannot be changed"
 
 
 def test_binding_that_is_slow_beside_other_programs_is_an_effect_of_them() -> None:
