@@ -58,7 +58,7 @@ def convolution(generator: Generator) -> bytes:
     if is_depthwise:
         strides[1] = strides[0]  # the kernel of LiteRT asks for it
     height, width = (int(size) for size in generator.integers(9, 14, 2))
-    channels, factor = int(generator.integers(1, 11)), int(generator.integers(1, 4))
+    channels, factor = int(generator.integers(1, 20)), int(generator.integers(1, 4))
     padding, activation = int(generator.integers(2)), int(generator.choice([0, 1, 3]))
     out_channels = channels * factor if is_depthwise else int(generator.integers(1, 12))
     source = _int8("x", (1, height, width, channels), generator)

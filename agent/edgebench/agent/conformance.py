@@ -307,7 +307,7 @@ def _check_threads(subject: _Subject) -> str:
 def _check_reference(subject: _Subject) -> str:
     """The outputs are near those of reference kernels, if possible of a built-in runtime.
 
-    Both load the model anew for each sample: one of them may not restore its variables.
+    Both load the model again for each sample: one of them may not restore its variables.
     """
     load = partial(subject.driver.load, subject.path, LoadOptions(threads=1))
     used = outputs_from_start(load, subject.samples, is_repeatable=False)

@@ -163,7 +163,7 @@ class BoardProfile:
 class BoardWindow:
     """Consecutive inferences of a board.
 
-    The bridge only knows bounds, because bytes arrive late: the first inference began after
+    Only bounds are known, because bytes arrive late: the first inference began after
     `issued_ns` and before `began_ns`, the last inference ended before `ended_ns`. The duration is
     measured by the board, as the difference of two laps. Only `inferences` has times of single
     inferences: a window of many does not show the spread of single latencies.

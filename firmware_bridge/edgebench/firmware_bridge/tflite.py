@@ -21,7 +21,7 @@ _DAMAGED = "the file is not a TensorFlow Lite model, or is damaged"
 
 
 class TfliteCode(IntEnum):
-    """Operators that the generator knows, by `BuiltinOperator`."""
+    """Operators that the generator supports, by `BuiltinOperator`."""
 
     ADD = 0
     AVERAGE_POOL_2D = 1

@@ -2,9 +2,8 @@
  *
  * Theory of operation. The patch under the filter is gathered into a row, with the input's zero
  * point outside of the image; the generator has folded the zero point into the bias. So each output
- * is a plain product of two rows of int8. Two patches and two channels are multiplied at a time, so
- * that loaded values are used twice. A depthwise convolution does not gather: it has a list with the
- * place of each tap of the filter, and a row of zero points for taps outside.
+ * is a plain product of two rows of int8. Two patches are multiplied at a time with two channels, or
+ * with four in the lanes of a vector, so that loaded values are used more than once.
  *
  * With DSP instructions a patch is widened to int16 when it is gathered, as pairs of elements (0, 2)
  * and (1, 3), which is how SXTB16 takes weights apart. */
@@ -105,6 +104,7 @@ static __attribute__((noinline)) void multiply(const struct operands *o, const s
 
 #else
 
+/* Separate functions, because there are too few registers for two loops. */
 static __attribute__((noinline)) void multiply_one(const struct operands *o, const struct finishing *finishing,
 						   const struct geometry *g, const patch_type *patch, int8_t *out)
 {

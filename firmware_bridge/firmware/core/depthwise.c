@@ -26,10 +26,9 @@ static int32_t taps_of_one(const int8_t *base, const int32_t *taps, int32_t tap_
 	return (int32_t)sum;
 }
 
-/* Outputs of ADJACENT channels. */
 #if defined(__ARM_FEATURE_MVE)
 
-#define ADJACENT 8
+#define ADJACENT 8 /* channels at a time */
 static inline bool can_finish(const struct finishing f) { return f.can_finish_four; }
 
 /* VMULLB and VMULLT multiply even and odd lanes, so even and odd channels have a vector each. */
@@ -53,7 +52,7 @@ static inline void outputs_of_adjacent(const struct finishing f, const int8_t *b
 
 #else
 
-#define ADJACENT 4
+#define ADJACENT 4 /* channels at a time */
 static inline bool can_finish(const struct finishing f) { (void)f; return true; }
 
 /* Products of four adjacent channels. */

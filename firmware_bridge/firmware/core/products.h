@@ -22,14 +22,14 @@ typedef int8_t patch_type;
 #define PATCH_ELEMENTS(depth) (depth)
 #endif
 
-/* Separate functions, because there are too few registers for two loops. */
 #if defined(__ARM_FEATURE_MVE)
 
-/* A loop of 16 products a turn; its last turn has as many lanes as elements are left. */
+/* A loop of 16 products a turn; its last turn has as many lanes as elements are left. In assembler, because
+ * GCC 12 makes no such loops. */
 #define LOOP(turn) "wlstp.8 lr, %[depth], 2f\n1:\n\t" turn "letp lr, 1b\n2:\n\t"
 #define TIMES_ROW(row, sum) "vldrb.8 q1, [%[" row "]], #16\n\tvmladava.s8 %[" sum "], q0, q1\n\t"
 
-/* Four channels. */
+/* Sums of four channels; VMLADAVA takes scalar registers of even numbers. */
 static inline int32x4_t products_1x4(const int8_t *a, const int8_t *rows, int32_t depth, int32x4_t start)
 {
 	const int8_t *r0 = rows, *r1 = r0 + depth, *r2 = r1 + depth, *r3 = r2 + depth;

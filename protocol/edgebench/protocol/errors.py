@@ -140,7 +140,7 @@ class ErrorCode(IntEnum):
     """Stable numbers of the errors that an agent may send; never renumber."""
 
     UNKNOWN = 0
-    """A code this version does not know (a newer agent sent it)."""
+    """A code that this version does not support (a newer agent sent it)."""
     USAGE = 1
     TARGET = 2
     RUNTIME_UNAVAILABLE = 3

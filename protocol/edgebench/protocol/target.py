@@ -43,7 +43,7 @@ class TargetDescription:
     takes_own_file: bool = False
     """Whether it also accepts a file of that model, because it can verify the file."""
     reported_name: str | None = None
-    """Name that it reported when it was identified; None: it has not been asked, or reports none.
+    """Name that it reported when it was identified; None: it was not queried, or reports none.
     """
 
 
@@ -62,8 +62,8 @@ class TargetPorts(Protocol):
     def look(self) -> Sequence[TargetSighting]:
         """The targets that are present now, without waiting for the probe of a new port.
 
-        A target that is absent for a moment, because it restarts, is included. A target with a
-        changed address is left out once.
+        A target that is absent for a moment, because it restarts, is included. A target whose
+        address has changed is left out of one list.
 
         Raises:
             TargetError: the ports cannot be listed.

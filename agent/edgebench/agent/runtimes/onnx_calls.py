@@ -139,7 +139,7 @@ class FedCall:
         return [partial(self.set_inputs, sample) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
-        """A run that keeps the outputs: they are new arrays each time."""
+        """A run that keeps the outputs, which are new arrays each time."""
 
         def invoke() -> None:
             self._outputs = self._run(None, self._feed)

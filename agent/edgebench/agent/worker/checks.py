@@ -223,7 +223,7 @@ def outputs_from_start(
     Args:
         load: Loads the model.
         samples: A tensor per input for each sample.
-        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded anew
+        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded again
             for each sample.
     """
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S

@@ -655,7 +655,7 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
         _on(
             e.FlashToolMissing,
             "install one of these, or add its folder to PATH, then: {}",
-            command("bridge", "flash", "BOARD", "FILE"),
+            command("bridge", "flash", "BOARD"),
         ),
         _on(e.BoardLost, "plug it in again, then check that it is found: {}", _BRIDGE),
         _on(e.TargetError, "list the ports and the programs that use them: {}", _BRIDGE),

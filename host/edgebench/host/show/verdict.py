@@ -219,8 +219,8 @@ def advice_against(
 ) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
-    An invalid result needs the causes that make it invalid to be mended first. Its advice is that
-    of the evidence, and of an effect only if no evidence has any.
+    Of an invalid result, the causes that make it invalid are removed first. The advice is that of
+    the evidence; that of an effect is used only if the evidence has none.
 
     Args:
         run_set: The set.

@@ -1,7 +1,7 @@
 """Filter, noise, step and repeated values of a meter, estimated from a trace.
 
-Drivers declare the errors of the meters they know; an instrument behind a file, or a chip behind a
-driver's interface, may have others. All estimates are made from samples, so they are the same for
+Drivers declare the errors of the meters they support; an instrument behind a file, or a chip behind
+a driver's interface, may have others. All estimates are made from samples, so they are the same for
 polled meters, meters with their own clock and files.
 
 Only a load code or the loop itself aligns a trace by changes of the recorded power, and so includes

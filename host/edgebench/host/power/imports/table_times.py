@@ -33,7 +33,8 @@ from edgebench.host.result.reasons import reading
 from edgebench.protocol.errors import FileRefused
 
 IRREGULAR_RATIO = 0.1
-"""Largest share of irregular lines, missing values or late times; more are another kind of file."""
+"""Largest share of irregular lines, missing values or late times; a file with more is of another
+kind."""
 NEAR_STEPS = 10.0
 """Longest step across a wrapped counter, and longest step back of a late time, in typical steps."""
 WRAPS_NS = (2**32 * 10**6, 2**32 * 10**3, 2**16 * 10**6, 2**16 * 10**3)
