@@ -252,7 +252,10 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
     [
         (("bnech",), "edgebench bench"),
         (("bench", "--runtim", "onnx"), "--runtime"),
-        (("bench", "digits_int8.tflite", "--against", "B", "--runs", "7"), "--pairs 7"),
+        (
+            ("bench", "digits_int8.onnx", "--against", "digits_fp32.onnx", "--runs", "7"),
+            "--pairs 7",
+        ),
         (("meters", "record", "rapl", "--durration", "1s"), "--duration"),
         (("meters", "recrod"), "record"),
         (("bench", "--preset", "quik"), "quick"),
