@@ -804,7 +804,7 @@ def _hint(error: e.EdgebenchError, given: CommandLine) -> Hint:
         return _for_unreachable
     if type(error) is e.UsageError and name and name != "pair":
         words = ("meters", "info") if given.command == "meters" else given.words
-        return lambda *_: NextStep("see its arguments: {}", command(*words, "--help"))
+        return lambda *_: NextStep("see all arguments: {}", command(*words, "--help"))
     if type(error) is e.StoreError and given.command in _OF_STORE:
         return _OF_STORE[given.command][1]
     rows = (*_OF_COMMAND.get(name, ()), *_HINTS)

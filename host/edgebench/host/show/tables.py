@@ -253,7 +253,7 @@ def _written(fitting: Sequence[_FilledColumn], width: int, shared: list[str]) ->
         used = max(map(_width, (filled.title, *cells))) if common else widths[filled.title]
         table.add_column(filled.title, overflow="fold", width=used)
         listed.append(cells)
-        shared += [f"{filled.title}: {common}"] if common else []
+        shared += [f"every {filled.title}: {common}"] if common else []
     if shared:
         table.title, table.title_style, table.title_justify = text("; ".join(shared)), "", "left"
     for row in zip(*listed, strict=True):
