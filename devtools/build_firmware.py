@@ -18,7 +18,9 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, id_of_file
@@ -204,17 +206,18 @@ def main() -> int:
     except (EdgebenchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for name in names:
-        try:
-            output = build(name, folder, is_energy=options.energy, model=model)
-        except FileNotFoundError as error:
-            print(f"error: {error.filename} is not installed", file=sys.stderr)
-            return 2
-        except subprocess.CalledProcessError:
-            return 1
-        print(f"{output}: {output.stat().st_size} bytes")
-        if options.check and output.read_bytes() != (PACKAGED / output.name).read_bytes():
-            differing.append(name)
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            build_board = partial(build, folder=folder, is_energy=options.energy, model=model)
+            for name, output in zip(names, pool.map(build_board, names), strict=True):
+                print(f"{output}: {output.stat().st_size} bytes", flush=True)
+                if options.check and output.read_bytes() != (PACKAGED / output.name).read_bytes():
+                    differing.append(name)
+    except FileNotFoundError as error:
+        print(f"error: {error.filename} is not installed", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError:
+        return 1
     for name in differing:
         print(f"error: {name} is not what the package holds", file=sys.stderr)
     if options.check and not differing:

@@ -151,7 +151,9 @@ def test_list_shows_two_boards_of_one_serial_number(
     reports = BoardTools().ports(tmp_path / "boards.json", is_probing=False)
     assert [report.board for report in reports] == ["left", "right"]
     with pytest.raises(UsageError, match="2 boards match '0001': /dev/ttyUSB0, /dev/ttyUSB9"):
-        board_named("0001", find_boards(memory, ask=False, ports=memory.keyed([left, right])))
+        board_named(
+            "0001", find_boards(memory, is_confirming=False, ports=memory.keyed([left, right]))
+        )
 
 
 def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def not_of_this_meter(*, clock: str) -> str:
 
 @ReasonKind
 def lateness_unbounded() -> str:
-    return "the meter does not see the load code, so nothing bounds how late its samples come"
+    return "the load code is not visible to the meter, so the delay of its samples has no bound"
 
 
 @ReasonKind
