@@ -55,7 +55,7 @@ def test_unknown_simulated_board_says_where_they_are_listed(
     code, _, err = run(capsys, *words)
     error, hint = err.splitlines()
     assert (code, error.split(":")[0]) == (2, "error")
-    assert hint == "hint: see its arguments: edgebench-agent serve --help"
+    assert hint == "hint: see all arguments: edgebench-agent serve --help"
     assert not (tmp_path / "s").exists()
 
 
@@ -86,7 +86,7 @@ def test_wiring_that_makes_no_sense_is_refused_when_the_agent_starts(
         error, hint = err.splitlines()
         assert (code, out) == (2, "")
         assert error.startswith(said)
-        assert hint == "hint: see its arguments: edgebench-agent serve --help"
+        assert hint == "hint: see all arguments: edgebench-agent serve --help"
 
 
 def test_none_counts_for_more_than_the_environment(
@@ -226,7 +226,7 @@ def test_wrong_words_are_exit_code_2(
     assert (code, out) == (2, "")
     error, hint = err.splitlines()
     assert error.startswith("error: ")
-    assert hint.startswith("hint: see its arguments: edgebench-agent --help")
+    assert hint.startswith("hint: see all arguments: edgebench-agent --help")
 
 
 @pytest.mark.parametrize("listen", ["7747", "host", ":", ":65536", ":-1", "host:port", ""])

@@ -25,7 +25,7 @@ def test_lab_goes_from_host_to_host(edgebench: Run, host: Host, tmp_path: Path) 
     said = edgebench("lab", "join", str(path))
     assert said.code == 2
     assert "error: lab not joined: this host is paired with rock with its own identity" in said.err
-    assert "hint: see its arguments: edgebench lab join --help" in said.err
+    assert "hint: see all arguments: edgebench lab join --help" in said.err
     said = edgebench("lab", "join", str(path), "--replace")
     assert (said.code, said.out.splitlines()[:2]) == (
         0,

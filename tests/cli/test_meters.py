@@ -280,7 +280,8 @@ def test_hint_names_the_action_that_was_typed(
     """Otherwise an import would lead to the help of another action, without the option."""
     said = edgebench("meters", *words)
     assert said.code == 2
-    assert said.err.splitlines()[-1] == f"hint: see its arguments: edgebench meters {action} --help"
+    hint = f"hint: see all arguments: edgebench meters {action} --help"
+    assert said.err.splitlines()[-1] == hint
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
     assert (said.code, said.out) == (2, "")
     error, hint = said.err.splitlines()
     assert error.startswith("error: ")
-    assert hint.endswith(f"see its arguments: edgebench {words[0]} --help")
+    assert hint.endswith(f"see all arguments: edgebench {words[0]} --help")
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,10 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
     [
         (("bnech",), "edgebench bench"),
         (("bench", "--runtim", "onnx"), "--runtime"),
+        (
+            ("bench", "digits_int8.onnx", "--against", "digits_fp32.onnx", "--runs", "7"),
+            "--pairs 7",
+        ),
         (("meters", "record", "rapl", "--durration", "1s"), "--duration"),
         (("meters", "recrod"), "record"),
         (("bench", "--preset", "quik"), "quick"),
@@ -684,4 +688,4 @@ def test_directory_of_an_agent_that_is_too_long_is_a_usage_error(
     assert agent_main([option, f"/tmp/{LONG_NAME}", "serve", "--local"]) == 2
     error, hint = capsys.readouterr().err.splitlines()
     assert error.startswith("error: name of 300 bytes is too long, limit 255: /tmp/xxx")
-    assert hint == "hint: see its arguments: edgebench-agent serve --help"
+    assert hint == "hint: see all arguments: edgebench-agent serve --help"

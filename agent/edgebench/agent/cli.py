@@ -56,7 +56,7 @@ _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (TargetDriverMissing, "install it from a host: edgebench deploy USER@HOST --bridge"),
     (TargetError, "see the agent's state: edgebench-agent status"),
     (RuntimeUnavailable, "install the driver's package in this environment: pip install PACKAGE"),
-    (UsageError, "see its arguments: edgebench-agent serve --help"),
+    (UsageError, "see all arguments: edgebench-agent serve --help"),
 )
 
 
@@ -101,7 +101,7 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, UsageError) and options.command is _check_runtime:
-        return "see its arguments: edgebench-agent check-runtime --help"
+        return "see all arguments: edgebench-agent check-runtime --help"
     if isinstance(exc, AgentRunning) and options.command is _new_identity:
         how = "its process" if exc.pid is None else f"it: kill {exc.pid}"
         return f"stop {how}; then: edgebench-agent new-identity"
@@ -120,7 +120,7 @@ class _Parser(CommandParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(
-            ExitCode.USAGE, f"error: {message}\nhint: see its arguments: {self.prog} --help\n"
+            ExitCode.USAGE, f"error: {message}\nhint: see all arguments: {self.prog} --help\n"
         )
 
 

@@ -15,4 +15,4 @@ def test_typo_is_one_line_and_a_hint(words: list[str], capsys: pytest.CaptureFix
     assert left.value.code == 2
     error, hint = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")
-    assert hint == "hint: see its arguments: edgebench-agent --help"
+    assert hint == "hint: see all arguments: edgebench-agent --help"

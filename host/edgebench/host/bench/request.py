@@ -395,7 +395,9 @@ def _run_count(
     if not 1 <= wanted <= MAX_RUN_COUNT:
         raise UsageError(f"runs must be 1..{MAX_RUN_COUNT}, got {wanted}")
     if reason and wanted > 1:
-        raise UsageError(f"{reason}, got --runs {wanted}")
+        error = UsageError(f"{reason}, got --runs {wanted}")
+        error.meant = f"--pairs {wanted}" if is_comparison else None
+        raise error
     return wanted
 
 

@@ -46,7 +46,7 @@ class ArgumentsRefused(UsageError):
         """The hint: what was probably meant, if known, and the command that lists all arguments."""
         likely = f"did you mean {self.meant}? otherwise " if self.meant else ""
         likely = f"{self.likely}; otherwise " if self.likely else likely
-        return f"{likely}see its arguments: {self.program} --help"
+        return f"{likely}see all arguments: {self.program} --help"
 
 
 def print_document(document: object) -> None:

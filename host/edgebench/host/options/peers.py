@@ -127,7 +127,7 @@ OPTIONS = (
     ),
     PeerWord(
         ("--num_runs", "--num-runs", "--iterations", "--iters", "--iter", "--loops", "--samples",
-         "--requests", "-n", "-c", "-i"),
+         "--requests", "--loop", "--num_iterations", "-n", "-c", "-i"),
         "benchmark_model, trtexec, ab",
         "set the queries with --min-queries: --min-queries {N}; or the runs in new processes with "
         "--runs: --runs 5",
@@ -143,7 +143,8 @@ OPTIONS = (
     PeerWord(("--max_secs", "--max-secs", "--max-time"), "benchmark_model",
              "limit the measured time with --max-duration: --max-duration {60}s", _BENCH),
     PeerWord(
-        ("-w", "--warmup_runs", "--warmup-runs", "--warm-up", "--warmUp", "--num_warmup_runs"),
+        ("-w", "--warmup_runs", "--warmup-runs", "--warm-up", "--warmUp", "--num_warmup_runs",
+         "--warmup_iterations", "--warmup-iters"),
         "hyperfine, benchmark_model, trtexec",
         "set the queries of the warm-up with --warmup: --warmup {N}; or its time with "
         "--warmup-duration: --warmup-duration 1s",
@@ -309,6 +310,9 @@ VALUES = (
     PeerWord(("markdown", "MD"), "llama-bench", "choose Markdown: -o md"),
 )  # fmt: skip
 """Values of options with fixed choices."""
+LEAST_LIKENESS = 0.85
+"""Least similarity to a word of another tool, as difflib defines it: one letter of seven differs.
+"""
 _VALUE = re.compile(r"\{([^}]*)\}")
 _NUMBER = re.compile(r"[\d.,-]+")
 
@@ -323,18 +327,34 @@ def hint_for_option(command: str, known: Sequence[str], words: Sequence[str]) ->
 
     >>> hint_for_option("bench", ["--on"], ["m.onnx", "--num_threads=4"])
     'set the threads with --threads: --threads 4'
+    >>> hint_for_option("bench", ["--min-queries"], ["--iteration", "9"]).partition(";")[0]
+    'set the queries with --min-queries: --min-queries 9'
+    >>> hint_for_option("bench", ["--threads"], ["--threds", "4"])
     """
     for place, word in enumerate(words):
         if word == "--":
             break
         name, _, value = word.partition("=")
-        if not name.startswith("-") or name in known:
+        if not name.startswith("-") or any(option.startswith(name) for option in known):
             continue
+        rows = [row for row in OPTIONS if not row.commands or command in row.commands]
+        meant = _closest(name, known, [spelling for row in rows for spelling in row.words])
         following = [other for other in words[place + 1 : place + 2] if not other.startswith("-")]
-        for row in OPTIONS:
-            if name in row.words and (not row.commands or command in row.commands):
+        for row in rows:
+            if meant in row.words:
                 return _filled(row.hint, [value] if value else following)
     return None
+
+
+def _closest(name: str, known: Sequence[str], spellings: Sequence[str]) -> str | None:
+    """The spelling of another tool that is closest to a word; None if an own option is closer."""
+    from difflib import get_close_matches  # only here: a correct command does not need it
+
+    if name in spellings or not name.startswith("--"):
+        return name
+    others = {spelling.replace("_", "-"): spelling for spelling in spellings}
+    closest = get_close_matches(name.replace("_", "-"), [*others, *known], 1, LEAST_LIKENESS)
+    return others.get(closest[0]) if closest else None
 
 
 def hint_for_value(value: str) -> str | None:

@@ -456,6 +456,13 @@ _HINTS: tuple[Row, ...] = (
         command("bench", "whole.onnx"),
     ),
     (e.BoardModelRefused, _for_board_model),
+    _on(
+        e.NoBoardProfiler,
+        "flash edgebench's firmware, if it supports the board: {}; or profile the model on an "
+        "emulated board: {}",
+        command("bridge", "flash", "BOARD"),
+        lambda _, given: given.bench(on=("qemu:mps2-an386",), is_profiled=True),
+    ),
     (e.ModelRefused, _for_model("check the file, or try other runtimes: {}")),
     (e.WorkerDied, _for_model("try another runtime: {}")),
     _on(
@@ -797,7 +804,7 @@ def _hint(error: e.EdgebenchError, given: CommandLine) -> Hint:
         return _for_unreachable
     if type(error) is e.UsageError and name and name != "pair":
         words = ("meters", "info") if given.command == "meters" else given.words
-        return lambda *_: NextStep("see its arguments: {}", command(*words, "--help"))
+        return lambda *_: NextStep("see all arguments: {}", command(*words, "--help"))
     if type(error) is e.StoreError and given.command in _OF_STORE:
         return _OF_STORE[given.command][1]
     rows = (*_OF_COMMAND.get(name, ()), *_HINTS)

@@ -15,16 +15,19 @@ from edgebench.protocol.text import printable
 _CLOCK_RULES = (ClockRule, ClockDriftRule)
 
 
-def run_notes(run: Run) -> list[str]:
-    """Settings whose effect differs from the request, and a wall clock that was set in the run."""
-    steps = [
-        finding.detail
-        for finding in run.verdict.rules
-        if finding.id in {rule.id for rule in _CLOCK_RULES}
-        and finding.reason == ClockRule.was_set.id
-        and finding.outcome is RuleOutcome.PASS
-    ]
-    return [*setting_notes(run), *steps[:1]]
+def run_notes(*runs: Run) -> list[str]:
+    """Settings of runs whose effect differs from the request, and wall clocks set in a run."""
+    notes = setting_notes(runs)
+    for run in runs:
+        steps = [
+            finding.detail
+            for finding in run.verdict.rules
+            if finding.id in {rule.id for rule in _CLOCK_RULES}
+            and finding.reason == ClockRule.was_set.id
+            and finding.outcome is RuleOutcome.PASS
+        ]
+        notes += steps[:1]
+    return notes
 
 
 def note_lines(sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None) -> list[str]:
@@ -36,7 +39,7 @@ def note_lines(sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = 
     """
     sharing: dict[str, list[int]] = {}
     for index, run_set in enumerate(sets):
-        for note in dict.fromkeys(note for run in run_set.runs for note in run_notes(run)):
+        for note in dict.fromkeys(run_notes(*run_set.runs)):
             sharing.setdefault(note, []).append(index)
     return [
         printable(f"note: {note}")

@@ -233,7 +233,11 @@ def groups_table(
     columns["model"] = list(map(name_cell, models if short is None else short.names))
     table = DataTable()
     if short is not None and short.common:
-        table.title, table.title_justify, table.title_style = f"model: {short.common}", "left", ""
+        table.title, table.title_justify, table.title_style = (
+            f"every model: {short.common}",
+            "left",
+            "",
+        )
     for title in columns:
         if title in ("age", number):
             table.add_column(title, justify="right", no_wrap=True)

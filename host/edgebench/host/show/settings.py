@@ -6,7 +6,7 @@ Each setting has a sentence for each reason that `analysis.settings` defines. `{
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import Setting, SettingState
@@ -59,15 +59,27 @@ def setting_sentence(name: str, setting: Setting) -> str | None:
         return None
 
 
-def setting_notes(run: Run) -> list[str]:
-    """Sentences about the settings of a run whose effect differs from the request."""
-    settings = run.conditions.settings
-    if settings is None:
-        return []
-    failed = {rule.id for rule in run.verdict.failures}
-    sentences = [
-        setting_sentence(name, setting)
-        for name, setting in settings.by_name.items()
-        if setting.state in _NOTED and not failed & _RULES.get(name, frozenset())
-    ]
+def setting_notes(runs: Sequence[Run]) -> list[str]:
+    """Sentences about the settings of a set's runs whose effect differs from the request.
+
+    Numbers of threads that differ between the runs share a sentence without a reason: the runtime
+    uses as many threads for a model in each run, so another cause is not excluded.
+    """
+    noted: dict[str, list[Setting]] = {}
+    for run in runs:
+        failed = {rule.id for rule in run.verdict.failures}
+        by_name = {} if run.conditions.settings is None else run.conditions.settings.by_name
+        for name, setting in by_name.items():
+            if setting.state in _NOTED and not failed & _RULES.get(name, frozenset()):
+                noted.setdefault(name, []).append(setting)
+    sentences: list[str | None] = []
+    for name, settings in noted.items():
+        counts = [one.effective for one in settings if isinstance(one.effective, int)]
+        if name == "threads" and len(set(counts)) > 1:
+            requested = settings[0].requested
+            sentences.append(
+                f"{requested} threads requested, {min(counts)} to {max(counts)} worked"
+            )
+            continue
+        sentences += dict.fromkeys(setting_sentence(name, setting) for setting in settings)
     return [sentence for sentence in sentences if sentence is not None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -290,7 +291,23 @@ def failure_advice(run: Run) -> str:
     assert run.failure is not None
     code = ErrorCode.__members__.get(run.failure.code.upper(), ErrorCode.UNKNOWN)
     error = error_from_code(code, run.failure.message)
-    return hint_for(error, command_line_of(run, run_count_of(run)))
+    given = command_line_of(run, run_count_of(run))
+    for path in _model_files(run):
+        given = replace(given, names={**given.names, "MODEL": (str(path),)})
+    return hint_for(error, given)
+
+
+def _model_files(run: Run) -> list[Path]:
+    """The file that the command of a run named, if it is still there and has the run's size."""
+    words = run.command.arguments if run.command is not None else ()
+    paths = [Path(word) for word, *values in words if not values]
+    return [
+        path
+        for path in paths
+        if path.name == run.model.name
+        and path.is_file()
+        and path.stat().st_size == run.model.size_bytes
+    ]
 
 
 def free_cpus(run: Run) -> tuple[int, ...]:

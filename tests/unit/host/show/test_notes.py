@@ -12,6 +12,7 @@ from support.records import latencies, run_record, traces_of, worker_record
 from edgebench.host.analysis import settings as analysis
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.result.facts import SetMember
 from edgebench.host.result.reason import Fact
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import EffectiveSettings, Setting, SettingState
@@ -83,6 +84,20 @@ def test_difference_is_noted_beside_the_numbers() -> None:
     line = "2 threads requested, 1 worked: the runtime does not use more for this model"
     assert run_notes(noted(FEWER)) == [line]
     assert note_lines(find_sets([noted(FEWER)])) == [f"note: {line}"]
+
+
+def test_counts_of_threads_that_differ_between_runs_share_a_note_without_a_reason() -> None:
+    """Otherwise a busy device would have a note per run, each with a claim about the runtime."""
+    runs = [
+        replace(
+            noted(replace(FEWER, effective=count)),
+            run_id=f"run-{number}",
+            member=SetMember("set-1", number, 4),
+        )
+        for number, count in enumerate((1, 4, 1, 3))
+    ]
+    line = "note: 2 threads requested, 1 to 4 worked"
+    assert note_lines(find_sets(runs)) == [line]
 
 
 def test_unknown_is_not_noted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -18,9 +19,10 @@ from support.records import (
 )
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run
-from edgebench.host.result.facts import HostFacts, SetMember
+from edgebench.host.result.facts import CommandFacts, HostFacts, SetMember
 from edgebench.host.result.measured import ProfileResult
 from edgebench.host.show.page import facts_table, operators_table, run_page
+from edgebench.host.show.verdict import failure_advice
 from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import Event, OperatorTime, Outcome, TensorSpec
 
@@ -144,6 +146,25 @@ def test_page_of_a_failed_run_begins_with_the_reason() -> None:
     assert f"{command} --runtime all" in others[0]
     [broken] = [line for line in others if line.startswith("complete")]
     assert "run failed: worker was killed by SIGKILL" in broken
+
+
+def test_advice_of_a_failed_run_is_that_of_its_command(tmp_path: Path) -> None:
+    """Otherwise `show` would offer other runtimes for a file that `bench` reported as cut."""
+    path = tmp_path / "cut.tflite"
+    path.write_bytes(b"    TFL3" + bytes(92))
+    record = replace(
+        run_record(None),
+        outcome=Outcome.FAILED,
+        error_code=int(ErrorCode.MODEL_REFUSED),
+        error="litert refused the model",
+        events=(Event(1, "loading"),),
+    )
+    facts = HostFacts(command=CommandFacts("c", ((str(path),), ("--quick",))))
+    run = analyse_failure(record, facts, created_utc=CREATED_UTC, clock=None)
+    run = replace(run, model=replace(run.model, name=path.name, size_bytes=100))
+    assert failure_advice(run).startswith("copy the file again: it is cut after 100 bytes")
+    other = replace(run, model=replace(run.model, size_bytes=99))
+    assert failure_advice(other).startswith("check the file"), "the file has changed"
 
 
 def test_page_begins_with_the_verdict_and_folds_what_passed() -> None:
