@@ -154,7 +154,7 @@ def test_board_that_was_left_in_frame_mode_is_found(binary: Path) -> None:
         board.resync()
         assert board.connect().name == "edgebench-posix"
         sent = [one.data for one in board.console.entries()]
-        assert LEAVE_FRAMES in sent
+        assert b"-" + LEAVE_FRAMES in sent
 
 
 def test_energy_mode_and_restart_on_open(binary: Path, tmp_path: Path) -> None:
