@@ -19,6 +19,7 @@ from support.target_runs import assert_boards_only_beside_boards
 from support.tools import need_tool
 from support.traces import assert_is_read_back
 
+from edgebench.firmware_bridge.board_fit import firmware_memory
 from edgebench.host.bench.verify import verify
 from edgebench.host.export.exported import find_exported
 from edgebench.host.result.run import Run
@@ -63,9 +64,9 @@ def host() -> Iterator[Host]:
         yield made
 
 
-def measured(host: Host) -> Run:
+def measured(host: Host, *, is_profiled: bool = False) -> Run:
     """A run of the model on the emulated board."""
-    (run,) = host.lab.bench(MODEL, on=[PLACE])
+    (run,) = host.lab.bench(MODEL, on=[PLACE], is_profiled=is_profiled)
     return run.result
 
 
@@ -114,9 +115,35 @@ def slowed(sources: Path, folder: Path, board: str, spins: int) -> None:
     subprocess.run(command, cwd=sources, check=True)
 
 
+def assert_profile_and_memory(run: Run) -> None:
+    """The operators add up to the inference, and the firmware reports its memory."""
+    assert (run.kind, run.verdict.state) == ("profile", State.VALID), run.verdict.failures
+    profile, memory = run.metrics.profile, run.metrics.target_memory_bytes
+    assert profile is not None
+    assert profile.error is None
+    names = [operator.operator for operator in profile.operators]
+    assert names[0] == "DEPTHWISE_CONV_2D", "as the model's file names it"
+    assert profile.sum_instructions_per_inference == pytest.approx(
+        run.metrics.instructions_per_inference, rel=0.001
+    )
+    assert memory is not None
+    flash_bytes, ram_bytes = 19_616, 5_680
+    assert (memory.flash, memory.ram) == (flash_bytes, ram_bytes), "as in docs/firmware.md"
+    code_bytes, data_bytes, stack_bytes = firmware_memory(BOARD)
+    assert (memory.firmware_flash, memory.firmware_ram, memory.stack) == (
+        code_bytes,
+        data_bytes,
+        stack_bytes,
+    )
+    assert memory.stack_peak is not None
+    assert 100 < memory.stack_peak < stack_bytes
+    assert memory.flash_total == flash_bytes + code_bytes
+    assert memory.ram_total == ram_bytes + data_bytes + memory.stack_peak
+
+
 def test_board_is_measured_like_any_device(host: Host) -> None:
     """Otherwise a board could lack its latency, vary between runs, or fail to verify."""
-    run, second = measured(host), measured(host)
+    run, second = measured(host), measured(host, is_profiled=True)
     assert run.verdict.state is State.VALID, run.verdict.failures
     assert (run.emulated, run.device.arch) == (True, "cortex-m4")
     assert (run.metrics.latency_ns, run.metrics.throughput_per_s) == (None, None)
@@ -124,6 +151,7 @@ def test_board_is_measured_like_any_device(host: Host) -> None:
     assert count is not None
     assert 1e4 < count < 1e7
     assert second.metrics.instructions_per_inference == pytest.approx(count, abs=10)
+    assert_profile_and_memory(second)
     firmware = run.conditions.firmware
     assert firmware is not None
     assert firmware.sha256 is not None
@@ -133,7 +161,7 @@ def test_board_is_measured_like_any_device(host: Host) -> None:
     texts = [json.loads(line)["text"] for line in console.read_text().splitlines()]
     assert f"edgebench-{BOARD}" in "".join(texts)
     assert verify(host.lab.store, run.run_id) == []
-    compared = host.run("compare", run.run_id, "--against", second.run_id)
+    compared = host.run("compare", run.run_id, "--against", second.run_id, "--allow", "kind")
     assert (compared.returncode, "exact" in compared.stdout + compared.stderr) == (0, True)
     shown = host.run("show", run.run_id).stdout
     assert "EMULATED" in shown

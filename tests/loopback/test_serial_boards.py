@@ -24,7 +24,12 @@ from edgebench.host.bench.verify import verify
 from edgebench.host.devices.health import CheckState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.hints import hint_for
-from edgebench.protocol.errors import NotComparable, OwnModelOnly, UsageError
+from edgebench.protocol.errors import (
+    NoBoardProfiler,
+    NotComparable,
+    OwnModelOnly,
+    UsageError,
+)
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import SpecChanges
@@ -185,6 +190,10 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     with pytest.raises(OwnModelOnly, match="kws01") as refused:
         desk.host.lab.bench(MODEL, on=[place], runs=1, **SHORT)
     assert hint_for(refused.value).endswith(f": edgebench bench --on {place}")
+    profiled: SpecChanges = {**FEW, "is_profiled": True}
+    with pytest.raises(NoBoardProfiler, match="its firmware is not edgebench's") as unprofiled:
+        desk.host.lab.bench(on=[place], **profiled)
+    assert "edgebench bridge flash BOARD" in hint_for(unprofiled.value)
     # So few queries would be windows of 2 ms; they are no rows of a trace here.
     (stored,) = desk.host.lab.bench(on=[place], runs=1, **FEW)
     run = stored.result

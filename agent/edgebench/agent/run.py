@@ -257,8 +257,6 @@ class Runner:
                 f"target; got runtime {spec.runtime[:40]!r}, engine {spec.engine.value}"
             )
         require_served(spec.meter, self._wiring.meters)
-        if spec.is_profiled:
-            raise ModelRefused("a microcontroller has no operator profiler")
         dataset, inputs = await self._given_files(spec)
         has_own_file = target.takes_own_file and request.model_sha256
         if target.own_model is not None and not has_own_file:

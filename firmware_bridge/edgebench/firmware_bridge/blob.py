@@ -73,6 +73,16 @@ class BlobTensor:
     """Offset in bytes from the start of arena or blob."""
 
 
+@dataclass(frozen=True, slots=True)
+class OperatorSource:
+    """An operator of a model, as its file names it."""
+
+    operator: str
+    """Kind, such as CONV_2D."""
+    name: str
+    """Name of its first output."""
+
+
 @dataclass(slots=True)
 class BlobOperator:
     """An operator of the blob; tensors by number."""
@@ -88,6 +98,8 @@ class BlobOperator:
     """Whether it runs when the state of the model is reset, and not in an inference."""
     scratch_bytes: int = 0
     scratch_place: int = 0
+    source: OperatorSource | None = None
+    """Operator of the model that it is a part of; None for an operator that was added."""
 
 
 @dataclass(frozen=True, slots=True)

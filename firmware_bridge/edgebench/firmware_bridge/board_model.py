@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from edgebench.firmware_bridge.arena import aligned
+from edgebench.firmware_bridge.blob import OperatorSource
 from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo
 from edgebench.firmware_bridge.generate import ModelBlob
 from edgebench.firmware_bridge.tflite import (
@@ -65,6 +67,8 @@ class BoardModel:
     """Encoding of the input on the line; empty: the type of `inputs`."""
     is_stateful: bool = False
     """Whether it has variables; unknown for a model of other firmware, and then false."""
+    operators: tuple[OperatorSource | None, ...] = ()
+    """Operators of the model, as in `ModelBlob`; empty: unknown."""
     own_name: str | None = None
     """Name of a model that is part of the firmware; None: the model was sent."""
 
@@ -86,6 +90,19 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
         precision=_precision(model),
         input_encoding="" if blob.input_encoding == "int8" else blob.input_encoding,
         is_stateful=blob.is_stateful,
+        operators=blob.operators,
+    )
+
+
+def with_firmware(memory: TargetMemory, info: FirmwareInfo | None) -> TargetMemory:
+    """Memory use of a model, with that of the firmware as it reports it."""
+    if info is None:
+        return memory
+    return replace(
+        memory,
+        firmware_flash_bytes=info.code_bytes,
+        firmware_ram_bytes=info.data_bytes,
+        stack_bytes=info.stack_max,
     )
 
 
@@ -133,7 +150,9 @@ def own_model(facts: BoardFacts) -> BoardModel:
         raise ModelRefused(f"{facts.name} does not report its model")
     memory = TargetMemory(
         flash_bytes=info.model_bytes if info else None,
-        ram_bytes=None,
+        ram_bytes=aligned(info.arena_bytes) + info.input_bytes
+        if info and info.arena_bytes is not None and info.input_bytes is not None
+        else None,
         arena_bytes=info.arena_bytes if info else None,
     )
     if info is not None:

@@ -26,6 +26,7 @@ from edgebench.firmware_bridge.board_model import (
     own_model,
     result_count,
     sent_model,
+    with_firmware,
 )
 from edgebench.firmware_bridge.board_ports import BoardPorts
 from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack
@@ -39,6 +40,7 @@ from edgebench.firmware_bridge.generate import (
     model_id_of,
 )
 from edgebench.firmware_bridge.listening import ListeningBoard
+from edgebench.firmware_bridge.operator_times import operator_times
 from edgebench.firmware_bridge.transports.qemu import (
     DEFAULT_SHIFT,
     QEMU_MACHINES,
@@ -48,13 +50,19 @@ from edgebench.firmware_bridge.transports.qemu import (
 )
 from edgebench.firmware_bridge.transports.serial_port import open_line, split_sound
 from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES
-from edgebench.protocol.errors import LineDamaged, ModelRefused, OtherBoard, UsageError
+from edgebench.protocol.errors import (
+    LineDamaged,
+    ModelRefused,
+    NoBoardProfiler,
+    OtherBoard,
+    UsageError,
+)
 from edgebench.protocol.record import (
     EmulatorFacts,
     FirmwareFacts,
     Window,
 )
-from edgebench.protocol.target import OnBytes, TargetDescription, TimedWindow
+from edgebench.protocol.target import OnBytes, TargetDescription, TargetProfile, TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
 
 SCHEME = "qemu:"
@@ -188,7 +196,8 @@ class BoardWithModel:
         None before the first window."""
         self._model = model
         self.inputs, self.outputs = model.inputs, model.outputs
-        self.precision, self.memory = model.precision, model.memory
+        self.precision = model.precision
+        self.memory = with_firmware(model.memory, board.facts.firmware)
         self.own_model = model.own_name
         self.pace_ns: int | None = None
         self.is_stateful = model.is_stateful
@@ -235,6 +244,34 @@ class BoardWithModel:
             return TimedWindow(window, is_repeated=board_window.attempt_count > 1)
         ticks = tuple(tick for tick in timed.ticks if tick is not None)
         return TimedWindow(window, ticks, is_repeated=board_window.attempt_count > 1)
+
+    @property
+    def no_profiler(self) -> str | None:
+        """Reason why the board cannot time operators; None: it can."""
+        if self._board.has_profiler:
+            return None
+        facts = self._board.facts
+        why = "older than this" if facts.firmware else "not edgebench's"
+        return f"{facts.name} has no operator profiler: its firmware is {why}"
+
+    def profile(self, run_count: int) -> TargetProfile:
+        """Run inferences on the input, and time every operator of them."""
+        if self.no_profiler:
+            raise NoBoardProfiler(self.no_profiler)
+        inference_s = self._inference_s or INFERENCE_S
+        silence_s = INFERENCE_S + WINDOW_MARGIN * inference_s * run_count
+        profile = self._board.profile(run_count, silence_s=silence_s)
+        emulator = self.firmware.emulator
+        return operator_times(
+            profile,
+            self._model.operators,
+            self._board.facts.firmware,
+            instruction_ns=emulator.instruction_ns if emulator else None,
+        )
+
+    def stack_peak_bytes(self) -> int | None:
+        """Largest stack since the model was loaded."""
+        return self._board.stack_peak()
 
     def output_bytes(self) -> bytes:
         """Outputs of the last inference; 32-bit floats if the board only prints decimals.

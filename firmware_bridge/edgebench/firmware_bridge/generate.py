@@ -23,6 +23,7 @@ from edgebench.firmware_bridge.blob import (
     MAX_TENSORS,
     SPARE_BYTES,
     BlobHeader,
+    OperatorSource,
     pack,
 )
 from edgebench.firmware_bridge.folding import folded, is_of_uint8, shifted
@@ -125,6 +126,8 @@ class ModelBlob:
     rounding: Rounding
     is_stateful: bool = False
     """Whether it has variables, which a new input resets."""
+    operators: tuple[OperatorSource | None, ...] = ()
+    """Operators of the model that those of an inference belong to, in order of execution."""
 
     @property
     def flash_bytes(self) -> int:
@@ -253,6 +256,7 @@ def generate(
         encoding,
         rounding,
         is_stateful=bool(lowering.states),
+        operators=tuple(one.source for one in lowering.operators if not one.is_reset),
     )
 
 

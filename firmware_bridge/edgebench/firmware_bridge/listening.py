@@ -31,9 +31,15 @@ from edgebench.firmware_bridge.board import ATTEMPTS, Board
 from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.streaming import interface_board
 from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply
-from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged, TargetError
+from edgebench.protocol.errors import (
+    BoardRefusal,
+    BoardSilent,
+    LineDamaged,
+    NoBoardProfiler,
+    TargetError,
+)
 from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
-from edgebench.protocol.target import TimedWindow
+from edgebench.protocol.target import TargetProfile, TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
 
 FRAME_NS = 32_000_000
@@ -124,6 +130,19 @@ class ListeningBoard:
     def set_input(self, data: bytes) -> None:
         """Do nothing: the input is audio."""
         assert not data
+
+    @property
+    def no_profiler(self) -> str:
+        """Reason why the board cannot time operators."""
+        return f"{self.firmware.name} has no operator profiler: its firmware is for streaming"
+
+    def profile(self, run_count: int) -> TargetProfile:
+        """Refuse: streaming firmware runs on live audio."""
+        raise NoBoardProfiler(self.no_profiler)
+
+    def stack_peak_bytes(self) -> int | None:
+        """None: streaming firmware does not report it."""
+        return None
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
         """Listen for about `count` frames, or to the end of the sound that is played.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import frexp, prod
 
 from edgebench.firmware_bridge import lookups, lstm, movement, variables, windows
-from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
+from edgebench.firmware_bridge.blob import BlobKind, BlobOperator, OperatorSource
 from edgebench.firmware_bridge.lowering import (
     ZERO_OUT,
     Lowering,
@@ -325,4 +325,8 @@ def lower(lowering: Lowering) -> None:
         BoardModelRefused: it does not support the tensors of an operator.
     """
     for operator in lowering.model.operators:
+        begin = len(lowering.operators)
         _LOWERINGS[operator.code](lowering, operator)
+        name = lowering.tensor(operator.outputs[0]).name if operator.outputs else ""
+        for lowered in lowering.operators[begin:]:
+            lowered.source = OperatorSource(operator.name, name)

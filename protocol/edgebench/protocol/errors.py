@@ -41,6 +41,7 @@
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file is not accepted
     │   │   ├── BoardModelRefused        a microcontroller cannot run it
+    │   │   ├── NoBoardProfiler          a microcontroller cannot time its operators
     │   │   ├── DatasetRefused           a data set does not fit the model
     │   │   │   ├── SampleShapeRefused       its samples have another shape
     │   │   │   ├── SampleTypeRefused        its samples are quantised, the input takes real values
@@ -172,6 +173,7 @@ class ErrorCode(IntEnum):
     SETTING_REFUSED = 30
     BOARD_MODEL_REFUSED = 31
     OTHER_BOARD = 32
+    NO_BOARD_PROFILER = 33
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -503,6 +505,17 @@ class BoardModelRefused(ModelRefused):
     @property
     def kind(self) -> str:
         """Name of its base class: documents have the same kind for all refused models."""
+        return "model_refused"
+
+
+class NoBoardProfiler(ModelRefused):
+    """The firmware of a microcontroller cannot time the operators of the model."""
+
+    code = ErrorCode.NO_BOARD_PROFILER
+
+    @property
+    def kind(self) -> str:
+        """Name of its base class: documents have one kind for refused models."""
         return "model_refused"
 
 
@@ -1002,6 +1015,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     RuntimeUnavailable,
     ModelRefused,
     BoardModelRefused,
+    NoBoardProfiler,
     InputsRefused,
     DatasetRefused,
     SampleShapeRefused,

@@ -370,7 +370,12 @@ class OperatorTime:
     total_ns: int
     """Sum over all `count` times."""
     p50_ns: int | None = None
-    """Median time, in which runs with a preemption have no weight; None from older agents."""
+    """Median time, in which runs with a preemption have no weight; None from older agents, and for
+    a target, which sums the times."""
+    instructions: float | None = None
+    """Instructions per run, of an emulated target; `total_ns` is then virtual time."""
+    cycles: float | None = None
+    """Cycles of the processor per run, of a target that counts them."""
 
     @property
     def typical_ns(self) -> float:
@@ -402,6 +407,9 @@ class CheckFacts:
     """Time per operator, if a profile was requested."""
     profile_run_count: int = 0
     profile_error: str | None = None
+    profile_reading_ns: float | None = None
+    """Time of a reading of a target's counter, which is subtracted from the times of its operators,
+    but not from those of its inferences; virtual time if it is emulated. None for other devices."""
 
     @classmethod
     def undone(cls, reason: str) -> CheckFacts:
@@ -543,8 +551,18 @@ class TargetMemory:
     """Memory use of a model and its firmware on a target, bytes; None if it is not reported."""
 
     flash_bytes: int | None
+    """Of the model."""
     ram_bytes: int | None
+    """Of arena and input of the model."""
     arena_bytes: int | None
+    firmware_flash_bytes: int | None = None
+    """Of the firmware without the model."""
+    firmware_ram_bytes: int | None = None
+    """Of the firmware without stack, arena and input."""
+    stack_bytes: int | None = None
+    """Memory for the stack."""
+    stack_peak_bytes: int | None = None
+    """Largest stack since the model was loaded."""
 
 
 @dataclass(frozen=True, slots=True)

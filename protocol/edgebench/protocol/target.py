@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Protocol
 
 from edgebench.protocol.errors import EdgebenchError
-from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
+from edgebench.protocol.record import (
+    FirmwareFacts,
+    OperatorTime,
+    TargetMemory,
+    TensorSpec,
+    Window,
+)
 
 ENTRY_POINT_GROUP = "edgebench.targets"
 MEMORY_FILE = "boards.json"
@@ -82,6 +88,16 @@ class TimedWindow:
     the window."""
 
 
+@dataclass(frozen=True, slots=True)
+class TargetProfile:
+    """Times of the operators of a model on a target."""
+
+    operators: tuple[OperatorTime, ...]
+    """In order of execution, without the time of the readings of the counter."""
+    reading_ns: float
+    """Time of a reading of the counter."""
+
+
 class OpenTarget(Protocol):
     """A target with a model on it."""
 
@@ -93,6 +109,11 @@ class OpenTarget(Protocol):
     @property
     def memory(self) -> TargetMemory:
         """Memory use of model and firmware."""
+        ...
+
+    @property
+    def no_profiler(self) -> str | None:
+        """Reason why the target cannot time operators; None: it can."""
         ...
 
     @property
@@ -160,6 +181,23 @@ class OpenTarget(Protocol):
 
         Raises:
             TargetError: there are no outputs, or they cannot be read.
+        """
+        ...
+
+    def profile(self, run_count: int) -> TargetProfile:
+        """Run inferences on the input, and time every operator of them.
+
+        Raises:
+            NoBoardProfiler: the target cannot time operators.
+            TargetError: the target did not run them.
+        """
+        ...
+
+    def stack_peak_bytes(self) -> int | None:
+        """Largest stack since the model was loaded; None: the target does not report it.
+
+        Raises:
+            TargetError: the target does not respond.
         """
         ...
 

@@ -191,6 +191,17 @@ OURS: Conversation = [
         "m-cycles-[25000000,3,2]\r\nm-cycle-[17785043,4294967295]\r\nm-ready\r\n",
         [events.CyclesHead(25_000_000, 3, 2), events.CyclesPart((17785043, 4294967295)), READY],
     ),
+    (
+        "x-profile",
+        "m-operators-[25000000,2,5,2]\r\nm-operator-[CONV,38]\r\nm-operator-[MAX_POOL,7]\r\n"
+        "m-ready\r\n",
+        [
+            events.OperatorsHead(25_000_000, 2, 5, 2),
+            events.OperatorTicks("CONV", 38),
+            events.OperatorTicks("MAX_POOL", 7),
+            READY,
+        ],
+    ),
     ("x-frames", "m-frames-[512,4]\r\nm-ready\r\n", [events.FrameModeReply(512, 4), READY]),
     (
         "infer 1 0",

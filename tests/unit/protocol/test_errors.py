@@ -81,6 +81,7 @@ def test_codes_are_never_renumbered() -> None:
         "EXTERNAL_DATA_REFUSED": 29,
         "BOARD_MODEL_REFUSED": 31,
         "OTHER_BOARD": 32,
+        "NO_BOARD_PROFILER": 33,
     }
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from edgebench.agent.runtimes.shapes import refuse_other_shapes, resolve_shapes
 from edgebench.agent.targets import find_driver
-from edgebench.agent.worker.checks import output_facts
+from edgebench.agent.worker.checks import PROFILE_BUDGET_S, PROFILE_RUNS, output_facts
 from edgebench.agent.worker.inputs import clipped_ratio, make_samples, read_inputs
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.stop import STOP, StopRequested
@@ -37,7 +37,13 @@ from edgebench.agent.worker.target_outputs import (
     sample_bytes,
 )
 from edgebench.agent.worker.timeouts import FIRST_INFERENCES_S, FIRST_SOUND_S, TARGET_WINDOWS
-from edgebench.protocol.errors import InferenceFailed, LineDamaged, TargetError, UsageError
+from edgebench.protocol.errors import (
+    InferenceFailed,
+    LineDamaged,
+    NoBoardProfiler,
+    TargetError,
+    UsageError,
+)
 from edgebench.protocol.record import (
     CheckFacts,
     Phase,
@@ -111,6 +117,7 @@ def measure_target(
         StopRequested: a stop came before the first window was complete.
         InferenceFailed: the target's counter does not advance.
         UsageError: the target is in energy mode, and the run has a data set.
+        NoBoardProfiler: a profile is requested, and the firmware cannot time operators.
         EdgebenchError: the target rejects model or inputs, or fails otherwise.
     """
     assert job.target is not None
@@ -126,6 +133,8 @@ def measure_target(
             reported_name=job.target_name,
         )
     try:
+        if job.spec.is_profiled and target.no_profiler:
+            raise NoBoardProfiler(target.no_profiler)  # before the measurement, not after it
         inputs = _inputs(job, target)
         runtime = RuntimeFacts(driver.runtime, driver.version)
         record, outputs, failure = _measure(job, target, pipe, runtime, inputs)
@@ -140,7 +149,13 @@ def measure_target(
             is_stopped = inputs.dataset is not None and inputs.dataset.is_stopped
             keep(replace(record, check=check, is_dataset_stopped=is_stopped))
 
+        check = inputs.check
+        if job.spec.is_profiled:
+            pipe.phase(Phase.CHECKING)
+            check = _profile(target, sample_bytes(inputs.samples[0]), record.windows[-1], check)
+            keep_check(check)
         if inputs.dataset is not None:
+            inputs.dataset.check = check
             pipe.phase(Phase.CHECKING, inputs.dataset.expected_s)
             run_dataset(
                 target,
@@ -149,6 +164,7 @@ def measure_target(
                 keep=keep_check,
                 on_sample=partial(pipe.reached, unit=ProgressUnit.SAMPLES),
             )
+            check = inputs.dataset.check
     finally:
         # A target that was stopped in a window continues it, and would not respond to the next run.
         if target.busy_s:
@@ -157,7 +173,40 @@ def measure_target(
     if job.spec.is_checked:
         pipe.phase(Phase.CHECKING)
         samples = inputs.samples[: len(outputs)]
-        keep_check(compare_with_reference(job, samples, outputs, inputs.check, directory))
+        keep_check(compare_with_reference(job, samples, outputs, check, directory))
+
+
+def _profile(target: OpenTarget, sample: bytes, window: Window, check: CheckFacts) -> CheckFacts:
+    """Time every operator; the inferences take about `PROFILE_BUDGET_S`.
+
+    On an emulated target whose instructions are counted, their number is that of the windows, so
+    that the result does not depend on the load of this machine.
+    """
+    count = max(
+        1, min(int(PROFILE_BUDGET_S * window.count / max(_passed_s(window), 1e-9)), PROFILE_RUNS[1])
+    )
+    if _is_counted(target):
+        count = TARGET_WINDOWS
+    try:
+        with STOP.armed():
+            target.set_input(sample)
+            profile = target.profile(count)
+    except StopRequested:
+        return replace(check, profile_error="stopped before it was done")
+    except TargetError as exc:
+        return replace(check, profile_error=str(exc))
+    return replace(
+        check,
+        operators=profile.operators,
+        profile_run_count=count,
+        profile_reading_ns=profile.reading_ns,
+    )
+
+
+def _is_counted(target: OpenTarget) -> bool:
+    """Whether the target is emulated and its instructions are counted."""
+    emulator = target.firmware.emulator
+    return emulator is not None and emulator.instruction_ns is not None
 
 
 def _measure(
@@ -173,9 +222,11 @@ def _measure(
     pipe.phase(Phase.MEASURING, TARGET_WINDOWS * (plan.count + plan.warmup_count) * plan.each_s)
     series = RecordedWindows([], [], _first_outputs(target, samples))
     failure: TargetError | None = None
+    memory = target.memory
     try:
         with STOP.armed():
             _run_windows(target, samples, plan, pipe, series)
+            memory = replace(memory, stack_peak_bytes=target.stack_peak_bytes())
     except (StopRequested, TargetError) as exc:
         if not series.windows:
             raise
@@ -189,7 +240,7 @@ def _measure(
         inputs=target.inputs,
         outputs=target.outputs,
         firmware=target.firmware,
-        memory=target.memory,
+        memory=memory,
         output=replace(
             output_facts(series.outputs[0], series.outputs[1:]), sample_count=len(series.outputs)
         ),
@@ -273,8 +324,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
                 "because its pulses would be counted as those of the windows"
             )
         dataset.rehearse(target, limit_s=spec.dataset_limit_s)
-    emulator = target.firmware.emulator
-    if emulator is not None and emulator.instruction_ns is not None:
+    if _is_counted(target):
         return WindowPlan(1, 0, each_s)
     if first.ticks is None:
         trial = _untimed_trial(target, spec, first)

@@ -6,7 +6,7 @@ a changed run in the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,6 +22,7 @@ from edgebench.host.analysis.measurement import (
     measure_traces,
 )
 from edgebench.host.analysis.outputs import OutputQuality, judge_outputs
+from edgebench.host.analysis.profile import profile_of_target, profile_of_worker
 from edgebench.host.analysis.settings import find_settings
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge, judge_failure, judge_target
@@ -38,7 +39,6 @@ from edgebench.host.result.measured import (
     HarnessNs,
     MemoryBytes,
     Metrics,
-    ProfileResult,
 )
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import (
@@ -58,6 +58,7 @@ from edgebench.protocol.record import (
     Phase,
     RunRecord,
     SyncFacts,
+    TargetMemory,
     TargetRecord,
     WorkerRecord,
 )
@@ -155,7 +156,7 @@ def analyse_target(
         schema_version=SCHEMA_VERSION,
         run_id=record.run_id,
         created_utc=created_utc,
-        kind="measurement",
+        kind="profile" if record.spec.is_profiled else "measurement",
         pair=facts.pair,
         member=facts.member,
         command=facts.command,
@@ -165,7 +166,7 @@ def analyse_target(
         model=target.model,
         device=record.device,
         runtime=RuntimeUse(name=target.runtime.name, version=target.runtime.version),
-        metrics=_target_metrics(target, measured, facts, energy),
+        metrics=_target_metrics(record.spec, target, measured, facts, energy),
         environment=record.environment,
         conditions=replace(
             _conditions(record, None, facts, clock),
@@ -181,26 +182,47 @@ def analyse_target(
 
 
 def _target_metrics(
+    spec: RunSpec,
     target: TargetRecord,
     measured: WindowMeasurement,
     facts: HostFacts,
     energy: EnergyResult | None,
 ) -> Metrics:
-    memory = target.memory
     return replace(
         NO_METRICS,
         latency_ns=measured.latency,
         throughput_per_s=measured.throughput_per_s,
         instructions_per_inference=measured.instructions_per_inference,
         windows=measured.summary,
-        target_memory_bytes=TargetMemoryBytes(
-            flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
-        ),
+        target_memory_bytes=_target_memory(target.memory),
         upload_s=target.upload_s,
         accuracy=_accuracy(measured.quality, target.check, facts),
         agreement=measured.quality.agreement,
+        profile=profile_of_target(target, measured) if spec.is_profiled else None,
         energy=energy,
     )
+
+
+def _target_memory(memory: TargetMemory) -> TargetMemoryBytes:
+    flash = (memory.flash_bytes, memory.firmware_flash_bytes)
+    ram = (memory.ram_bytes, memory.firmware_ram_bytes, memory.stack_peak_bytes)
+    return TargetMemoryBytes(
+        flash=memory.flash_bytes,
+        ram=memory.ram_bytes,
+        arena=memory.arena_bytes,
+        flash_total=_total(flash),
+        ram_total=_total(ram),
+        firmware_flash=memory.firmware_flash_bytes,
+        firmware_ram=memory.firmware_ram_bytes,
+        stack=memory.stack_bytes,
+        stack_peak=memory.stack_peak_bytes,
+    )
+
+
+def _total(parts: Sequence[int | None]) -> int | None:
+    """Sum of the parts; None if a part is unknown."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 NO_METRICS = Metrics(
@@ -329,7 +351,7 @@ def _metrics(
         agreement=measured.quality.agreement,
         loadgen=measured.loadgen,
         thermal=measured.throttling,
-        profile=_profile(worker, measured) if spec.is_profiled else None,
+        profile=profile_of_worker(worker, measured) if spec.is_profiled else None,
         energy=energy,
     )
 
@@ -356,20 +378,6 @@ def _binding(facts: BindingFacts | None) -> BindingNs | None:
     p50_ns, c_p50_ns = facts.p50_ns, facts.c_p50_ns
     added_ns = None if p50_ns is None or c_p50_ns is None else p50_ns - c_p50_ns
     return BindingNs(p50_ns, c_p50_ns, added_ns, facts.reason)
-
-
-def _profile(worker: WorkerRecord, measured: Measurement) -> ProfileResult:
-    """The operators, and the median latency without profiling, which shows the profiler's cost."""
-    check = worker.check
-    total_ns = sum(operator.total_ns for operator in check.operators)
-    per_run_ns = total_ns / check.profile_run_count if check.profile_run_count else None
-    return ProfileResult(
-        run_count=check.profile_run_count,
-        operators=check.operators,
-        sum_ns_per_inference=per_run_ns,
-        unprofiled_p50_ns=measured.invoke.p50,
-        error=check.profile_error,
-    )
 
 
 def _conditions(

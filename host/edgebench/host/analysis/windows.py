@@ -45,6 +45,9 @@ class WindowMeasurement:
     """Latency of single inferences; None if they were not timed, or the target is emulated."""
     duration_s: float | None
     """Sum of the windows' times; None if they were not timed."""
+    inference_ns: float | None = None
+    """Median time of an inference; virtual time if the target is emulated. None if nothing timed
+    it."""
     quality: OutputQuality = field(default_factory=OutputQuality)
 
 
@@ -95,6 +98,7 @@ def measure_windows(
         instructions_per_inference=counted_ns / instruction_ns if instruction_ns else None,
         latency=None if emulator or inference_ns is None else summarize(inference_ns),
         duration_s=float(times_s.sum()),
+        inference_ns=counted_ns,
     )
 
 

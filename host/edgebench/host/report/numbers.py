@@ -41,8 +41,11 @@ _LABELS = {
     "energy.power_w_mean": "mean power",
     "memory_bytes.peak_rss": "peak memory",
     ACCURACY: "accuracy",
-    "target_memory_bytes.flash": "flash",
-    "target_memory_bytes.ram": "RAM",
+    "target_memory_bytes.flash": "flash of the model",
+    "target_memory_bytes.ram": "RAM of the model",
+    "target_memory_bytes.flash_total": "flash of model and firmware",
+    "target_memory_bytes.ram_total": "RAM of model, firmware and stack",
+    "target_memory_bytes.stack_peak": "largest stack",
 }
 _SPANS = {
     "latency_ns": "latency",
@@ -65,6 +68,9 @@ _CARDS = (
     "memory_bytes.peak_rss",
     "target_memory_bytes.flash",
     "target_memory_bytes.ram",
+    "target_memory_bytes.flash_total",
+    "target_memory_bytes.ram_total",
+    "target_memory_bytes.stack_peak",
 )
 """Metrics at the top of a page after the headline, if the runs have them."""
 
@@ -167,6 +173,8 @@ def shown_number(metric: Metric, value: float, half_width: float = 0.0) -> str:
 def _bounds(run_set: RunSet, metric: Metric, interval: Interval | None) -> str:
     if interval is None:
         if metric.is_exact:
+            if metric.quantity is Quantity.SIZE_BYTES:
+                return "a size, which does not vary"
             return "a count, exact within the counter's resolution"
         if run_set.set_id is not None and len(run_set.counted) > 1:
             having = [run for run in run_set.counted if metric.bounded_value(run) is not None]

@@ -80,7 +80,19 @@ class ProfileResult:
     operators: tuple[OperatorTime, ...]
     sum_ns_per_inference: float | None
     unprofiled_p50_ns: int | None
+    """Virtual time if the target is emulated, like the times of the operators."""
     error: str | None
+    sum_instructions_per_inference: float | None = None
+    """Set for an emulated target whose instructions are counted, like the next number."""
+    unprofiled_instructions: float | None = None
+    """Median of the inferences that were not profiled."""
+    sum_cycles_per_inference: float | None = None
+    """Set for a target that counts cycles of its processor."""
+    resolution_ns: float | None = None
+    """Period of a target's counter: the time of an operator per run may be off by as much."""
+    reading_ns: float | None = None
+    """Time of a reading of a target's counter. The times of the operators do not include it; those
+    of the inferences that were not profiled include one reading each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ class Metric:
     column: str | None = None
     """Key in the list of runs."""
     is_exact: bool = False
-    """A count without variation between runs: a single run per side is enough to compare."""
+    """A count or size that does not vary between runs: a run per side is enough to compare."""
 
     def value(self, run: Measured) -> float | int | None:
         """The number of a run; None if it was not measured, and for times of an emulator."""
@@ -244,12 +244,27 @@ def _lower(quantity: Quantity, group: str, *names: str) -> list[Metric]:
     return [Metric(f"{group}.{name}", quantity, Better.LOWER) for name in names]
 
 
+def _target_memory(*names: str, **short: str) -> list[Metric]:
+    """Memory on a microcontroller, which does not vary between runs; the values are short names."""
+    return [
+        Metric(
+            f"target_memory_bytes.{name}",
+            Quantity.SIZE_BYTES,
+            Better.LOWER,
+            short=short.get(name),
+            is_exact=True,
+        )
+        for name in (*names, *short)
+    ]
+
+
 _ALL = (
     *_latencies(),
     Metric("throughput_per_s", Quantity.RATE, Better.HIGHER, column="throughput_per_s"),
     Metric(INSTRUCTIONS, Quantity.INSTRUCTIONS, Better.LOWER, column=INSTRUCTIONS, is_exact=True),
     Metric("windows.duration_ns_per_inference", Quantity.DURATION_NS, Better.LOWER),
-    *_lower(Quantity.SIZE_BYTES, "target_memory_bytes", "flash", "ram", "arena"),
+    *_target_memory("flash", "ram", "arena", "firmware_flash", "firmware_ram"),
+    *_target_memory(flash_total="flash_bytes", ram_total="ram_bytes", stack_peak="stack_bytes"),
     Metric("upload_s", Quantity.DURATION_S, Better.LOWER),
     *_lower(Quantity.DURATION_NS, "early_stopping", "p90_ns", "p99_ns"),
     *_lower(Quantity.DURATION_NS, "cold_start_ns", "import", "load", "first_inference"),

@@ -43,5 +43,18 @@ class TargetMemoryBytes:
     """Memory of model and firmware on the target, bytes; None if it is not reported."""
 
     flash: int | None
+    """Of the model."""
     ram: int | None
+    """Of arena and input of the model."""
     arena: int | None
+    flash_total: int | None = None
+    """Of model and firmware."""
+    ram_total: int | None = None
+    """Of arena, input, firmware, and the largest stack."""
+    firmware_flash: int | None = None
+    firmware_ram: int | None = None
+    """Of the firmware without stack, arena and input."""
+    stack: int | None = None
+    """Memory for the stack."""
+    stack_peak: int | None = None
+    """Largest stack since the model was loaded, with the windows of the run."""

@@ -456,6 +456,13 @@ _HINTS: tuple[Row, ...] = (
         command("bench", "whole.onnx"),
     ),
     (e.BoardModelRefused, _for_board_model),
+    _on(
+        e.NoBoardProfiler,
+        "flash edgebench's firmware, if it supports the board: {}; or profile the model on an "
+        "emulated board: {}",
+        command("bridge", "flash", "BOARD"),
+        lambda _, given: given.bench(on=("qemu:mps2-an386",), is_profiled=True),
+    ),
     (e.ModelRefused, _for_model("check the file, or try other runtimes: {}")),
     (e.WorkerDied, _for_model("try another runtime: {}")),
     _on(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgebench.host.result.measured import ProfileResult
-from edgebench.host.result.units import format_ns
+from edgebench.host.result.units import format_instructions, format_ns
 from edgebench.protocol.record import OperatorTime
 
 _TIMER_NS = 1000
@@ -19,6 +19,7 @@ class OperatorLine:
 
     operator: OperatorTime
     time: str
+    """Time per run; its instructions or cycles, if the target counts these."""
     share: str
     share_ratio: float
     """Share of the sum of the typical times of all operators."""
@@ -43,22 +44,52 @@ def operator_lines(profile: ProfileResult) -> OperatorLines:
     operators = profile.operators
     has_medians = all(operator.p50_ns is not None for operator in operators)
     total_ns = sum(operator.typical_ns * operator.count for operator in operators)
-    resolution_ratio = _resolution_ratio(operators, total_ns) if has_medians else 0.0
+    resolution_ns, resolution_ratio = profile.resolution_ns, 0.0
+    if has_medians or resolution_ns is not None:
+        resolution_ratio = _resolution_ratio(
+            operators, total_ns, resolution_ns and resolution_ns * profile.run_count
+        )
     lines = []
     for operator in operators:
         ratio = operator.typical_ns * operator.count / (total_ns or 1)
         share = f"{ratio:.1%}" if ratio or not resolution_ratio else f"< {resolution_ratio:.1%}"
-        time = format_ns(operator.typical_ns) if operator.typical_ns else "< 1 µs"
-        lines.append(OperatorLine(operator, time, share, ratio))
+        lines.append(OperatorLine(operator, _time(operator), share, ratio))
     return OperatorLines(
         tuple(lines),
-        "median time" if has_medians else "mean time",
+        _time_title(profile),
         f"share ±{resolution_ratio:.1%}" if resolution_ratio >= 0.0005 else "share",
     )
 
 
-def _resolution_ratio(operators: Sequence[OperatorTime], total_ns: float) -> float:
-    """Largest error of a share by a timer of whole microseconds; 0 for a finer timer."""
+def _time(operator: OperatorTime) -> str:
+    count = operator.cycles if operator.instructions is None else operator.instructions
+    if count is not None:
+        return format_instructions(count)
+    return format_ns(operator.typical_ns) if operator.typical_ns else "< 1 µs"
+
+
+def _time_title(profile: ProfileResult) -> str:
+    """Title of the times or counts, with the error by a target's counter."""
+    sum_ns, resolution_ns = profile.sum_ns_per_inference, profile.resolution_ns
+    for unit, total in (
+        ("instructions", profile.sum_instructions_per_inference),
+        ("cycles", profile.sum_cycles_per_inference),
+    ):
+        if total and sum_ns and resolution_ns:
+            return f"{unit} ±{format_instructions(total * resolution_ns / sum_ns)}"
+    has_medians = all(operator.p50_ns is not None for operator in profile.operators)
+    return "median time" if has_medians else "mean time"
+
+
+def _resolution_ratio(
+    operators: Sequence[OperatorTime], total_ns: float, resolution_ns: float | None
+) -> float:
+    """Largest error of a share by a target's counter, or a timer of whole microseconds.
+
+    0 for a finer timer.
+    """
+    if resolution_ns is not None:
+        return min(1.0, resolution_ns / total_ns) if total_ns else 1.0
     if any(operator.typical_ns % _TIMER_NS for operator in operators):
         return 0.0
     most = max((operator.count for operator in operators), default=0)

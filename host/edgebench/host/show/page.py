@@ -28,7 +28,7 @@ from edgebench.host.result.units import (
     format_rate,
     format_size,
 )
-from edgebench.host.result.windows import WindowSummary
+from edgebench.host.result.windows import TargetMemoryBytes, WindowSummary
 from edgebench.host.show.accuracy import accuracy_words
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
@@ -347,12 +347,14 @@ def _kind(run: Run) -> str:
     profile = run.metrics.profile
     if run.simulated:
         return "SIMULATED device: its times are simulated"
-    if _is_counted(run):
-        return "EMULATED device: instructions are counted, and no time is claimed"
+    kind = "EMULATED device: instructions are counted, and no time is claimed"
     if profile is None:
-        return "measurement"
-    p50 = format_ns(profile.unprofiled_p50_ns)
-    return f"profile over {profile.run_count} inferences; without the profiler p50 is {p50}"
+        return kind if _is_counted(run) else "measurement"
+    over = f"profile over {profile.run_count} inferences; without the profiler"
+    if _is_counted(run):
+        count = format_instructions(profile.unprofiled_instructions)
+        return f"{kind}; {over} an inference takes {count}"
+    return f"{over} p50 is {format_ns(profile.unprofiled_p50_ns)}"
 
 
 def _inputs(conditions: Conditions) -> str:
@@ -424,8 +426,7 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     if metrics.windows is not None:
         facts += _windows(metrics.windows, metrics.instructions_per_inference)
     if (target := metrics.target_memory_bytes) is not None:
-        line = f"flash {format_size(target.flash)}, RAM {format_size(target.ram)}"
-        facts.append(("memory", f"{line}, of which {format_size(target.arena)} for tensors"))
+        facts += _target_memory(target)
     if metrics.upload_s is not None:
         facts.append(("upload", format_duration(metrics.upload_s)))
     if metrics.throughput_per_s is not None:
@@ -438,6 +439,21 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     heat = heat_lines(metrics.thermal)
     facts += [("thermal" if line is heat[0] else "start to end", line) for line in heat]
     return facts + energy_lines(metrics.energy)
+
+
+def _target_memory(target: TargetMemoryBytes) -> list[tuple[str, str]]:
+    """Memory of the model on the target, and of its firmware, if that reports it."""
+    line = f"flash {format_size(target.flash)}, RAM {format_size(target.ram)}"
+    facts = [("memory", f"{line}, of which {format_size(target.arena)} for tensors")]
+    if target.firmware_flash is not None:
+        line = f"flash {format_size(target.firmware_flash)}, RAM {format_size(target.firmware_ram)}"
+        if target.stack_peak is not None:
+            line += f", stack up to {format_size(target.stack_peak)} of {format_size(target.stack)}"
+        facts.append(("firmware's", line))
+    if target.flash_total is not None and target.ram_total is not None:
+        total = f"flash {format_size(target.flash_total)}, RAM {format_size(target.ram_total)}"
+        facts.append(("together", total))
+    return facts
 
 
 def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[str, str]]:

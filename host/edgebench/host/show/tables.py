@@ -115,6 +115,9 @@ class ResultColumn(Enum):
     LOAD = "load"
     FIRST = "first"
     PEAK_MEMORY = "peak memory"
+    FLASH = "flash"
+    RAM = "RAM"
+    STACK = "stack"
     VERDICT = "verdict"
     SETTINGS = "settings"
     TO_THE_FIRST = "to the first"
@@ -485,6 +488,15 @@ def _is_counted(run_set: RunSet) -> bool:
     return run_set.first.metrics.instructions_per_inference is not None
 
 
+def _has_process(run_set: RunSet) -> bool:
+    """Whether a process of an operating system ran the model, not a target."""
+    return run_set.first.metrics.windows is None
+
+
+def _has_memory_of_target(run_set: RunSet) -> bool:
+    return run_set.first.metrics.target_memory_bytes is not None
+
+
 def _is_timed(run_set: RunSet) -> bool:
     """Whether the set has latencies of the model; those of a profile include the profiler."""
     return not _is_counted(run_set) and run_set.first.metrics.profile is None
@@ -643,19 +655,36 @@ _RESULT_COLUMNS = (
         ResultColumn.LOAD,
         132,
         _median_of("cold_start_ns.load", format_ns),
+        only_for=_has_process,
         number=NumberKind.COLD_START,
     ),
     _Column(
         ResultColumn.FIRST,
         132,
         _median_of("cold_start_ns.first_inference", format_ns),
+        only_for=_has_process,
         number=NumberKind.COLD_START,
     ),
     _Column(
         ResultColumn.PEAK_MEMORY,
         132,
         _median_of("memory_bytes.peak_rss", format_size),
+        only_for=_has_process,
         number=NumberKind.MEMORY,
+    ),
+    *(
+        _Column(
+            kind,
+            70,
+            _median_of(f"target_memory_bytes.{name}", format_size),
+            only_for=_has_memory_of_target,
+            number=NumberKind.MEMORY,
+        )
+        for kind, name in (
+            (ResultColumn.FLASH, "flash_total"),
+            (ResultColumn.RAM, "ram"),
+            (ResultColumn.STACK, "stack_peak"),
+        )
     ),
     _Column(
         ResultColumn.VERDICT,
@@ -665,6 +694,9 @@ _RESULT_COLUMNS = (
     ),
 )
 _FIRST_TO_GO = (
+    ResultColumn.STACK,
+    ResultColumn.RAM,
+    ResultColumn.FLASH,
     ResultColumn.PEAK_MEMORY,
     ResultColumn.FIRST,
     ResultColumn.LOAD,

@@ -16,6 +16,7 @@ from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.runs import compare_groups
 from edgebench.host.analysis.measurement import TargetTraces
 from edgebench.host.analysis.outputs import OutputQuality
+from edgebench.host.analysis.profile import profile_of_target
 from edgebench.host.analysis.run import analyse_target
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.analysis.verdict.judge import judge_target
@@ -39,6 +40,7 @@ from edgebench.protocol.record import (
     EmulatorFacts,
     FirmwareFacts,
     ModelFacts,
+    OperatorTime,
     Outcome,
     OutputFacts,
     RunRecord,
@@ -167,9 +169,39 @@ def test_good_target_is_valid_and_nobody_watched_its_heat() -> None:
     verdict = judge_target(evidence(target()))
     assert (verdict.state, verdict.unwatched) == (State.VALID, ("heat",))
     assert list(outcomes(verdict)) == [rule.id for rule in TARGET_RULES]
-    on_request = {"meter", "energy_windows", "energy", "keeps_pace", *OF_OUTPUTS}
+    on_request = {"meter", "energy_windows", "energy", "keeps_pace", "profile", *OF_OUTPUTS}
     rest = {found for rule, found in outcomes(verdict).items() if rule not in on_request}
     assert rest == {RuleOutcome.PASS, RuleOutcome.UNKNOWN}
+
+
+def profiled(*total_ns: int, emulator: EmulatorFacts | None = None) -> TargetEvidence:
+    """Return evidence of a target that ran each operator twice; an inference takes 105 ms."""
+    operators = tuple(
+        OperatorTime(index, "CONV_2D", "", "dsp", 2, ns) for index, ns in enumerate(total_ns)
+    )
+    check = CheckFacts(operators=operators, profile_run_count=2, profile_reading_ns=1000.0)
+    found = evidence(replace(target(emulator), check=check))
+    return replace(found, record=replace(found.record, spec=replace(SPEC, is_profiled=True)))
+
+
+@pytest.mark.parametrize(
+    ("last_ns", "outcome"), [(69_998_000, RuleOutcome.PASS), (69_700_000, RuleOutcome.FAIL)]
+)
+def test_operators_add_up_to_the_inference(last_ns: int, outcome: RuleOutcome) -> None:
+    """Otherwise a profile with an operator that was not timed would look complete."""
+    found = profiled(140_000_000, last_ns)
+    profile = profile_of_target(found.target, found.measured)
+    assert profile.sum_ns_per_inference == pytest.approx((140_000_000 + last_ns) / 2)
+    assert (profile.unprofiled_p50_ns, profile.resolution_ns) == (105_000_000, 12.5)
+    verdict = judge_target(found)
+    assert outcomes(verdict)["profile"] is outcome
+    assert verdict.state is (State.VALID if outcome is RuleOutcome.PASS else State.SUSPECT)
+
+
+def test_run_without_the_requested_profile_is_invalid() -> None:
+    """Otherwise the table of operators would be missing from a valid profile."""
+    found = profiled()
+    assert judge_target(found).state is State.INVALID
 
 
 def test_counted_instructions_are_valid_and_claim_no_time() -> None:

@@ -71,7 +71,7 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     logs = values[: len(before)], values[len(before) :]
     if metric.is_exact:
         shift = float(np.median(logs[1]) - np.median(logs[0]))
-        resolution = math.log1p(resolution_ratio([*first.counted, *other.counted]))
+        resolution = math.log1p(resolution_ratio(metric, [*first.counted, *other.counted]))
         bounds: Bounds | None = (shift - resolution, shift + resolution)
     else:
         test = signed_rank_test(logs[1] - logs[0]) if is_paired else rank_sum_test(*logs)

@@ -30,6 +30,7 @@ from edgebench.host.result.metrics import (
     Better,
     Metric,
     NoSuchPath,
+    Quantity,
     headline,
     value_at,
 )
@@ -304,7 +305,7 @@ def _prepare(
         design=Design.EXACT if metric.is_exact else design,
         better=better_of(metric, before),
         margin_ratio=margin_ratio,
-        resolution_ratio=resolution_ratio([*before, *after]) if metric.is_exact else 0.0,
+        resolution_ratio=resolution_ratio(metric, [*before, *after]),
         # A non-positive energy is refused when the ratio is computed.
         instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
         blocks=blocks,
@@ -312,8 +313,10 @@ def _prepare(
     return _PreparedComparison(before, after, metric, rules, found, values)
 
 
-def resolution_ratio(runs: Sequence[Run]) -> float:
-    """Resolution of the coarsest counter of these runs, relative to the count."""
+def resolution_ratio(metric: Metric, runs: Sequence[Run]) -> float:
+    """Resolution of the coarsest counter of these runs, relative; 0 if the metric is no count."""
+    if metric.quantity is not Quantity.INSTRUCTIONS:
+        return 0.0
     windows = [run.metrics.windows for run in runs if run.metrics.windows]
     return max((window.resolution_ratio or 0.0 for window in windows), default=0.0)
 

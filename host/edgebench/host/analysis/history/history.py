@@ -267,7 +267,7 @@ def _levels(
     logs = np.log(np.array([point.value for point in points]))
     runs = [[entry.run for entry in group if entry.run is not None] for group in groups]
     if metric.is_exact:
-        resolution = math.log1p(resolution_ratio([run for group in runs for run in group]))
+        resolution = math.log1p(resolution_ratio(metric, [run for group in runs for run in group]))
         starts = find_exact_starts(logs, resolution=resolution)
     else:
         errors = np.array([_error(point) for point in points])
@@ -299,7 +299,7 @@ def _with_ratio(
     """The level with its ratio to the level before."""
     if metric.is_exact:
         ratio = math.exp(after[0] - before[-1])
-        resolution = 1 + resolution_ratio([*sides[0], *sides[1]])
+        resolution = 1 + resolution_ratio(metric, [*sides[0], *sides[1]])
         return replace(level, ratio=ratio, ratio_interval=(ratio / resolution, ratio * resolution))
     test = rank_sum_test(before, after)
     try:

@@ -17,6 +17,7 @@ from edgebench.host.analysis.verdict.rule import (
     LATENCIES,
     LOOP,
     SUSPECT,
+    EvidenceT,
     Rule,
     Ruling,
     at_least,
@@ -30,7 +31,8 @@ from edgebench.host.analysis.verdict.rule import (
 from edgebench.host.result.latency import LatencySummary, Stability
 from edgebench.host.result.units import format_ns
 from edgebench.host.result.verdict import NumberKind
-from edgebench.protocol.spec import samples_per_query
+from edgebench.protocol.record import CheckFacts
+from edgebench.protocol.spec import RunSpec, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
@@ -62,7 +64,7 @@ models, whose data and code fill the caches, they add 1.6 to 5 times as much
 PRECISION_SUSPECT_RATIO."""
 
 
-class ProfileRule(Rule[Evidence]):
+class ProfileRule(Rule[EvidenceT]):
     """The run has the operator profile that was requested."""
 
     id, severity = "profile", INVALID
@@ -80,15 +82,22 @@ class ProfileRule(Rule[Evidence]):
     def absent(value: float, limit: float, *, why: str) -> str:
         return why
 
-    def check(self, evidence: Evidence) -> Ruling:
-        check = evidence.worker.check
-        if not evidence.record.spec.is_profiled:
+    def ruling(self, spec: RunSpec, check: CheckFacts) -> Ruling:
+        """Ruling on the profile of a run."""
+        if not spec.is_profiled:
             return not_applicable(self.not_requested())
         if check.profile_error is not None or not check.operators:
             why = check.profile_error or "the runtime returned no profile"
             return holds(False, self.absent(why=why))
         found = self.made(run_count=check.profile_run_count)
         return holds(True, found, value=len(check.operators), unit="count")
+
+
+class WorkerProfileRule(ProfileRule[Evidence]):
+    """The run has the operator profile that was requested."""
+
+    def check(self, evidence: Evidence) -> Ruling:
+        return self.ruling(evidence.record.spec, evidence.worker.check)
 
 
 class _HarnessRule(Rule[Evidence]):
@@ -448,7 +457,7 @@ def _most_agree(stability: Stability, median_ns: float | None) -> bool:
 
 
 LATENCY_RULES: tuple[Rule[Evidence], ...] = (
-    ProfileRule(),
+    WorkerProfileRule(),
     HarnessDominatesRule(),
     HarnessShareRule(),
     BindingShareRule(),

@@ -6,10 +6,11 @@ left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.cause import SLOWDOWNS, Cause
+from edgebench.host.analysis.verdict.latency import ProfileRule
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     LOOP,
@@ -37,7 +38,7 @@ from edgebench.host.analysis.verdict.thermal import SlowdownRule
 from edgebench.host.options.command import command
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.verdict import Finding, NumberKind
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome
 from edgebench.protocol.record import MeasuredRecord, Outcome, RunRecord, TargetRecord
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -53,6 +54,11 @@ CLOCK_LIMIT_RATIO = 0.02
 """Difference of the target's counter and the clock of the machine that it is connected to. An RC
 oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16); a counter whose rate is
 stated wrongly, or that wrapped around undetected, deviates by far more."""
+
+PROFILE_SUM_LIMIT_RATIO = 0.001
+"""Difference of the sum of the operators and the whole inference, over the latter, in addition to
+two ticks of the counter. On QEMU's boards the difference is 1 to 60 ppm
+(test_firmware_on_qemu.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +319,39 @@ class TargetClockRule(Rule[TargetEvidence]):
         return at_most(abs(ratio - 1), CLOCK_LIMIT_RATIO, "ratio", self.difference())
 
 
+class TargetProfileRule(ProfileRule[TargetEvidence]):
+    """The run has the operator profile that was requested, and the operators add up to the whole.
+
+    A sum that does not add up makes the run suspect.
+    """
+
+    advise = advice.again("profile again: {}")
+    difference = plain(
+        "sum",
+        lambda value, limit: (
+            f"the times of the operators add up to the whole inference within {value:.3%}, limit "
+            f"{limit:.2%}"
+        ),
+    )
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        from edgebench.host.analysis.profile import (  # only here: it loads numpy
+            profile_of_target,
+            sum_difference,
+        )
+
+        ruling = self.ruling(evidence.record.spec, evidence.target.check)
+        if ruling.outcome is not RuleOutcome.PASS:
+            return ruling
+        found = sum_difference(profile_of_target(evidence.target, evidence.measured))
+        if found is None:
+            return ruling
+        ratio, resolution_ratio = found
+        limit_ratio = PROFILE_SUM_LIMIT_RATIO + resolution_ratio
+        ruling = at_most(ratio, limit_ratio, "ratio", self.difference())
+        return replace(ruling, severity=SUSPECT)
+
+
 class KeepsPaceRule(Rule[TargetEvidence]):
     """Streaming firmware processes an audio frame before the next is complete.
 
@@ -372,6 +411,7 @@ RULES_OF_DEVICE: tuple[Rule[TargetEvidence], ...] = (
     InputsReadBackRule(),
     WindowRangeRule(),
     TargetClockRule(),
+    TargetProfileRule(),
     KeepsPaceRule(),
     TargetThermalRule(),
 )

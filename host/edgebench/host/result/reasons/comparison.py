@@ -61,7 +61,7 @@ def count_scatters(*, spread_ratio: float, limit_ratio: float) -> str:
 
 @ReasonKind
 def same_count() -> str:
-    return "the counts are the same within the counter's ticks"
+    return "both sides are the same, within the resolution of the number"
 
 
 @ReasonKind
@@ -74,7 +74,7 @@ def exact_count() -> str:
     return _DECIDED
 
 
-_DECIDED = "the count does not vary between runs: one run per side decides"
+_DECIDED = "the number does not vary between runs: one run per side decides"
 
 
 @ReasonKind
