@@ -133,4 +133,9 @@ def test_what_does_not_fit_the_model_is_one_line_with_a_next_step(
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert error.startswith(f"error: bert.onnx on onnx: {said}")
     (hint,) = [line for line in result.stderr.splitlines() if line.startswith("hint: ")]
-    assert re.search(rf"edgebench bench {path} .*--shape NAME=1x128, or --inputs FILE\.npz", hint)
+    again = rf"edgebench bench {path} .*"
+    if option == "--shape":
+        assert re.search(rf"leave it out, .*open: {again}", hint)
+        assert value not in hint
+    else:
+        assert re.search(rf"{again}--shape NAME=1x128, or --inputs FILE\.npz", hint)

@@ -148,7 +148,10 @@ def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
 def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
     """Measure without what does not fit; only the device knows the model's inputs."""
     if given.value("input_shapes"):
-        text = "leave out --shape, which sets only dimensions that a model leaves open: {}"
+        text = (
+            "give --shape a name and a shape of the inputs that the error lists; or leave it out, "
+            "as it sets only dimensions that a model leaves open: {}"
+        )
         return NextStep(text, given.bench(without=["shape"]))
     if given.value("inputs"):
         text = "let random inputs be drawn: {}; or name a file with inputs that fit: --inputs FILE"

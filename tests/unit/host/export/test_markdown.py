@@ -59,7 +59,8 @@ def test_accuracy_is_beside_the_speed(stored: Stored) -> None:
     assert accuracy is not None
     without, row = rows(written("markdown", [plain, judged(one, State.VALID)]))
     assert without["accuracy"] == "—"
-    assert re.fullmatch(rf"`{accuracy.metric}` 0\.\d+ \(0\.\d+ to [01]\.\d+\)", row["accuracy"])
+    bounds = rf"95 % CI [\d.]+ % to [\d.]+ % over {accuracy.sample_count} samples"
+    assert re.search(rf"^`{accuracy.metric}` [\d.]+ % \({bounds}\)$", row["accuracy"])
     [row] = rows(written("markdown", [judged(one, State.INVALID)]))
     assert row["accuracy"] == "refused"
 
