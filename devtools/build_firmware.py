@@ -117,7 +117,7 @@ BOARDS = {
     "musca-b1": _cortex_m(M33, "musca", SYSTICK, PL011, "ports/musca"),
 }
 COUNTED = ("mps2-an385", "mps2-an386", "mps2-an386-portable", "mps2-an500", "mps3-an547")
-BOARDS |= {f"{name}-operators": replace(BOARDS[name], program="counting") for name in COUNTED}
+BOARDS.update({f"{name}-operators": replace(BOARDS[name], program="counting") for name in COUNTED})
 NOT_IN_PACKAGE = (
     *("posix", "posix-checked", "mps2-an385-m0plus", "mps2-an386-portable", "musca-b1"),
     *(f"{name}-operators" for name in COUNTED),

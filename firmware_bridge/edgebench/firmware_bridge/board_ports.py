@@ -240,9 +240,11 @@ class BoardPorts:
             return None
         if port.key is not None:
             with suppress(OSError):  # the next poll tries again
-                self._memory.remember(port, probe.board)
-                known[port.key] = probe.board  # the first poll does this twice
+                key = self._memory.remember(port, probe.board)
                 del self._probes[candidate.key]
+                if key != port.key:  # it is the board of an entry without a place
+                    return None  # the next poll has it under that key
+                known[port.key] = probe.board  # the first poll does this twice
         return TargetSighting(_target(candidate, probe.board))
 
     def _is_due(self, probe: PortProbe, candidate: PortToProbe) -> bool:

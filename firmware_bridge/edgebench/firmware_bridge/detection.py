@@ -176,15 +176,23 @@ class KnownBoards:
             for port in listed
         ]
 
-    def remember(self, port: SerialPortInfo, board: KnownBoard) -> None:
-        """Store a board, unless its port has no serial number.
+    def remember(self, port: SerialPortInfo, board: KnownBoard) -> str | None:
+        """Store a board, unless its port has no serial number; returns its key.
+
+        An entry without a place, of an earlier version, belongs to the first board of its name.
 
         Raises:
             OSError: the file cannot be written.
         """
-        if port.key is not None:
-            with self._changed() as known:
-                known[port.key] = replace(board, place=port.place)
+        if port.key is None:
+            return None
+        with self._changed() as known:
+            key = replace(port, is_serial_shared=False).key
+            entry = known.get(key) if key is not None else None
+            if key is None or entry is None or entry.place or entry.name != board.name:
+                key = port.key
+            known[key] = replace(board, place=port.place)
+        return key
 
     def forget(self, keys: Collection[str | None]) -> None:
         """Remove the boards with these keys, which may have changed.

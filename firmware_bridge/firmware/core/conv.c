@@ -82,7 +82,7 @@ static __attribute__((noinline)) void multiply(const struct operands *o, const s
 	const int8_t *weights = o->b;
 	int32_t channel = 0;
 
-	for (; f.can_finish_four && channels >= 4 && channel < channels; channel += 4) {
+	for (; f.can_finish_four && channel < channels; channel += 4) {
 		channel = channel + 4 > channels ? channels - 4 : channel; /* some are computed twice */
 		const int8_t *rows = weights + channel * depth;
 		int32x4_t start = vldrwq_s32(bias + channel);

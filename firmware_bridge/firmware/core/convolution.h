@@ -45,15 +45,18 @@ static inline struct finishing finishing_of(const struct operands *o)
 			      o->operator->flags & FLAG_ROUND_ONCE, false, false};
 
 #if defined(__ARM_FEATURE_MVE)
-	int32_t highest_shift = INT32_MIN;
+	uint32_t channels = o->out->size[3];
 
-	for (uint32_t i = 0; i < o->out->size[3]; i += 4) {
-		mve_pred16_t lanes = vctp32q(o->out->size[3] - i);
+	if (channels >= 4) {
+		int32x4_t highest = vldrwq_s32(o->shifts + channels - 4);
 
-		highest_shift = vmaxvq_p_s32(highest_shift, vldrwq_z_s32(o->shifts + i, lanes), lanes);
+		for (uint32_t i = 0; i + 4 < channels; i += 4)
+			highest = vmaxq_s32(highest, vldrwq_s32(o->shifts + i));
+		int32_t highest_shift = vmaxvq_s32(INT32_MIN, highest);
+
+		f.is_plain = !f.is_once && highest_shift <= 0;
+		f.can_finish_four = !f.is_once || highest_shift <= HIGH_SHIFT_MAX;
 	}
-	f.is_plain = !f.is_once && highest_shift <= 0;
-	f.can_finish_four = !f.is_once || highest_shift <= HIGH_SHIFT_MAX;
 #endif
 	return f;
 }

@@ -128,6 +128,13 @@ def test_two_boards_of_one_serial_number_are_two_seats(memory: Path) -> None:
     assert both[0] == alone.target, "a seat that is served is not closed by its twin"
     assert both[1].identity != both[0].identity
     assert bench.asked == [left.path, right.path]
+    # an entry of an earlier version has no place: both are probed, and the seat stays
+    assert alone.target.identity == left.key
+    memory.write_text(f'{{"{left.key}": {{"name": "left"}}}}')
+    upgraded = Bench(memory, plugged=[left, right], boards=boards)
+    upgraded.look()
+    assert [one.target for one in upgraded.look()] == both
+    assert sorted(upgraded.asked) == [left.path, right.path]
     bench.plugged = [right]
     bench.passed_s += 2 * AWAY_S
     assert [one.target for one in bench.look()] == both[1:]
