@@ -515,7 +515,7 @@ class NoBoardProfiler(ModelRefused):
 
     @property
     def kind(self) -> str:
-        """Name of its base class: documents have one kind for refused models."""
+        """Name of its base class: documents have the same kind for all refused models."""
         return "model_refused"
 
 

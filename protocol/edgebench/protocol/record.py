@@ -402,7 +402,7 @@ class CheckFacts:
     dataset_wanted_count: int = 0
     """Samples of the data set that were to be run; 0 if the agent does not report it."""
     dataset_error: str | None = None
-    """Reason why outputs for the data set, or for a part of it, are missing; one line."""
+    """Reason why outputs for the data set, or for a part of it, are missing."""
     operators: tuple[OperatorTime, ...] = ()
     """Time per operator, if a profile was requested."""
     profile_run_count: int = 0
@@ -658,7 +658,7 @@ class Safeguard:
 
     is_applied: bool
     detail: str = ""
-    """What was applied; or why it was not, and what the worker can do as a result. One line."""
+    """What was applied; or why it was not, and what the worker can do as a result."""
 
 
 @dataclass(frozen=True, slots=True)

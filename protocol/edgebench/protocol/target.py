@@ -69,7 +69,7 @@ class TargetPorts(Protocol):
         """The targets that are present now, without waiting for the probe of a new port.
 
         A target that is absent for a moment, because it restarts, is included. A target whose
-        address has changed is left out of one list.
+        address has changed is left out once, so that it counts as removed.
 
         Raises:
             TargetError: the ports cannot be listed.
