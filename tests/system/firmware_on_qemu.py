@@ -83,11 +83,16 @@ def main() -> int:
                 blob_file.write_bytes(blob.data)
                 try:
                     blob.check_fit(BOARD_MEMORY[board])
-                except ModelRefused as error:
-                    print(f"{firmware} {name}: {error}")
+                    wrong, millions = compare(board, elf, data, blob, blob_file, options)
+                except (
+                    ModelRefused,
+                    RuntimeError,
+                    ValueError,
+                ) as error:  # board or TFLM
+                    text = str(error).splitlines()[0]
+                    print(f"{firmware} {name}: not compared: {text}", flush=True)
                     continue
                 fitting = blob_file
-                wrong, millions = compare(board, elf, data, blob, blob_file, options)
                 total += wrong
                 text = f"{wrong} of {options.inputs} differ, {millions:.2f} M instructions"
                 print(f"{firmware} {name}: {text}", flush=True)

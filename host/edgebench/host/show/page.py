@@ -25,6 +25,7 @@ from edgebench.host.result.units import (
     format_instructions,
     format_interval_ns,
     format_ns,
+    format_percent,
     format_rate,
     format_size,
 )
@@ -363,7 +364,7 @@ def _inputs(conditions: Conditions) -> str:
         return "captured by the device: none are sent to it"
     source = conditions.inputs_file or "drawn from the seed"
     if clipped := conditions.inputs_clipped_ratio:
-        share = f"{clipped:.2%}" if clipped >= 1e-4 else "under 0.01%"
+        share = f"{format_percent(clipped, 2)}" if clipped >= 1e-4 else "under 0.01 %"
         source += f" ({share} of the values are clipped to the range of the input's type)"
     specs = conditions.inputs
     shown = [f"{spec.name} {list(spec.shape)} {spec.dtype}" for spec in specs[:SHOWN_INPUTS]]
@@ -395,9 +396,11 @@ def _stability(stability: Stability | None) -> list[tuple[str, str]]:
     """How far the latencies vary within the run."""
     if stability is None:
         return []
-    parts = [f"interquartile range {stability.iqr_ratio:.1%} of the median"]
+    parts = [f"interquartile range {format_percent(stability.iqr_ratio, 1)} of the median"]
     if stability.block_range_ratio is not None:
-        parts.append(f"medians of ten blocks range over {stability.block_range_ratio:.1%}")
+        parts.append(
+            f"medians of ten blocks range over {format_percent(stability.block_range_ratio, 1)}"
+        )
     if stability.levels is not None:
         levels = stability.levels
         parts.append(
@@ -468,7 +471,7 @@ def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[s
     if instructions is None:
         line += f"; {format_ns(windows.duration_ns_per_inference)} per inference on average"
         if windows.range_ratio is not None:
-            line += f", range {windows.range_ratio:.3%}"
+            line += f", range {format_percent(windows.range_ratio, 3)}"
         return [("windows", line)]
     within = instructions * (windows.resolution_ratio or 0.0)
     shown = f"{format_instructions(instructions)} per inference, within {within:.2g}"
@@ -497,7 +500,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
         return [f"{thermal.verdict}: {thermal.reason}"]
     facts = []
     if thermal.onset_s is not None:
-        share = f"for {thermal.throttled_ratio or 0:.0%} of the run"
+        share = f"for {format_percent(thermal.throttled_ratio or 0)} of the run"
         facts.append(f"from {thermal.onset_s:.0f} s on, {share}")
     if thermal.max_temp_c is not None and thermal.start_temp_c is not None:
         start_c, max_c = thermal.start_temp_c, thermal.max_temp_c
@@ -533,7 +536,7 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
     first = format_rate(thermal.peak_throughput_per_s)
     return [
         f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} at the "
-        f"end: performance retention {thermal.retention_ratio:.1%}",
+        f"end: performance retention {format_percent(thermal.retention_ratio, 1)}",
         f"throughput {first}/s at the start, {format_rate(last_per_s)}/s at the end",
     ]
 

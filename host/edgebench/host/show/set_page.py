@@ -18,6 +18,7 @@ from edgebench.host.result.units import (
     format_half_width,
     format_metric,
     format_ns,
+    format_percent,
     format_ratio,
     half_width_of,
 )
@@ -177,7 +178,8 @@ def set_document(run_set: RunSet, next_time: NextTime | None = None) -> Document
 def variance_lines(variance: VarianceLevels) -> list[str]:
     """Standard deviation of each level, and the best use of the same time."""
     lines = [
-        f"between runs {variance.between_ratio:.2%}, within a run {variance.within_ratio:.2%} "
+        f"between runs {format_percent(variance.between_ratio, 2)}, within a run "
+        f"{format_percent(variance.within_ratio, 2)} "
         f"(standard deviations); a launch costs {format_ns(variance.launch_s * 1e9)}, a timed loop "
         f"{format_ns(variance.duration_s * 1e9)}"
     ]
@@ -185,7 +187,7 @@ def variance_lines(variance: VarianceLevels) -> list[str]:
         total_s = variance.best_count * variance.best_duration_s
         lines.append(
             f"in the same time, --runs {variance.best_count} --duration {total_s:.3g}s has "
-            f"intervals of {variance.gain_ratio:.0%} of the present width"
+            f"intervals of {format_percent(variance.gain_ratio)} of the present width"
         )
     return lines
 

@@ -45,7 +45,7 @@ def usual_line(usual: UsualSpeed) -> str:
 
 
 def _percent(value: float, base: float) -> str:
-    return f"{value / base - 1:+.1%}" if base > 0 else "—"
+    return f"{100 * (value / base - 1):+.1f} %" if base > 0 else "—"
 
 
 def _gigabytes(bytes_per_s: float) -> str:

@@ -414,7 +414,7 @@ def test_speeds_of_the_runs_are_compared(integer_ns: list[float], outcome: RuleO
     assert found.outcome is outcome
     assert found.value is not None
     changed_ratio = integer_ns[-1] / integer_ns[0] - 1
-    assert f"in the last run {changed_ratio:.1%}" in sentence(found)
+    assert f"in the last run {100 * changed_ratio:.1f} %" in sentence(found)
 
 
 def test_slower_memory_makes_a_set_suspect() -> None:
@@ -422,7 +422,7 @@ def test_slower_memory_makes_a_set_suspect() -> None:
     fast, slow = speeds([100.0] * 4), speeds([100.0] * 8, bytes_per_s=4e9 / 1.51)[4:]
     found = yardstick_of([*fast, *slow])
     assert (found.outcome, found.reason) == (RuleOutcome.FAIL, "memory")
-    assert "copy in memory took 51.0% longer" in sentence(found)
+    assert "copy in memory took 51.0 % longer" in sentence(found)
 
 
 def test_different_work_is_not_compared() -> None:

@@ -75,8 +75,8 @@ def test_profile_of_an_older_agent_is_shown_by_its_means() -> None:
     [
         (None, "10 samples, own.npz: x [1, 4] int8"),
         (0.0, "10 samples, own.npz: x [1, 4] int8"),
-        (0.004, "10 samples, own.npz (0.40% of the values are clipped to the range of"),
-        (1e-6, "10 samples, own.npz (under 0.01% of the values are clipped to the"),
+        (0.004, "10 samples, own.npz (0.40 % of the values are clipped to the range of"),
+        (1e-6, "10 samples, own.npz (under 0.01 % of the values are clipped to the"),
     ],
 )
 def test_page_says_which_share_of_the_inputs_is_clipped(clipped: float | None, said: str) -> None:

@@ -26,4 +26,4 @@ def test_cause_of_a_refusal_ends_with_what_is_refused() -> None:
     begin, _, result = refused.evidence.partition("; as a result, ")
     assert begin == kept.evidence
     assert result.startswith("p50 ±")
-    assert result.endswith("between runs (95 % CI), limit 25%")
+    assert result.endswith("between runs (95 % CI), limit 25 %")

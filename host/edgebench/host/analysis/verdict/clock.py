@@ -31,7 +31,7 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.result.units import format_step
+from edgebench.host.result.units import format_percent, format_step
 
 CLOCK_INVALID_RATIO = 0.01
 CLOCK_SUSPECT_RATIO = 0.001
@@ -57,7 +57,10 @@ class _ClockRule(Rule[Evidence]):
     stood_still = plain("stood_still", "the monotonic clock stood still")
     difference = plain(
         "",
-        lambda value, limit: f"monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
+        lambda value, limit: (
+            f"monotonic and wall clock differ by {format_percent(value, 3)}, limit "
+            f"{format_percent(limit, 1)}"
+        ),
     )
 
     @reason(
@@ -71,8 +74,9 @@ class _ClockRule(Rule[Evidence]):
     def rate(value: float, limit: float, *, error_ratio: float, is_slow: bool) -> str:
         direction = "slower" if is_slow else "faster"
         return (
-            f"the device's clock runs {value:.3%} (±{error_ratio:.3%}) {direction} than the "
-            f"host's, limit {limit:.1%}"
+            f"the device's clock runs {format_percent(value, 3)} "
+            f"(±{format_percent(error_ratio, 3)}) {direction} than the "
+            f"host's, limit {format_percent(limit, 1)}"
         )
 
     @reason("set")
@@ -83,7 +87,8 @@ class _ClockRule(Rule[Evidence]):
         step = format_step(-step_s if is_back else step_s)
         return (
             f"the wall clock was set by {step} during the run; the monotonic clock, "
-            f"which times the inferences, agrees with the host's within {value + error_ratio:.3%}"
+            "which times the inferences, agrees with the host's within "
+            f"{format_percent(value + error_ratio, 3)}"
         )
 
     def check(self, evidence: Evidence) -> Ruling:

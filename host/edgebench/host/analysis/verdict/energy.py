@@ -31,7 +31,7 @@ from edgebench.host.result.reasons.energy import (
     unsampled_activity,
 )
 from edgebench.host.result.reasons.table import sentence_of
-from edgebench.host.result.units import format_joules
+from edgebench.host.result.units import format_joules, format_percent
 from edgebench.host.result.verdict import NumberKind
 
 IDLE_LIMIT_RATIO = 0.1
@@ -212,7 +212,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
     @reason("")
     @staticmethod
     def measured(value: float, limit: float, *, u95_ratio: float) -> str:
-        return f"{format_joules(value)} ±{u95_ratio:.2%} per inference, gross"
+        return f"{format_joules(value)} ±{format_percent(u95_ratio, 2)} per inference, gross"
 
     @reason("simulated", advice.Advise(_use_real_meter), Cause.NOT_REAL)
     @staticmethod

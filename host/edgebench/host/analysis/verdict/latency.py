@@ -29,7 +29,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.result.latency import LatencySummary, Stability
-from edgebench.host.result.units import format_ns
+from edgebench.host.result.units import format_ns, format_percent
 from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.record import CheckFacts
 from edgebench.protocol.spec import RunSpec, samples_per_query
@@ -112,7 +112,10 @@ class _HarnessRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def share(value: float, limit: float, *, what: str) -> str:
-        return f"the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"
+        return (
+            f"the timed loop itself is {format_percent(value, 2)} of the median {what}, limit "
+            f"{format_percent(limit)}"
+        )
 
     def check(self, evidence: Evidence) -> Ruling:
         spec, measured, harness = evidence.record.spec, evidence.measured, evidence.worker.harness
@@ -160,14 +163,19 @@ class BindingShareRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def added(value: float, limit: float) -> str:
-        added = f"loop and Python binding add at least {value:.2%} to the median latency"
-        return f"{added}, limit {limit:.0%}"
+        added = (
+            f"loop and Python binding add at least {format_percent(value, 2)} to the median latency"
+        )
+        return f"{added}, limit {format_percent(limit)}"
 
     @reason("bound")
     @staticmethod
     def bound(value: float, limit: float) -> str:
         addition = "one addition through the Python binding"
-        return f"{addition} takes {value:.2%} of the median latency, limit {limit:.0%}"
+        return (
+            f"{addition} takes {format_percent(value, 2)} of the median latency, limit "
+            f"{format_percent(limit)}"
+        )
 
     @reason("no_c")
     @staticmethod
@@ -227,7 +235,7 @@ class SteadyStateRule(Rule[Evidence]):
         "slower",
         lambda value, limit: (
             "slowdown: the device became slower and stayed slower; the levels of its latency range "
-            f"over {value:.1%}, limit {limit:.0%}"
+            f"over {format_percent(value, 1)}, limit {format_percent(limit)}"
         ),
         advice.more("see whether heat is the cause: {}", "sustained_s", 1200.0),
     )
@@ -235,7 +243,7 @@ class SteadyStateRule(Rule[Evidence]):
         "unsteady",
         lambda value, limit: (
             "no steady state: the latency kept changing until the end; its levels range over "
-            f"{value:.1%}, limit {limit:.0%}"
+            f"{format_percent(value, 1)}, limit {format_percent(limit)}"
         ),
     )
 
@@ -253,7 +261,7 @@ class SteadyStateRule(Rule[Evidence]):
     ) -> str:
         low = f"{format_ns(low_ns)} for {format_ns(low_dwell_s * 1e9)}"
         high = f"{format_ns(high_ns)} for {format_ns(high_dwell_s * 1e9)} at a time"
-        share = f"{high_ratio:.0%} of the inferences on the higher level"
+        share = f"{format_percent(high_ratio)} of the inferences on the higher level"
         return f"switching between {low} and {high}; {share}"
 
     @reason("too_few", advice.longer)
@@ -307,8 +315,8 @@ class SteadyShareRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def counted(value: float, limit: float) -> str:
-        share = f"{value:.1%} of the timed inferences come after the warm-up"
-        return f"{share}, at least {limit:.0%} needed"
+        share = f"{format_percent(value, 1)} of the timed inferences come after the warm-up"
+        return f"{share}, at least {format_percent(limit)} needed"
 
     def check(self, evidence: Evidence) -> Ruling:
         issued, counted = evidence.issued_rows, len(evidence.measured.invoke_ns)
@@ -323,7 +331,12 @@ class _PrecisionRule(Rule[Evidence]):
     no_interval = plain("no_interval", "too few independent queries for an interval of p50")
     in_set = plain("in_set", "one of several runs: the interval between runs counts")
     profiled = plain("profiled", "the run profiles operators, not the latency")
-    width = plain("", lambda value, limit: f"p50 ±{value:.2%} (95 % CI), limit {limit:.0%}")
+    width = plain(
+        "",
+        lambda value, limit: (
+            f"p50 ±{format_percent(value, 2)} (95 % CI), limit {format_percent(limit)}"
+        ),
+    )
 
     worth = plain(
         "worth",
@@ -406,7 +419,11 @@ class SpreadRule(Rule[Evidence]):
     harms = LATENCIES
     advise = advice.alone
     quartiles = plain(
-        "", lambda value, limit: f"interquartile range {value:.1%} of the median, limit {limit:.0%}"
+        "",
+        lambda value, limit: (
+            f"interquartile range {format_percent(value, 1)} of the median, limit "
+            f"{format_percent(limit)}"
+        ),
     )
 
     def check(self, evidence: Evidence) -> Ruling:
@@ -429,7 +446,8 @@ class BlockStabilityRule(Rule[Evidence]):
     medians = plain(
         "",
         lambda value, limit: (
-            f"medians of ten blocks range over {value:.1%} of the median, limit {limit:.0%}"
+            f"medians of ten blocks range over {format_percent(value, 1)} of the median, "
+            f"limit {format_percent(limit)}"
         ),
     )
 

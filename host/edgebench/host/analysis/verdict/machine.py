@@ -104,17 +104,20 @@ class BackgroundLoadRule(Rule[Evidence]):
     )
     taken = plain(
         "",
-        lambda value, limit: f"other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
+        lambda value, limit: (
+            f"other processes took {format_percent(value, 1)} of the CPU time, limit "
+            f"{format_percent(limit)}"
+        ),
     )
 
     @reason("under_test")
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
         # The value is relative to as many CPUs as the model has threads, and is at most 100 %.
-        share = "at least 100%" if value >= 1 else f"{value:.1%}"
+        share = "at least 100 %" if value >= 1 else f"{format_percent(value, 1)}"
         return (
             f"other processes used CPU time equal to {share} of what the model's threads can use, "
-            f"limit {limit:.0%}"
+            f"limit {format_percent(limit)}"
         )
 
     @reason("too_short", advice.longer)
@@ -176,8 +179,9 @@ class CpuQuotaRule(Rule[Evidence]):
     ) -> str:
         return (
             f"the CPU quota of the control group, {cpu_count:g} CPUs, was used up in "
-            f"{throttled_count} periods of {format_ns(period_s * 1e9)}, {value:.1%} of the run, "
-            f"limit {limit:.0%}"
+            f"{throttled_count} periods of {format_ns(period_s * 1e9)}, "
+            f"{format_percent(value, 1)} of the run, "
+            f"limit {format_percent(limit)}"
         )
 
     def check(self, evidence: Evidence) -> Ruling:
@@ -249,7 +253,8 @@ class CpuPressureRule(_StallRule):
     any_task = plain(
         "",
         lambda value, limit: (
-            f"a task waited for a CPU during {value:.1%} of the run, limit {limit:.0%}"
+            f"a task waited for a CPU during {format_percent(value, 1)} of the run, limit "
+            f"{format_percent(limit)}"
         ),
     )
 
@@ -257,7 +262,10 @@ class CpuPressureRule(_StallRule):
     @staticmethod
     def more_threads(value: float, limit: float, *, threads: int, cpu_count: int) -> str:
         more = f"more threads ({threads}) than CPUs ({cpu_count})"
-        return f"{more}: a thread waited during {value:.1%} of the run, limit {limit:.0%}"
+        return (
+            f"{more}: a thread waited during {format_percent(value, 1)} of the run, limit "
+            f"{format_percent(limit)}"
+        )
 
     @more_threads.advice
     @staticmethod
@@ -275,7 +283,8 @@ class CpuPressureRule(_StallRule):
     @staticmethod
     def stopped_by_quota(value: float, limit: float, *, quota_cpu_count: float) -> str:
         return (
-            f"a thread of the worker waited during {value:.1%} of the run, limit {limit:.0%}: its "
+            f"a thread of the worker waited during {format_percent(value, 1)} of the run, "
+            f"limit {format_percent(limit)}: its "
             f"control group has a quota of {quota_cpu_count:g} CPUs"
         )
 
@@ -293,7 +302,8 @@ class CpuPressureRule(_StallRule):
         value: float, limit: float, *, runtime_s: float, period_s: float
     ) -> str:
         return (
-            f"a thread of the worker waited during {value:.1%} of the run, limit {limit:.0%}: "
+            f"a thread of the worker waited during {format_percent(value, 1)} of the run, "
+            f"limit {format_percent(limit)}: "
             f"sched_rt_runtime_us lets real-time tasks run for {format_ns(runtime_s * 1e9)} of "
             f"each {format_ns(period_s * 1e9)}"
         )
@@ -334,7 +344,8 @@ class MemoryPressureRule(_StallRule):
     any_task = plain(
         "",
         lambda value, limit: (
-            f"a task waited for memory during {value:.1%} of the run, limit {limit:.0%}"
+            f"a task waited for memory during {format_percent(value, 1)} of the run, "
+            f"limit {format_percent(limit)}"
         ),
     )
 
@@ -369,14 +380,18 @@ class FrequencyRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def at_ends(value: float, limit: float, *, governors: str) -> str:
-        return f"governor {governors}; frequency changed by {value:.1%}, limit {limit:.0%}"
+        return (
+            f"governor {governors}; frequency changed by {format_percent(value, 1)}, limit "
+            f"{format_percent(limit)}"
+        )
 
     @reason("between")
     @staticmethod
     def between(value: float, limit: float, *, governors: str) -> str:
         return (
-            f"governor {governors}; during the run, the clock differed by {value:.1%} from that at "
-            f"the start, limit {limit:.0%}"
+            f"governor {governors}; during the run, the clock differed by "
+            f"{format_percent(value, 1)} from that at "
+            f"the start, limit {format_percent(limit)}"
         )
 
     @reason("governor_changed")
@@ -461,20 +476,26 @@ class CpuShareRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def of_one(value: float, limit: float, *, threads: int, cpu_count: float) -> str:
-        had = f"the worker had {value:.1%} of a CPU during the run"
-        return f"{had}, at least {limit:.0%} needed"
+        had = f"the worker had {format_percent(value, 1)} of a CPU during the run"
+        return f"{had}, at least {format_percent(limit)} needed"
 
     @reason("of_threads")
     @staticmethod
     def of_threads(value: float, limit: float, *, threads: int, cpu_count: float) -> str:
         had = f"the worker's {threads} threads had {cpu_count:.2f} CPUs during the run"
-        return f"{had}: {value:.1%} of a CPU per thread, at least {limit:.0%} needed"
+        return (
+            f"{had}: {format_percent(value, 1)} of a CPU per thread, at least "
+            f"{format_percent(limit)} needed"
+        )
 
     @reason("of_wanted")
     @staticmethod
     def of_wanted(value: float, limit: float, *, threads: int, cpu_count: float) -> str:
         had = f"the worker's {threads} threads had {cpu_count:.2f} CPUs during the run"
-        return f"{had}: {value:.1%} of what they could have used, at least {limit:.0%} needed"
+        return (
+            f"{had}: {format_percent(value, 1)} of what they could have used, at least "
+            f"{format_percent(limit)} needed"
+        )
 
     @reason("quota", advice.more_quota, Cause.CPU_LIMIT)
     @staticmethod
@@ -482,8 +503,10 @@ class CpuShareRule(Rule[Evidence]):
         value: float, limit: float, *, threads: int, cpu_count: float, quota_cpu_count: float
     ) -> str:
         return (
-            f"the worker's threads had {cpu_count:.2f} CPUs during the run, {value:.1%} of what "
-            f"they could have used, at least {limit:.0%} needed: their control group has a quota "
+            f"the worker's threads had {cpu_count:.2f} CPUs during the run, "
+            f"{format_percent(value, 1)} of what "
+            f"they could have used, at least {format_percent(limit)} needed: their "
+            "control group has a quota "
             f"of {quota_cpu_count:g} CPUs"
         )
 

@@ -163,7 +163,7 @@ def _timed(value: float, inference_count: int) -> str:
 def _difference(
     value: float, limit: float, which: str, reference: str, top1_equal_ratio: float | None
 ) -> str:
-    same = f"; same largest output in {top1_equal_ratio or 0:.0%} of the samples"
+    same = f"; same largest output in {format_percent(top1_equal_ratio or 0)} of the samples"
     top1 = "" if top1_equal_ratio is None else same
     return (
         f"the {which} output differs from {reference} by {value:.2g} of the spread of the outputs "

@@ -25,6 +25,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.options.command import NextStep, command
 from edgebench.host.result.reason import Reason
+from edgebench.host.result.units import format_percent
 
 LIGHT, MODERATE = 1, 2
 """Source: `android.os.PowerManager`, THERMAL_STATUS_LIGHT, THERMAL_STATUS_MODERATE."""
@@ -83,7 +84,9 @@ class ChargingRule(_PhoneRule):
         "the battery's service reports values that dumpsys battery set",
         advice.always("restore the reports of the battery: adb shell dumpsys battery reset"),
     )
-    charged = plain("", lambda value, limit: f"the battery charged in {value:.0%} of the readings")
+    charged = plain(
+        "", lambda value, limit: f"the battery charged in {format_percent(value)} of the readings"
+    )
 
     def on_phone(self, evidence: Evidence) -> Ruling:
         state = evidence.measured.phone
@@ -101,7 +104,9 @@ class ScreenRule(_PhoneRule):
     advise = advice.always(
         f"switch the screen on, and keep it on: adb shell input keyevent 224; {advice.AWAKE}"
     )
-    was_off = plain("", lambda value, limit: f"the screen was off in {value:.0%} of the readings")
+    was_off = plain(
+        "", lambda value, limit: f"the screen was off in {format_percent(value)} of the readings"
+    )
 
     def on_phone(self, evidence: Evidence) -> Ruling:
         return self.never(evidence.measured.phone.screen_off_ratio, self.was_off())
@@ -115,7 +120,8 @@ class PowerSaverRule(_PhoneRule):
     harms = TIMES
     advise = advice.always("switch the power saver off: adb shell settings put global low_power 0")
     was_on = plain(
-        "", lambda value, limit: f"the power saver was on in {value:.0%} of the readings"
+        "",
+        lambda value, limit: f"the power saver was on in {format_percent(value)} of the readings",
     )
 
     def on_phone(self, evidence: Evidence) -> Ruling:
@@ -143,7 +149,7 @@ class PhoneSettingsRule(Rule[Evidence]):
     )
     not_in_airplane_mode = plain(
         "airplane_mode",
-        lambda value, limit: f"airplane mode was off in {value:.0%} of the readings",
+        lambda value, limit: f"airplane mode was off in {format_percent(value)} of the readings",
     )
 
     @reason("brightness")
@@ -203,7 +209,9 @@ class SchedulingGroupRule(_PhoneRule):
     @reason("clamped")
     @staticmethod
     def clamped(value: float, limit: float, *, group: str, highest: float) -> str:
-        return f"group {group} is scheduled as if it used at most {highest:.0%} of a CPU"
+        return (
+            f"group {group} is scheduled as if it used at most {format_percent(highest)} of a CPU"
+        )
 
     def on_phone(self, evidence: Evidence) -> Ruling:
         groups, cpu = evidence.worker.scheduling.android, evidence.record.environment.cpu

@@ -20,6 +20,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.options.command import NextStep, command
+from edgebench.host.result.units import format_percent
 from edgebench.protocol.record import WorkerRecord
 
 DELEGATED_LIMIT_RATIO = 0.5
@@ -84,7 +85,10 @@ class DelegatedShareRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def share(value: float, limit: float, *, count: int, total: int) -> str:
-        return f"{count} of {total} operators ran on the delegate, at least {limit:.0%} needed"
+        return (
+            f"{count} of {total} operators ran on the delegate, at least "
+            f"{format_percent(limit)} needed"
+        )
 
     def check(self, evidence: Evidence) -> Ruling:
         requested = evidence.worker.runtime.delegates_requested

@@ -25,7 +25,7 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.result.units import format_ns
+from edgebench.host.result.units import format_ns, format_percent
 from edgebench.host.result.verdict import Finding
 from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import TOO_HOT, Outcome
@@ -268,8 +268,9 @@ class KeepsUpRule(Rule[Evidence]):
     @staticmethod
     def busy(value: float, limit: float, *, mean_ns: float, qps: float) -> str:
         return (
-            f"{format_ns(mean_ns)} per query at {qps:g} queries per second: {value:.1%} of the "
-            f"time, limit {limit:.0%}"
+            f"{format_ns(mean_ns)} per query at {qps:g} queries per second: "
+            f"{format_percent(value, 1)} of the "
+            f"time, limit {format_percent(limit)}"
         )
 
     @busy.advice

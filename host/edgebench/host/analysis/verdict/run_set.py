@@ -31,6 +31,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.result.run import Run
+from edgebench.host.result.units import format_percent
 from edgebench.protocol.record import Yardstick
 
 OUTVOTED_RATIO = 1 / 8
@@ -127,7 +128,10 @@ class _BetweenRunsRule(Rule[SetEvidence]):
     @reason("")
     @staticmethod
     def half_width(value: float, limit: float, *, name: str) -> str:
-        return f"{name} ±{value:.2%} between runs (95 % CI), limit {limit:.0%}"
+        return (
+            f"{name} ±{format_percent(value, 2)} between runs (95 % CI), limit "
+            f"{format_percent(limit)}"
+        )
 
     @reason("too_few")
     @staticmethod
@@ -200,16 +204,18 @@ class TrendRule(TimedSetRule):
     def ordered(value: float, limit: float, *, name: str, is_rising: bool, run_count: int) -> str:
         moved = "rose" if is_rising else "fell"
         return (
-            f"{name} {moved} from run to run, by {value:.1%} over {run_count} runs, limit "
-            f"{limit:.0%}: the device was still changing"
+            f"{name} {moved} from run to run, by {format_percent(value, 1)} over "
+            f"{run_count} runs, limit "
+            f"{format_percent(limit)}: the device was still changing"
         )
 
     @reason("step", advice.cool)
     @staticmethod
     def stepped(value: float, limit: float, *, name: str, fast_count: int, run_count: int) -> str:
         return (
-            f"{name} rose by {value:.1%} after run {fast_count} of {run_count} and stayed there, "
-            f"limit {limit:.0%}: the device slowed down"
+            f"{name} rose by {format_percent(value, 1)} after run {fast_count} of "
+            f"{run_count} and stayed there, "
+            f"limit {format_percent(limit)}: the device slowed down"
         )
 
     def check_times(self, evidence: SetEvidence) -> Ruling:

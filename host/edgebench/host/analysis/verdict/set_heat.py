@@ -27,6 +27,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.verdict.run_set import SetEvidence, TimedSetRule
 from edgebench.host.result.thermal import ThermalResult
+from edgebench.host.result.units import format_percent
 
 HYSTERESIS_C = 5.0
 """Distance below its throttle temperature at which a device may still be throttled: a governor
@@ -64,7 +65,10 @@ class HeatOfSetRule(TimedSetRule):
     @staticmethod
     def nominal(value: float, limit: float, *, max_temp_c: float | None) -> str:
         heat = "" if max_temp_c is None else f", at up to {max_temp_c:.1f} °C"
-        return f"the clock was at least {value:.1%} of the nominal clock in all runs{heat}"
+        return (
+            f"the clock was at least {format_percent(value, 1)} of the nominal clock in all "
+            f"runs{heat}"
+        )
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
         runs = _thermal(evidence)
@@ -102,8 +106,9 @@ class ClockOfSetRule(TimedSetRule):
     @staticmethod
     def lowest(value: float, limit: float, *, highest_hz: float, lowest_hz: float) -> str:
         return (
-            f"the lowest clock of the runs, {lowest_hz / 1e9:.3g} GHz, is {value:.1%} of the "
-            f"highest, {highest_hz / 1e9:.3g} GHz; at least {limit:.0%} needed"
+            f"the lowest clock of the runs, {lowest_hz / 1e9:.3g} GHz, is "
+            f"{format_percent(value, 1)} of the "
+            f"highest, {highest_hz / 1e9:.3g} GHz; at least {format_percent(limit)} needed"
         )
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
@@ -127,7 +132,10 @@ class DriftOfSetRule(TimedSetRule):
     @reason("")
     @staticmethod
     def drift(value: float, limit: float) -> str:
-        return f"the latency drifts by {value:.1%} inside the runs, limit {limit:.0%}"
+        return (
+            f"the latency drifts by {format_percent(value, 1)} inside the runs, limit "
+            f"{format_percent(limit)}"
+        )
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
         return at_most(evidence.drift_ratio, DRIFT_LIMIT_RATIO, "ratio", self.drift())

@@ -38,6 +38,7 @@ from edgebench.host.analysis.verdict.thermal import SlowdownRule
 from edgebench.host.options.command import command
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.units import format_percent
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome
 from edgebench.protocol.record import MeasuredRecord, Outcome, RunRecord, TargetRecord
 
@@ -274,7 +275,8 @@ class WindowRangeRule(Rule[TargetEvidence]):
     times = plain(
         "",
         lambda value, limit: (
-            f"times of the windows range over {value:.3%} of their median, limit {limit:.0%}"
+            f"times of the windows range over {format_percent(value, 3)} of their median, "
+            f"limit {format_percent(limit)}"
         ),
     )
 
@@ -305,7 +307,7 @@ class TargetClockRule(Rule[TargetEvidence]):
         "",
         lambda value, limit: (
             "the device's counter and the clock of the machine that it is connected to differ by "
-            f"{value:.3%}, limit {limit:.0%}"
+            f"{format_percent(value, 3)}, limit {format_percent(limit)}"
         ),
     )
 
@@ -329,8 +331,9 @@ class TargetProfileRule(ProfileRule[TargetEvidence]):
     difference = plain(
         "sum",
         lambda value, limit: (
-            f"the times of the operators add up to the whole inference within {value:.3%}, limit "
-            f"{limit:.2%}"
+            "the times of the operators add up to the whole inference within "
+            f"{format_percent(value, 3)}, limit "
+            f"{format_percent(limit, 2)}"
         ),
     )
 

@@ -31,6 +31,7 @@ from edgebench.host.result.thermal import (
     UNKNOWN_CAUSE,
     ThermalState,
 )
+from edgebench.host.result.units import format_percent
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
@@ -53,7 +54,9 @@ def _slowdown(
     is_certain: bool,
 ) -> str:
     from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
-    kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
+    kept = (
+        "" if math.isnan(value) else f", performance retention {format_percent(value)} by latency"
+    )
     certainty = "reported by the device" if is_certain else "probable"
     return f"{verdict}{from_s}{kept}: {sentence_of(why)} ({certainty})"
 
@@ -154,7 +157,8 @@ class InterferenceRule(Rule[Evidence]):
     @staticmethod
     def moved(value: float, limit: float, *, share: float, times: float) -> str:
         return (
-            f"for {share:.0%} of the run the model was on another type of core, where an inference "
+            f"for {format_percent(share)} of the run the model was on another type of "
+            "core, where an inference "
             f"took {times:.2g} times as long"
         )
 
@@ -339,13 +343,19 @@ class TelemetryRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def sampled(value: float, limit: float, *, sensor_count: int, rate_hz: float) -> str:
-        took = f"the sampler took {_rounded_up(value):.2%} of a CPU, limit {limit:.0%}"
+        took = (
+            f"the sampler took {format_percent(_rounded_up(value), 2)} of a CPU, limit "
+            f"{format_percent(limit)}"
+        )
         return f"{sensor_count} sensors at {rate_hz:g} Hz; {took}"
 
     @reason("guard_only")
     @staticmethod
     def guarded(value: float, limit: float, *, sensor_count: int, rate_hz: float) -> str:
-        took = f"the sampler took {_rounded_up(value):.2%} of a CPU, limit {limit:.0%}"
+        took = (
+            f"the sampler took {format_percent(_rounded_up(value), 2)} of a CPU, limit "
+            f"{format_percent(limit)}"
+        )
         only = "only to enforce the temperature limit"
         return f"{sensor_count} sensors at {rate_hz:g} Hz, {only}; {took}"
 

@@ -27,6 +27,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence, TimedSetRule
 from edgebench.host.analysis.yardstick import integer_ns, memory_bytes_per_s
+from edgebench.host.result.units import format_percent
 from edgebench.protocol.record import Yardstick
 
 INTEGER_LIMIT_RATIO = 0.03
@@ -132,7 +133,8 @@ class YardstickOfSetRule(TimedSetRule):
 
 def _of_ends(work: str, value: float, limit: float) -> str:
     return (
-        f"the same {work} took {value:.1%} longer after the run than before it, limit {limit:.0%}"
+        f"the same {work} took {format_percent(value, 1)} longer after the run than before "
+        f"it, limit {format_percent(limit)}"
     )
 
 
@@ -140,8 +142,10 @@ def _of_runs(work: str, value: float, limit: float, last_to_first_ratio: float) 
     change = last_to_first_ratio - 1
     longer = "longer" if change > 0 else "shorter"
     return (
-        f"the same {work} took {value:.1%} longer in the slowest run than in the fastest, limit "
-        f"{limit:.0%}; in the last run {abs(change):.1%} {longer} than in the first"
+        f"the same {work} took {format_percent(value, 1)} longer in the slowest run than "
+        "in the fastest, limit "
+        f"{format_percent(limit)}; in the last run {format_percent(abs(change), 1)} "
+        f"{longer} than in the first"
     )
 
 

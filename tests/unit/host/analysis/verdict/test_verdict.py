@@ -1096,7 +1096,7 @@ def test_clock_that_was_set_is_named() -> None:
     assert verdict.state is State.VALID
     assert rule_of(verdict, "clock").detail == (
         "the wall clock was set by +3 h during the run; the monotonic clock, which times the "
-        "inferences, agrees with the host's within 0.001%"
+        "inferences, agrees with the host's within 0.001 %"
     )
 
 
@@ -1290,7 +1290,7 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     verdict = judged(worker(scheduling=scheduling)(evidence))
     rule = rule_of(verdict, "cpu_pressure")
     assert rule.detail == (
-        "more threads (4) than CPUs (2): a thread waited during 50.0% of the run, limit 5%"
+        "more threads (4) than CPUs (2): a thread waited during 50.0 % of the run, limit 5 %"
     )
     assert str(advice_for(rule, Situation())).endswith(
         "no more threads than CPUs: edgebench bench MODEL --threads 2"
@@ -1351,8 +1351,8 @@ def test_four_threads_that_got_one_cpu_are_told() -> None:
     verdict = judged(ran(*[(0.25, 0.75)] * 4)(good()))
     assert [rule.id for rule in verdict.failures] == ["cpu_pressure", "cpu_share"]
     assert rule_of(verdict, "cpu_share").detail == (
-        "the worker's 4 threads had 1.00 CPUs during the run: 25.0% of what they could have used, "
-        "at least 90% needed"
+        "the worker's 4 threads had 1.00 CPUs during the run: 25.0 % of what they could have used, "
+        "at least 90 % needed"
     )
 
 

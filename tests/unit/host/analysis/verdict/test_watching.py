@@ -42,11 +42,11 @@ def judged(evidence: Evidence) -> tuple[bool, str]:
 @pytest.mark.parametrize(
     ("cpu_s", "cpus", "expected"),
     [
-        (0.9, (), (True, "0.90% of a CPU, limit 1%")),
-        (1.0001, (), (False, "1.01% of a CPU, limit 1%")),
-        (1.5, (3,), (True, "1.50% of a CPU, limit 2%")),
-        (2.0001, (3,), (False, "2.01% of a CPU, limit 2%")),
-        (1.5, (0, 1, 2, 3), (False, "1.50% of a CPU, limit 1%")),
+        (0.9, (), (True, "0.90 % of a CPU, limit 1 %")),
+        (1.0001, (), (False, "1.01 % of a CPU, limit 1 %")),
+        (1.5, (3,), (True, "1.50 % of a CPU, limit 2 %")),
+        (2.0001, (3,), (False, "2.01 % of a CPU, limit 2 %")),
+        (1.5, (0, 1, 2, 3), (False, "1.50 % of a CPU, limit 1 %")),
     ],
 )
 def test_watching_may_cost_more_where_it_takes_nothing_from_the_model(
