@@ -40,15 +40,7 @@ from edgebench.firmware_bridge.transports.qemu import (
 ELVES = files("edgebench.firmware_bridge") / "elf"
 PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05, frame_s=20.0)
 SHORT_MODELS = ("kws01",)
-TFLM_ARENA_BYTES = {
-    "kws01": 200 * 1024,
-    "vww01": 200 * 1024,
-    "ic01": 100 * 1024,
-    "ad01": 10 * 1024,
-    "sww01": 200 * 1024,
-}
-"""kTensorArenaSize of the reference submissions: what they reserve, more than TensorFlow Lite Micro
-needs. Source: mlcommons/tiny, benchmark/reference_submissions, submitter_implemented.cpp."""
+TFLM_ARENA_MAX_BYTES = 4 << 20
 TFLM_CODE = "127 to 169 kB"
 """Code of TensorFlow Lite Micro with the keyword model's operators (reference kernels; CMSIS-NN),
 without the model; measured on the AN386 while the firmware was designed, by no benchmark here."""
@@ -59,6 +51,29 @@ BARS = {"mps2-an385": 11.0, PORTABLE_M4: 11.0} | {
 }
 """10^6 instructions that the keyword model may take; those of CMSIS-NN by operator:
 firmware_operators.py."""
+
+
+def tflm_arena_bytes(data: bytes) -> int | None:
+    """Least arena with which TensorFlow Lite Micro runs a model on this machine, by bisection.
+
+    None: it does not run it with the largest one.
+    """
+    from tflite_micro import runtime
+
+    def is_enough(arena_bytes: int) -> bool:
+        try:
+            runtime.Interpreter.from_bytes(data, arena_size=arena_bytes).invoke()
+        except RuntimeError:
+            return False
+        return True
+
+    too_small, enough = 0, TFLM_ARENA_MAX_BYTES
+    if not is_enough(enough):
+        return None
+    while enough - too_small > 1:
+        middle = (too_small + enough) // 2
+        too_small, enough = (too_small, middle) if is_enough(middle) else (middle, enough)
+    return enough
 
 
 def elf_of(firmware: str) -> Path:
@@ -105,8 +120,7 @@ def main() -> None:
         path = model_files()[name]
         data = path.read_bytes()
         blob = generate(data, model_id=name)
-        arena = TFLM_ARENA_BYTES.get(name)
-        there = (len(data), arena or "–")
+        there = (len(data), tflm_arena_bytes(data) or "–")
         memory.append([name, *map(str, (blob.flash_bytes, blob.ram_bytes, *there))])
         plain = generate(data, model_id=name, input_encoding="int8")  # as the agent's seats do
         found = {board: instructions(board, plain) for board in boards}

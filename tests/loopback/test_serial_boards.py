@@ -301,7 +301,7 @@ def test_windows_before_a_failure_are_kept_with_its_reason(desk: Desk) -> None:
     """Otherwise an hour of windows would be lost with the last one, or end without a reason."""
     board = desk.foreign.board
     assert isinstance(board, FailingDouble)
-    board.windows_left = 4  # the first inference, a trial, and two windows
+    board.windows_left = 9  # the first inference, a trial, one for each output, and two windows
     try:
         (stored,) = desk.host.lab.bench(on=[f"{desk.device}/maker"], runs=1, **SHORT)
     finally:

@@ -71,6 +71,8 @@ class BoardDouble:
     ran_on: bytes = b""
     """Input of the last inference."""
     ran_count: int = 0
+    is_input_overwritten: bool = False
+    """Whether the last inference ran on what the inference before it left of the input."""
     damaged_at: int | None = None
     """Byte of an input of which it keeps another value."""
     pulse_count: int = 0
@@ -225,6 +227,7 @@ class BoardDouble:
         if self.habits.window_text:
             self._say(self.habits.window_text)
         self.ran_count = count
+        self.is_input_overwritten = count + warmup_count > 1
         self._timestamp()
         self._say("m-infer-done")
         if self.habits.has_results:
@@ -232,7 +235,11 @@ class BoardDouble:
 
     def _results(self) -> None:
         comma = "," if self.habits.has_trailing_comma else ""
-        self._say(f"m-results-[{','.join(self.habits.outputs)}{comma}]")
+        # TensorFlow Lite Micro uses the memory of the input for other tensors.
+        outputs = (
+            reversed(self.habits.outputs) if self.is_input_overwritten else self.habits.outputs
+        )
+        self._say(f"m-results-[{','.join(outputs)}{comma}]")
 
     def _timestamp(self) -> None:
         if self.habits.is_energy:

@@ -107,6 +107,8 @@ REFERENCES: dict[str, type[Reference] | type[MicroReference]] = {
     "tflm": MicroReference,
 }
 """Whose outputs a blob of this rounding has."""
+CRASHES = {"litert": {"tflm_keyword_scrambled_8bit"}, "tflm": set[str]()}
+"""Models at which the reference crashes: LiteRT has no SVDF with a state of int8."""
 
 
 def inputs(shape: tuple[int, ...], count: int, seed: int = 0) -> list[NDArray[np.int8]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.firmware_process import Line, built, running
-from support.reference_kernels import REFERENCES, board_files, model_files, samples
+from support.reference_kernels import CRASHES, REFERENCES, board_files, model_files, samples
 
 from edgebench.firmware_bridge.generate import ModelBlob, generate
 from edgebench.protocol.errors import ModelRefused
@@ -28,8 +28,6 @@ KERNELS = {
     "litert": ("ai-edge-litert", "LiteRT {} BUILTIN_REF"),
     "tflm": ("tflite-micro", "TensorFlow Lite Micro {}"),
 }
-NOT_OF = {"litert": {"tflm_keyword_scrambled_8bit"}, "tflm": set[str]()}
-"""Models at which the reference crashes: LiteRT has no SVDF with a state of int8."""
 LARGE_BYTES, LARGE_COUNT = 1 << 20, 8
 """Output from which on a model has fewer inputs: a line takes long to carry it."""
 STATEFUL_COUNT = 10
@@ -73,7 +71,7 @@ def main() -> int:
     model_count, total, wrong_total = 0, 0, 0
     for name, path in files.items():
         is_chosen = not options.models or name in options.models
-        if not is_chosen or name in NOT_OF[options.rounding]:
+        if not is_chosen or name in CRASHES[options.rounding]:
             continue
         data = path.read_bytes()
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.firmware_process import built, compiler_of, emulated, run_inference
-from support.reference_kernels import REFERENCES, board_files, model_files, samples
+from support.reference_kernels import CRASHES, REFERENCES, board_files, model_files, samples
 
 from edgebench.firmware_bridge.generate import BOARD_MEMORY, ModelBlob, generate
 from edgebench.firmware_bridge.transports.qemu import QEMU_MACHINES
@@ -75,7 +75,8 @@ def main() -> int:
             elf, board = built(firmware, compiler_of(firmware)), VARIANTS.get(firmware, firmware)
             fitting: Path | None = None
             for name, path in files.items():
-                if options.models and name not in options.models:
+                is_chosen = not options.models or name in options.models
+                if not is_chosen or name in CRASHES[options.rounding]:
                     continue
                 data = path.read_bytes()
                 blob = generate(data, model_id=name[:31], rounding=options.rounding)
@@ -83,11 +84,12 @@ def main() -> int:
                 blob_file.write_bytes(blob.data)
                 try:
                     blob.check_fit(BOARD_MEMORY[board])
-                except ModelRefused as error:
-                    print(f"{firmware} {name}: {error}")
+                    wrong, millions = compare(board, elf, data, blob, blob_file, options)
+                except (ModelRefused, RuntimeError, ValueError) as error:
+                    text = str(error).splitlines()[0]
+                    print(f"{firmware} {name}: not compared: {text}", flush=True)
                     continue
                 fitting = blob_file
-                wrong, millions = compare(board, elf, data, blob, blob_file, options)
                 total += wrong
                 text = f"{wrong} of {options.inputs} differ, {millions:.2f} M instructions"
                 print(f"{firmware} {name}: {text}", flush=True)

@@ -200,7 +200,8 @@ class BoardWithModel:
         self.memory = with_firmware(model.memory, board.facts.firmware)
         self.own_model = model.own_name
         self.pace_ns: int | None = None
-        self.is_stateful = model.is_stateful
+        # Other firmware may overwrite its input, as TensorFlow Lite Micro does.
+        self.is_stateful = model.is_stateful or board.facts.firmware is None
         self.is_read_back = True
         self.upload_s = upload_s
         info = board.facts.firmware

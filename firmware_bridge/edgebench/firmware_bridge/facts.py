@@ -183,7 +183,8 @@ class BoardWindow:
     """Duration by the board's clock, across wraps of its counter."""
     tick_rate_hz: int | None = None
     outputs: tuple[float, ...] | None = None
-    """Outputs of the last inference, as decimals; None: the line was damaged."""
+    """Outputs of the inference, as decimals; None: the line was damaged, or there was more than one
+    inference. The reference submissions overwrite their input: only the first runs on it."""
     inferences: InferenceTicks | None = None
     """Times of single inferences, from firmware that records them."""
     attempt_count: int = 1

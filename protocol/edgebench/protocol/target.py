@@ -152,7 +152,10 @@ class OpenTarget(Protocol):
 
     @property
     def is_stateful(self) -> bool:
-        """Whether an inference depends on those before it, since the last `set_input`."""
+        """Whether an inference may depend on those before it, since the last `set_input`.
+
+        Either the model has variables, or the firmware may overwrite its input.
+        """
         ...
 
     @property

@@ -127,8 +127,8 @@ def _report_number(run_set: RunSet, number: Number) -> ReportNumber:
         if accuracy is None
         else format_accuracy(accuracy.metric, number.value, half_width),
         bounds=_bounds(run_set, metric, number.interval)
-        if accuracy is None
-        else _accuracy_bounds(accuracy),
+        if accuracy is None or accuracy.ci95 is None
+        else _accuracy_bounds(accuracy, accuracy.ci95),
         range=" to ".join(ends) if summary.count > 1 else "",
         run_count=summary.count,
         state=number.marks.state,
@@ -192,14 +192,11 @@ def _bounds(run_set: RunSet, metric: Metric, interval: Interval | None) -> str:
     return f"{shown} ({kind})"
 
 
-def _accuracy_bounds(accuracy: Accuracy) -> str:
+def _accuracy_bounds(accuracy: Accuracy, interval: Interval) -> str:
     """Interval of an accuracy, which is over its samples, and the difference to its reference."""
-    half_width = half_width_of(accuracy.ci95, accuracy.value)
-    if accuracy.ci95 is None:
-        bounds = "no interval"
-    else:
-        low, high = (format_accuracy(accuracy.metric, end, half_width) for end in accuracy.ci95)
-        bounds = f"{low} to {high} (95 % CI over {accuracy.sample_count} samples)"
+    half_width = half_width_of(interval, accuracy.value)
+    low, high = (format_accuracy(accuracy.metric, end, half_width) for end in interval)
+    bounds = f"{low} to {high} (95 % CI over {accuracy.sample_count} samples)"
     return "; ".join(filter(None, (bounds, loss_words(accuracy))))
 
 

@@ -414,10 +414,10 @@ def test_front_joins_only_what_its_axes_show() -> None:
     assert front is not None
     assert front.accuracy_title == "top1"
     assert [(dot.is_best, dot.is_joined, dot.accuracy) for dot in front.dots] == [
-        (True, False, "0.91"),
-        (True, False, "0.99"),
-        (False, False, "0.9"),
-        (True, True, "0.9"),
+        (True, False, "91.0 %"),
+        (True, False, "99.0 %"),
+        (False, False, "90.0 %"),
+        (True, True, "90.0 %"),
     ]
 
 
