@@ -117,6 +117,8 @@ class Lpm01aEmulator(PtyDevice):
     is_ascii: bool = True
     is_energy: bool = False
     voltage_v: float = 3.292
+    is_voltage_fixed: bool = False
+    """It acknowledges a voltage, and keeps the one that it has."""
     is_hosted: bool = False
     """Controlled by the host."""
     _heard: bytes = b""
@@ -192,7 +194,7 @@ class Lpm01aEmulator(PtyDevice):
             self.is_ascii = argument == "ascii_dec"
         elif name == "output":
             self.is_energy = argument == "energy"
-        elif name == "volt" and argument != "get":
+        elif name == "volt" and argument != "get" and not self.is_voltage_fixed:
             self.voltage_v = int(argument.removesuffix("m")) / 1000
 
     def stream(self) -> None:

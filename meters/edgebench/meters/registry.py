@@ -40,6 +40,10 @@ class Driver:
     """The meter has its own wires and can measure any device; others measure their own machine."""
     extra: str = ""
     """Extra of pyproject.toml that installs the driver's library; empty: none is needed."""
+    sets_supply: bool = False
+    """The option `supply` sets the voltage of the meter's output; other drivers only read it."""
+    supply_switch: str = ""
+    """Switch without which `supply` is the voltage of another source; empty: none is needed."""
 
     @property
     def usage_parts(self) -> tuple[str, ...]:
@@ -81,6 +85,7 @@ DRIVERS: dict[str, Driver] = {
         "[,function=optim|high][,format=binary|ascii][,events=ris|fal][,power]",
         is_external=True,
         extra="serial",
+        sets_supply=True,
     ),
     "ppk2": Driver(
         "ppk2.device:make_meter",
@@ -89,6 +94,8 @@ DRIVERS: dict[str, Driver] = {
         usage="[:PORT],supply=0.8..5[,source][,power]",
         is_external=True,
         extra="serial",
+        sets_supply=True,
+        supply_switch="source",
     ),
     "scpi": Driver(
         "scpi.device:make_meter",
@@ -107,6 +114,7 @@ DRIVERS: dict[str, Driver] = {
         usage="[:SERIAL][,supply=0.8..13.5][,power][,means]",
         is_external=True,
         extra="usb",
+        sets_supply=True,
     ),
     "otii": Driver(
         "otii:make_meter",
@@ -242,6 +250,42 @@ def find_meter(text: str) -> Meter:
         return driver.make_meter(Options.parse(name, rest))
     except UsageError as exc:
         raise WrongMeterOption(str(exc)) from exc
+
+
+def with_supply(text: str, supply_v: float) -> str:
+    """The meter's text with the option that sets the device's supply voltage, in volts.
+
+    >>> with_supply("ppk2:/dev/ttyACM0,source", 1.8), with_supply("lpm01a", 2.5)
+    ('ppk2:/dev/ttyACM0,source,supply=1.8', 'lpm01a,supply=2.5')
+
+    Raises:
+        NoSuchMeter: no driver has that name.
+        WrongMeterOption: the meter cannot set this voltage, or its text contains another one.
+    """
+    name, rest = split_name(text)
+    driver, options = _driver(name), Options.parse(name, rest)
+    if not driver.sets_supply:
+        able = ", ".join(
+            f"{name} with {other.supply_switch}" if other.supply_switch else name
+            for name, other in DRIVERS.items()
+            if other.sets_supply
+        )
+        raise WrongMeterOption(
+            f"meter {name} does not set the supply voltage, {supply_v:g} V requested; meters that "
+            f"do: {able}"
+        )
+    if driver.supply_switch and driver.supply_switch not in options.values:
+        raise WrongMeterOption(
+            f"meter {name} sets no supply voltage without the option {driver.supply_switch}, "
+            f"{supply_v:g} V requested: {text},{driver.supply_switch}"
+        )
+    if (given := options.values.get("supply")) is not None:
+        raise WrongMeterOption(
+            f"two supply voltages, {supply_v:g} V and supply={given} of meter {name}: leave one out"
+        )
+    complete = f"{text},supply={supply_v:g}"
+    find_meter(complete)  # the driver checks its limits
+    return complete
 
 
 def is_external(text: str) -> bool:

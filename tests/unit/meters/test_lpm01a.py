@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +84,8 @@ def test_unit_is_asked_and_set_up_in_order(tmp_path: Path) -> None:
         meter.close()
     assert emulator.commands[:asked_count] == ASKED
     assert emulator.commands[asked_count:] == [
-        *("htc", "volt 3300m", "freq 1k", "acqmode dyn", "output current", "format bin_hexa"),
+        *("htc", "volt get", "volt 3300m", "volt get"),
+        *("freq 1k", "acqmode dyn", "output current", "format bin_hexa"),
         *("freq 100k", "acqtime inf", "trigsrc sw", "trigdelay 0", "funcmode optim"),
         *("start", "stop", "start", "stop", "hrc"),
     ]
@@ -91,6 +93,33 @@ def test_unit_is_asked_and_set_up_in_order(tmp_path: Path) -> None:
     assert header.capability.clock_domain == f"meter:lpm01a:{BOARD_ID}"
     assert header.capability.rate_hz == 100_000
     assert not header.capability.is_averaging
+
+
+def test_former_voltage_is_set_again_at_the_end(tmp_path: Path) -> None:
+    """Otherwise the next user's board would get the voltage of the last run."""
+    with Lpm01aEmulator() as emulator:
+        for name in ("one", "two"):
+            meter = make(emulator, "supply=1.8,power")
+            opened(meter)
+            with meter.session(tmp_path / name):
+                voltage_v = emulator.voltage_v
+            meter.close()
+            while emulator.is_hosted:
+                time.sleep(0.01)
+            assert (voltage_v, emulator.voltage_v) == (1.8, 3.3)
+    assert emulator.commands[-4:] == ["stop", "pwr off", "volt 3300m", "hrc"]
+
+
+def test_unit_that_reports_another_voltage_is_not_switched_on(tmp_path: Path) -> None:
+    """Otherwise a board for 1.8 V would get 3.3 V, and its energy be that of 1.8 V."""
+    with Lpm01aEmulator(is_voltage_fixed=True) as emulator:
+        meter = make(emulator, "supply=1.8,power")
+        opened(meter)
+        message = r"LPM01A was set to 1\.8 V but reports 3\.292 V, limit 0\.06 V off"
+        with pytest.raises(TargetError, match=message), meter.session(tmp_path / "recording"):
+            raise AssertionError
+        meter.close()
+    assert "pwr on" not in emulator.commands
 
 
 @pytest.mark.parametrize("options", ["supply=3.3,power", "power"])

@@ -271,8 +271,9 @@ def test_source_mode_sets_what_is_asked(tmp_path: Path) -> None:
         opened(meter)
         with meter.session(tmp_path / "recording"):
             time.sleep(0.3)
+            assert emulator.supply_v == 1.8
         meter.close()
-    assert emulator.supply_v == 1.8
+    assert emulator.supply_v == 3.3, "as before"
     assert [c for c in emulator.commands if c[0] == 0x0C] == [b"\x0c\x01", b"\x0c\x00"]
     assert decoded(tmp_path / "recording").power_w.mean() == pytest.approx(3.6e-3, rel=0.01)
 

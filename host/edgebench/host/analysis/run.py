@@ -419,4 +419,5 @@ def _conditions(
         timed_path=worker.timed_path if worker else None,
         power_source=None,
         ambient_c=facts.ambient_c,
+        supply_v=facts.energy.supply_v if facts.energy is not None else None,
     )

@@ -28,6 +28,7 @@ from edgebench.host.power.metering import (
     check_wiring,
     new_energy_request,
     other_instrument,
+    supplied_meter,
 )
 from edgebench.host.result.facts import CommandFacts, EnergyRequest
 from edgebench.protocol.device import SystemDescription
@@ -163,13 +164,15 @@ class BenchRequest:
             wired: Meter that is wired to the device according to the farm file, if any.
 
         Raises:
-            UsageError: the farm's meter is requested, but cannot be used with this device.
+            UsageError: the farm's meter is requested, but cannot be used with this device, or
+                cannot set the requested supply voltage.
         """
         energy = self.energy
         if energy is not None and energy.meter == FARM_METER:
             energy = replace(energy, meter=wired) if wired is not None else None
             if energy is not None:
                 check_wiring(energy.meter, (device,))
+                supplied_meter(energy)
         return replace(self, devices=(device,), energy=energy)
 
     def on_system(self, system: SystemDescription) -> BenchRequest:
@@ -304,6 +307,7 @@ def new_request(
             sync=sync,
             battery_capacity_j=options.get("battery_capacity_j"),
             idle_duration_s=idle_duration_s,
+            supply_v=options.get("supply_v"),
         ),
         instrument=instrument,
         accuracy=accuracy_request,

@@ -295,6 +295,8 @@ class DeviceSession(OpenDevice):
         model, runtime = request.models[0].name, request.runtime or ""
         try:
             system = self.describe()
+            if self.meter is not None and request.energy is not None:
+                self.meter.set_supply(request.energy.supply_v)
             request = self.with_meter(request.on_system(system))
             step = replace(single_step(request, system), pair=order.pair, member=order.member)
             model, runtime = step.model.name, step.runtime

@@ -114,7 +114,7 @@ class PairedLanes:
         """The runs of a device."""
         known, wired = self.host.find(device)
         cell = next(cell for cell in work.plan.cells if cell.device == device)
-        energy = work.requests.of(cell).on_device(device, wired).energy  # the same for all cells
+        energy = work.requests.of(cell).on_device(device, wired).energy  # one meter for all cells
         if work.plan.spec.settings.meter is not None and energy is None:
             work.notify(events.MeterMissing(device))
         meter = energy.meter if energy else None

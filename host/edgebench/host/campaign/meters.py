@@ -26,14 +26,16 @@ def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost)
 
     Raises:
         MeterNotServed: an agent does not serve the meter; the message names all such devices.
+        UsageError: the meter of a device cannot set the supply voltage of a cell.
     """
     if plan.spec.settings.meter is None:
         return
 
     def refusal(name: str) -> MeterNotServed | None:
         known, wired = host.find(name)
-        cell = next(cell for cell in plan.cells if cell.device == name)
-        energy = requests.of(cell).on_device(name, wired).energy
+        # Every cell, because a meter may not be able to set all supply voltages.
+        cells = [cell for cell in plan.cells if cell.device == name]
+        energy, *_ = [requests.of(cell).on_device(name, wired).energy for cell in cells]
         if energy is None or is_of_host(energy.meter):
             return None
         try:

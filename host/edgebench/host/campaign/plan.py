@@ -38,6 +38,9 @@ ID_PREFIX = "c"
 _RUN_ID = re.compile(r"\d{8}-\d{6}-(c[0-9a-f]{6})-(\d{4})-(\d{3})-(\d{2})")
 MAX_ATTEMPT = 99
 
+Level = str | float | None
+"""Level of an axis; None: that of the settings, or bench's default."""
+
 ChooseDevices = Callable[[str], Sequence[str]]
 """Returns the names of the devices that a word of `--on` selects."""
 
@@ -53,12 +56,12 @@ class Cell(Levels):
     """Name of a device, as for `--on`."""
 
     @property
-    def levels(self) -> dict[str, str | int | None]:
+    def levels(self) -> dict[str, Level]:
         """The level of every axis except model and device."""
         return {axis.name: getattr(self, axis.name) for axis in fields(Levels)}
 
     @property
-    def factors(self) -> dict[str, str | int | None]:
+    def factors(self) -> dict[str, Level]:
         """The level of every axis."""
         return {"model": self.model, "device": self.device, **self.levels}
 
@@ -121,7 +124,7 @@ class CampaignPlan:
     def settings(self, number: int) -> str:
         """Settings that distinguish a cell from others of its model, device and runtime."""
         return ", ".join(
-            f"{name} {'default' if level is None else level}"
+            _setting(name, level)
             for name, level in self.cells[number].levels.items()
             if name != "runtime" and len({cell.levels[name] for cell in self.cells}) > 1
         )
@@ -210,7 +213,7 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     axes = spec.axes
     devices = dict.fromkeys(name for word in axes.device for name in choose(word))
     others = [axis.name for axis in fields(Levels)]
-    levels: list[tuple[str | int | None, ...]] = [axes.model, tuple(devices)]
+    levels: list[tuple[Level, ...]] = [axes.model, tuple(devices)]
     # An axis without levels has a single level: that of the settings.
     settings = vars(spec.settings)
     levels += [getattr(axes, name) or (settings[name],) for name in others]
@@ -251,7 +254,18 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     return list(cells.values())
 
 
-def _matching(patterns: Sequence[Pattern], axis: str, level: str | int | None) -> int:
+def _setting(name: str, level: Level) -> str:
+    """A level with the name of its axis, and its unit.
+
+    >>> _setting("threads", 4), _setting("delegate", None), _setting("supply_v", 1.8)
+    ('threads 4', 'delegate default', 'supply 1.8 V')
+    """
+    if name == "supply_v" and level is not None:
+        return f"supply {level:g} V"
+    return f"{name.removesuffix('_v')} {'default' if level is None else level}"
+
+
+def _matching(patterns: Sequence[Pattern], axis: str, level: Level) -> int:
     """Bit mask of the patterns that match a level of an axis.
 
     A pattern that does not name the axis matches any level; an empty pattern matches none.
@@ -264,7 +278,7 @@ def _matching(patterns: Sequence[Pattern], axis: str, level: str | int | None) -
     return mask
 
 
-def _fits(wanted: str | int, level: str | int | None) -> bool:
+def _fits(wanted: str | float, level: Level) -> bool:
     if isinstance(wanted, str) and isinstance(level, str):
         return fnmatchcase(level, wanted)
     return wanted == level

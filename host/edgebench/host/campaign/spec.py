@@ -86,8 +86,7 @@ DEFAULT_LAB_WAIT_S = 30.0
 class Axes:
     """The axes; an axis without values has a single level: its setting, or bench's default.
 
-    Except model and device, each axis has the name of the option of `edgebench bench` that it
-    varies.
+    Except model and device, each axis has the name of the keyword of `Lab.bench` that it varies.
     """
 
     model: tuple[str, ...]
@@ -96,6 +95,8 @@ class Axes:
     threads: tuple[int, ...] = ()
     delegate: tuple[str, ...] = ()
     scenario: tuple[str, ...] = ()
+    governor: tuple[str, ...] = ()
+    supply_v: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,8 @@ class Levels:
     threads: int | None = None
     delegate: str | None = None
     scenario: str | None = None
+    governor: str | None = None
+    supply_v: float | None = None
 
 
 _ELSEWHERE = frozenset({"on", "wait", "runs", "extra_runs"})

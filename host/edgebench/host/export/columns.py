@@ -78,6 +78,7 @@ FACT_COLUMNS = (
     ExportColumn("duration_s", float, lambda row: row.run.spec.duration_s),
     ExportColumn("seed", int, lambda row: row.run.spec.seed),
     ExportColumn("ambient_c", float, lambda row: row.run.conditions.ambient_c),
+    ExportColumn("supply_v", float, lambda row: row.run.conditions.supply_v),
     ExportColumn("meter", str, lambda row: e.meter if (e := row.run.metrics.energy) else None),
     ExportColumn(
         "boundary", str, lambda row: e.boundary if (e := row.run.metrics.energy) else None

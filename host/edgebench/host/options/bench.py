@@ -25,6 +25,7 @@ from edgebench.host.options.values import (
     real,
     seconds,
     size_bytes,
+    volts,
     whole,
 )
 from edgebench.protocol.errors import UsageError
@@ -63,6 +64,7 @@ SECONDS = ValueKind(seconds, _seconds_text)
 LATENCY = ValueKind(latency, lambda value_s: f"{value_s * 1e3:g}ms", "50ms")
 HERTZ = ValueKind(hertz, "{:g}".format, "HZ")
 CELSIUS = ValueKind(celsius, "{:g}".format, "22")
+VOLTS = ValueKind(volts, "{:g}V".format, "1.8V")
 CAPACITY = ValueKind(capacity, "{:g}J".format, "CAPACITY")
 SIZE = ValueKind(size_bytes, str, "2GiB")
 PERCENT = ValueKind(percent, lambda ratio: f"{ratio * 100:g}%", "3%")
@@ -258,6 +260,9 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "by the device's agent; or farm for the device's meter in farm.toml; edgebench meters "
             "lists the meters, edgebench meters --help their options", metavar="METER",
             is_of_machine=True, is_basic=True),
+        BenchOption("supply", "supply_v", VOLTS,
+            "supply the device with this voltage during the run: lpm01a, monsoon, and ppk2 with "
+            "source", default="as the meter's options state"),
         BenchOption("sync", "sync", TEXT,
             "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
             "or shared_clock only (default: auto, the best available); coded_load without a "
@@ -336,6 +341,8 @@ class HostOptions(TypedDict, total=False):
     ambient_c: float | None
     meter: str | None
     """Energy meter of this machine, or `agent:NAME` for a meter served by the device's agent."""
+    supply_v: float | None
+    """Voltage to which the meter sets the device's supply; None: as the meter's text states."""
     sync: str | None
     """Method that aligns the meter's clock with the device's; None: the best available."""
     trace_rate_hz: float | None

@@ -22,9 +22,14 @@ from edgebench.host.result.facts import EnergyRequest
 from edgebench.meters.base import Capability, Header, Meter
 from edgebench.meters.options import meant_of
 from edgebench.meters.polled import HOST_CLOCK
-from edgebench.meters.registry import is_external
+from edgebench.meters.registry import is_external, with_supply
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import MeterNotServed, UsageError, unknown_name
+from edgebench.protocol.errors import (
+    MeterNotServed,
+    UsageError,
+    WrongMeterOption,
+    unknown_name,
+)
 from edgebench.protocol.spec import MAX_JITTER_S, RunSpec, has_gaps, with_duration
 
 AGENT_PREFIX = "agent:"
@@ -116,17 +121,23 @@ def new_energy_request(
     sync: str | None = None,
     battery_capacity_j: float | None = None,
     idle_duration_s: float | None = None,
+    supply_v: float | None = None,
 ) -> EnergyRequest | None:
     """The request from the meter options; None if no meter is named.
 
     Raises:
         UsageError: the meter does not exist, measures another machine or only one of several
-            devices; or an option needs a meter.
+            devices, or cannot set the supply voltage; or an option needs a meter.
     """
     if meter is None:
         if sync == SyncMethod.CODED_LOAD.value:
             sync = idle_duration_s = None  # for an instrument that edgebench does not drive
-        options = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
+        options = {
+            "--sync": sync,
+            "--battery": battery_capacity_j,
+            "--idle": idle_duration_s,
+            "--supply": supply_v,
+        }
         for option, value in options.items():
             if value is not None:
                 raise UsageError(f"{option} needs a meter: --meter METER")
@@ -138,12 +149,33 @@ def new_energy_request(
             raise unknown_name("synchronisation", str(sync), ["auto", *names])
         method = SyncMethod(sync)
     check_wiring(meter, devices)
-    return EnergyRequest(
+    request = EnergyRequest(
         meter=meter,
         sync=method,
         battery_capacity_j=battery_capacity_j,
         idle_duration_s=idle_duration_s,
+        supply_v=supply_v,
     )
+    if meter != FARM_METER:
+        supplied_meter(request)
+    return request
+
+
+def supplied_meter(request: EnergyRequest) -> str:
+    """The meter with all its options: as the user wrote it, and the requested supply voltage.
+
+    Raises:
+        NoSuchMeter: no driver has that name.
+        WrongMeterOption: the meter cannot set this voltage, or is configured by an agent.
+    """
+    if request.supply_v is None:
+        return request.meter
+    if not is_of_host(request.meter):
+        raise WrongMeterOption(
+            f"meter {request.meter} has the supply voltage with which its agent serves it, "
+            f"{request.supply_v:g} V requested: connect the meter to this host"
+        )
+    return with_supply(request.meter, request.supply_v)
 
 
 def is_of_host(meter: str) -> bool:
@@ -174,7 +206,7 @@ def check_wiring(meter: str, devices: Sequence[str]) -> None:
         raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OpenMeter:
     """A request with its open meter."""
 
@@ -193,8 +225,21 @@ class OpenMeter:
         """
         if not is_of_host(request.meter):
             return cls(request=request, meter=None, header=None)
-        meter, header = open_meter(request.meter)
+        meter, header = open_meter(supplied_meter(request))
         return cls(request=request, meter=meter, header=header)
+
+    def set_supply(self, supply_v: float | None) -> None:
+        """Open the meter again if the next run needs another supply voltage, in volts.
+
+        Raises:
+            UsageError: the meter cannot be used, or cannot set this voltage.
+            TargetError: the driver fails.
+        """
+        if supply_v == self.request.supply_v:
+            return
+        self.close()
+        self.request = replace(self.request, supply_v=supply_v)
+        self.meter, self.header = open_meter(supplied_meter(self.request))
 
     def close(self) -> None:
         """Close the meter of this host, if any."""

@@ -147,6 +147,8 @@ class EnergyRequest:
     """Idle time before and after each run; None: as long as the meter requires."""
     trace: TraceRequest | None = None
     """Power file; None if edgebench drives the meter."""
+    supply_v: float | None = None
+    """Voltage to which the meter sets the device's supply; None: as the meter's text states."""
 
 
 @dataclass(frozen=True, slots=True)

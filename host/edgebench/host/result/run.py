@@ -101,6 +101,8 @@ class Conditions:
     run, for a target that timed itself, and from older agents."""
     power_source: str | None
     ambient_c: float | None = None
+    supply_v: float | None = None
+    """Requested supply voltage of the device, which the meter set; None: not requested."""
     firmware: FirmwareFacts | None = None
     """Firmware of a target that timed itself; None for other devices."""
 

@@ -125,6 +125,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         settings["accuracy"] = run.metrics.accuracy.dataset
     if run.metrics.energy is not None:
         settings["meter"] = "METER"
+    settings["supply_v"] = run.conditions.supply_v
     given = [list(words) for words in run.command.arguments] if run.command is not None else []
     metered = [words for words in given if words[0] in _METERING]
     if metered:

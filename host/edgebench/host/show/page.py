@@ -241,6 +241,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     facts += [("device", f"{device.name}, {kind}"), *_machine(run)]
     if conditions.yardstick is not None:
         facts.append(("yardstick", yardstick_line(conditions.yardstick)))
+    if conditions.supply_v is not None:
+        facts.append(("supply", f"{conditions.supply_v:g} V, set by the meter"))
     if conditions.ambient_c is not None:
         facts.append(("ambient", f"{conditions.ambient_c:g} °C, stated by the operator"))
     return facts

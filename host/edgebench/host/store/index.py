@@ -33,7 +33,7 @@ from edgebench.system.whole_files import make_directory
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and files that a killed process leaves next to it."""
-_MEANING = 13
+_MEANING = 14
 """Version of the columns' meaning; added and removed columns are detected without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"

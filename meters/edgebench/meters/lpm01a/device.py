@@ -1,9 +1,10 @@
 """The PowerShield itself: found, taken over, configured, started, stopped, and released.
 
     open     stop, if it streams · version, powershield, status · htc, volt get, hrc, if needed
-    session  htc · volt · acqmode … acqtime inf · trigsrc sw, in the first session
+    session  htc · volt get, volt, volt get, if a voltage is requested · acqmode … acqtime inf ·
+             trigsrc sw, in the first session
              pwr on, if requested · start … stop · pwr off
-    close    hrc, if it was taken over
+    close    the former volt, if another was set · hrc, if it was taken over
 
 A unit can be identified without taking it over, and only a session configures it: listing the
 connected meters changes nothing. It calibrates itself after each `volt`, so that is sent once.
@@ -21,8 +22,8 @@ from pathlib import Path
 
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
-from edgebench.meters.lpm01a.datasheet import capability, uncertainty
-from edgebench.meters.lpm01a.dialog import RESPONSE_S, Lpm01aDialog
+from edgebench.meters.lpm01a.datasheet import DROP_V, capability, uncertainty
+from edgebench.meters.lpm01a.dialog import RESPONSE_S, Lpm01aDialog, Lpm01aRefusal
 from edgebench.meters.lpm01a.settings import (
     SUPPLY_LIMITS_V,
     Lpm01aSettings,
@@ -39,6 +40,8 @@ from edgebench.protocol.plain import to_plain
 USB_ID = (0x0483, 0x5740)
 """USB id of all serial ports based on ST's software, so the port is queried for its identity."""
 BAUD_RATE = 3_686_400
+_SET_STEP_V = 0.05
+"""Assumed: users set multiples of it."""
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 
 
@@ -58,6 +61,8 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         self._is_set_up = False
         self._is_powered = False
         """Whether this session switched the supply on and not off yet."""
+        self._before_v: float | None = None
+        """Voltage before this session set another one; None: unchanged, or not reported."""
 
     def _describe(self, connection: Lpm01aDialog) -> Header:
         """Identify the unit; a running stream is stopped, because it blocks all queries."""
@@ -92,15 +97,19 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
             with suppress(TargetError):  # the unit is gone: nothing to release
                 if self._is_powered:  # a session could not be ended
                     connection.write(b"stop\npwr off\n")
+                if self._before_v is not None:
+                    connection.write(_volt(self._before_v).encode() + b"\n")
                 if self._is_taken:
                     connection.write(b"hrc\n")
         finally:
             connection.close()
             self._is_taken = self._is_set_up = self._is_powered = False
+            self._before_v = None
 
     def _start(self, dialog: Lpm01aDialog) -> None:
         if not self._is_set_up:
             self._take(dialog)
+            self._set_supply(dialog)
             for command in _commands(self._setup):
                 dialog.query(command)
             self._is_set_up = True
@@ -121,6 +130,26 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         self._is_taken = True
         dialog.query("htc")
 
+    def _set_supply(self, dialog: Lpm01aDialog) -> None:
+        """Set the requested voltage, before the supply is switched on.
+
+        Raises:
+            TargetError: the unit reports another voltage than the one that was set.
+        """
+        supply_v = self._setup.supply_v
+        if supply_v is None:
+            return
+        before_v = _reported_v(dialog)
+        # Noted before the command: its acknowledgement may be lost.
+        if before_v is not None and abs(before_v - supply_v) > DROP_V:
+            self._before_v = _as_set(before_v)
+        dialog.query(_volt(supply_v))
+        now_v = _reported_v(dialog)
+        if now_v is not None and abs(now_v - supply_v) > DROP_V:
+            raise TargetError(
+                f"LPM01A was set to {supply_v:g} V but reports {now_v:g} V, limit {DROP_V:g} V off"
+            )
+
     def _supply_v(self, dialog: Lpm01aDialog) -> float:
         """Voltage that will be set, or that the unit reports as set."""
         if self._setup.supply_v is not None:
@@ -129,8 +158,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         response = dialog.query("volt get")
         dialog.query("hrc")
         self._is_taken = False
-        match = _NUMBER.fullmatch(response)
-        supply_v = float(f"{match[1]}e{match[2]}") if match else 0.0
+        supply_v = _volts_of(response) or 0.0
         low, high = SUPPLY_LIMITS_V
         if not low - 0.1 <= supply_v <= high + 0.1:
             raise UsageError(
@@ -147,11 +175,36 @@ def make_meter(options: Options) -> Lpm01a:
     return Lpm01a(lambda: SerialTransport(path or find_port(*USB_ID), BAUD_RATE), setup)
 
 
+def _volt(supply_v: float) -> str:
+    return f"volt {round(supply_v * 1000)}m"
+
+
+def _as_set(reported_v: float) -> float:
+    """The voltage that was set, from the reported one.
+
+    A report may be millivolts off, which would add up from run to run.
+    """
+    low_v, high_v = SUPPLY_LIMITS_V
+    return min(high_v, max(low_v, round(reported_v / _SET_STEP_V) * _SET_STEP_V))
+
+
+def _reported_v(dialog: Lpm01aDialog) -> float | None:
+    """Voltage that the unit reports; None if its firmware reports no number."""
+    try:
+        return _volts_of(dialog.query("volt get"))
+    except Lpm01aRefusal:
+        return None
+
+
+def _volts_of(response: str) -> float | None:
+    match = _NUMBER.fullmatch(response)
+    return float(f"{match[1]}e{match[2]}") if match else None
+
+
 def _commands(setup: Lpm01aSetup) -> list[str]:
     """Commands in an order in which each is valid, whatever the unit's previous settings."""
     rate_hz = setup.rate_hz
     commands = [
-        *([f"volt {round(setup.supply_v * 1000)}m"] if setup.supply_v is not None else []),
         "freq 1k",  # supported by every output and format
         f"acqmode {'stat' if setup.is_static else 'dyn'}",
         f"output {'energy' if setup.is_energy else 'current'}",

@@ -91,12 +91,17 @@ class Ppk2(InstrumentMeter[ByteStream]):
         self._is_set_up = False
         self._is_powered = False
         """Whether this session switched the supply on and not off yet."""
+        self._reported_mv: int | None = None
+        """Voltage that the unit was set to when it was opened; None: not reported."""
+        self._before_mv: int | None = None
+        """Voltage before this session set another one; None: unchanged, or not reported."""
         does = "gives" if self._setup.is_source else "measures at"
         check_supply(self._setup.supply_v, SUPPLY_LIMITS_V, f"PPK2 {does}")
 
     def _describe(self, connection: ByteStream) -> Header:
         """Stop a running stream, and read the calibration."""
         metadata = _query(connection)
+        self._reported_mv = round(metadata.vdd_mv) if metadata.vdd_mv is not None else None
         supply_v = self._setup.supply_v
         if supply_v is None and self._setup.is_source and metadata.vdd_mv is not None:
             supply_v = metadata.vdd_mv / 1000
@@ -146,9 +151,13 @@ class Ppk2(InstrumentMeter[ByteStream]):
                 with suppress(TargetError):  # the unit is gone or does not respond
                     connection.write(bytes([_STOP]))
                     connection.write(bytes([_POWER, 0]))
+            if self._before_mv is not None:
+                with suppress(TargetError):
+                    connection.write(_supply(self._before_mv))
         finally:
             connection.close()
             self._is_set_up = self._is_powered = False
+            self._before_mv = None
 
     def _start(self, transport: ByteStream) -> None:
         _drain(transport, "the PPK2")
@@ -157,7 +166,8 @@ class Ppk2(InstrumentMeter[ByteStream]):
             transport.write(bytes([_MODE, _SOURCE if setup.is_source else _AMPERE_METER]))
             if setup.is_source and setup.supply_v is not None:
                 millivolts = round(setup.supply_v * 1000)
-                transport.write(bytes([_SUPPLY]) + millivolts.to_bytes(2, "big"))
+                self._before_mv = self._reported_mv if self._reported_mv != millivolts else None
+                transport.write(_supply(millivolts))
             self._is_set_up = True
         if setup.is_power_on:
             self._is_powered = True
@@ -184,6 +194,11 @@ def make_meter(options: Options) -> Ppk2:
     )
     path = options.finish().address
     return Ppk2(lambda: SerialTransport(path or find_port(*USB_ID), BAUD_RATE), setup=setup)
+
+
+def _supply(millivolts: int) -> bytes:
+    """Command that sets the voltage of the output."""
+    return bytes([_SUPPLY]) + millivolts.to_bytes(2, "big")
 
 
 def _query(transport: ByteStream) -> Metadata:

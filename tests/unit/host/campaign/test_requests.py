@@ -34,21 +34,26 @@ LEVELS: dict[str, tuple[Any, Any]] = {
     "threads": (1, 2),
     "delegate": ("none", "xnnpack"),
     "scenario": ("single_stream", "offline"),
+    "governor": ("performance", "powersave"),
+    "supply_v": (1.8, 3.3),
 }
+LPM01A = "lpm01a:/dev/ttyACM0"
 
 
 def test_every_axis_beside_model_and_device_is_an_option_of_bench() -> None:
     """Otherwise its cells would all be measured alike."""
     assert set(LEVELS) == {axis.name for axis in fields(Levels)}
     assert set(LEVELS) == {axis.name for axis in fields(Axes)} - {"model", "device"}
-    assert set(LEVELS) <= {option.name for option in OPTIONS if option.name == option.field}
+    assert set(LEVELS) <= {option.field for option in OPTIONS}
 
 
 @pytest.mark.parametrize("axis", LEVELS)
 def test_level_of_a_cell_reaches_its_request(axis: str, tmp_path: Path) -> None:
     """Otherwise a campaign would compare a configuration with itself."""
     axes = Axes(model=(INT8,), **{axis: LEVELS[axis]})
-    spec = CampaignSpec(schema=1, name="x", axes=axes, settings=Settings(preset="quick"))
+    spec = CampaignSpec(
+        schema=1, name="x", axes=axes, settings=Settings(preset="quick", meter=LPM01A)
+    )
     cells = new_plan(spec, tmp_path / "c.toml", lambda word: [word]).cells
     assert [cell.levels[axis] for cell in cells] == list(LEVELS[axis])
     requests = [cell_request(spec.settings, 1, cell) for cell in cells]
@@ -60,10 +65,14 @@ def test_setting_holds_for_cells_without_a_level(axis: str) -> None:
     """Otherwise an option that becomes an axis would lose the setting of campaigns that go on."""
     level = LEVELS[axis][1]
     set_for_all = cell_request(
-        Settings(preset="quick", **{axis: level}), 1, Cell(number=0, model=INT8, device="local")
+        Settings(preset="quick", meter=LPM01A, **{axis: level}),
+        1,
+        Cell(number=0, model=INT8, device="local"),
     )
     of_cell = cell_request(
-        Settings(preset="quick"), 1, Cell(number=0, model=INT8, device="local", **{axis: level})
+        Settings(preset="quick", meter=LPM01A),
+        1,
+        Cell(number=0, model=INT8, device="local", **{axis: level}),
     )
     assert set_for_all == of_cell
 

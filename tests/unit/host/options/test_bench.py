@@ -43,6 +43,7 @@ VALUES: dict[str, object] = {
     "metrics": ("energy_j", "latency_ns.p50"),
     "allowed": ("os",),
     "battery_capacity_j": 66600.0,
+    "supply_v": 1.8,
     "ambient_c": 21.5,
 }
 """Values of options whose kind needs a special value, by field."""

@@ -103,6 +103,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "cpu_quota": _cpu_quota,
     "policy": lambda run: run.conditions.scheduling and run.conditions.scheduling.policy,
     "governor": lambda run: run.conditions.before and run.conditions.before.governors,
+    "supply": lambda run: run.conditions.supply_v and f"{run.conditions.supply_v:g} V",
     "airplane_mode": lambda run: run.spec.is_airplane_mode,
     "screen_brightness": lambda run: run.spec.screen_brightness,
     "kind": lambda run: run.kind,

@@ -80,6 +80,7 @@ OTHERS: dict[str, tuple[str, object]] = {
     "cpu_quota": ("conditions.scheduling.quotas", (CpuQuota(0.5, 0.1),)),
     "policy": ("conditions.scheduling.policy", "something else"),
     "governor": ("conditions.before.governors", ("something else",)),
+    "supply": ("conditions.supply_v", 1.8),
     "airplane_mode": ("spec.is_airplane_mode", True),
     "screen_brightness": ("spec.screen_brightness", 40),
     "kind": ("kind", "profile"),
@@ -93,6 +94,7 @@ def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
     """Otherwise a key would be `none` in every run, and two devices would be compared as one."""
     absent = {key for key, value in fingerprint(RUN).items() if value == "none"}
     only_others = {"firmware", "emulator", "android_build", "android_group", "screen_brightness"}
+    only_others |= {"supply"}
     assert absent - only_others == {
         "virtualization",
         "delegate",
