@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from edgebench.host.analysis.measurement import Measurement
 from edgebench.host.analysis.windows import EDGE_TICKS, WindowMeasurement
@@ -23,9 +24,16 @@ def profile_of_worker(worker: WorkerRecord, measured: Measurement) -> ProfileRes
 
 
 def profile_of_target(target: TargetRecord, measured: WindowMeasurement) -> ProfileResult:
-    """The operators of a target, and the median time of its inferences without readings."""
+    """The operators of a target, and the time of an inference on this input without readings."""
     check, rate_hz = target.check, target.firmware.tick_rate_hz
     operators, inference_ns = check.operators, measured.inference_ns
+    instructions = measured.instructions_per_inference
+    # The profile runs on the input of the first window, and some operators depend on the input.
+    first = target.inference_ticks[: len(target.inference_ticks) // len(target.windows)]
+    if first and rate_hz and inference_ns:
+        first_ns = median(first) * 1e9 / rate_hz
+        instructions = instructions and instructions * first_ns / inference_ns
+        inference_ns = first_ns
     return ProfileResult(
         run_count=check.profile_run_count,
         operators=operators,
@@ -33,7 +41,7 @@ def profile_of_target(target: TargetRecord, measured: WindowMeasurement) -> Prof
         unprofiled_p50_ns=None if inference_ns is None else round(inference_ns),
         error=check.profile_error,
         sum_instructions_per_inference=_sum([one.instructions for one in operators]),
-        unprofiled_instructions=measured.instructions_per_inference,
+        unprofiled_instructions=instructions,
         sum_cycles_per_inference=_sum([one.cycles for one in operators]),
         resolution_ns=1e9 / rate_hz if rate_hz else None,
         reading_ns=check.profile_reading_ns,

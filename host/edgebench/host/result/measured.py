@@ -85,7 +85,7 @@ class ProfileResult:
     sum_instructions_per_inference: float | None = None
     """Set for an emulated target whose instructions are counted, like the next number."""
     unprofiled_instructions: float | None = None
-    """Median of the inferences that were not profiled."""
+    """Of an inference on the same input that was not profiled."""
     sum_cycles_per_inference: float | None = None
     """Set for a target that counts cycles of its processor."""
     resolution_ns: float | None = None
