@@ -460,7 +460,10 @@ def _notes(run_set: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]
     if run_set.variance is not None:
         notes += [("variation", line) for line in variance_lines(run_set.variance)]
     if first.kind == "profile":
-        notes.append(("kind", "profile of operators: latencies include the profiler's overhead"))
+        # A board is profiled in windows of their own.
+        is_apart = first.conditions.firmware is not None
+        latencies = "are without it" if is_apart else "include the profiler's overhead"
+        notes.append(("kind", f"profile of operators: latencies {latencies}"))
     for reported in runs:
         added, member = reported.annotations, reported.run.member
         if run_set.set_id is None and member is not None:

@@ -388,6 +388,7 @@ NOT_COMPUTED = (
     "worker.check.sample_count",  # the outputs themselves are counted
     "worker.check.dataset_sample_count",
     "worker.check.profile_run_count",  # there is no profile
+    "worker.check.profile_reading_ns",
     "error_code",
     "events.",  # a separate file, for people
 )
