@@ -104,7 +104,8 @@ def test_former_voltage_is_set_again_at_the_end(tmp_path: Path) -> None:
             with meter.session(tmp_path / name):
                 voltage_v = emulator.voltage_v
             meter.close()
-            while emulator.is_hosted:
+            deadline_s = time.monotonic() + 30
+            while emulator.is_hosted and time.monotonic() < deadline_s:
                 time.sleep(0.01)
             assert (voltage_v, emulator.voltage_v) == (1.8, 3.3)
     assert emulator.commands[-4:] == ["stop", "pwr off", "volt 3300m", "hrc"]

@@ -40,9 +40,9 @@ def profile_of_target(target: TargetRecord, measured: WindowMeasurement) -> Prof
         sum_ns_per_inference=_sum_ns(check),
         unprofiled_p50_ns=None if inference_ns is None else round(inference_ns),
         error=check.profile_error,
-        sum_instructions_per_inference=_sum([one.instructions for one in operators]),
+        sum_instructions_per_inference=_sum([operator.instructions for operator in operators]),
         unprofiled_instructions=instructions,
-        sum_cycles_per_inference=_sum([one.cycles for one in operators]),
+        sum_cycles_per_inference=_sum([operator.cycles for operator in operators]),
         resolution_ns=1e9 / rate_hz if rate_hz else None,
         reading_ns=check.profile_reading_ns,
     )

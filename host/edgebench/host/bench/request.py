@@ -32,7 +32,13 @@ from edgebench.host.power.metering import (
 )
 from edgebench.host.result.facts import CommandFacts, EnergyRequest
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError, unknown_name
+from edgebench.protocol.errors import (
+    OwnModelOnly,
+    RunsTooShort,
+    UsageError,
+    WrongMeterOption,
+    unknown_name,
+)
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
     DEFAULT_RUN_COUNT,
@@ -169,6 +175,11 @@ class BenchRequest:
         """
         energy = self.energy
         if energy is not None and energy.meter == FARM_METER:
+            if wired is None and energy.supply_v is not None:
+                raise WrongMeterOption(
+                    f"no meter is wired to {device}, so nothing sets its supply to "
+                    f"{energy.supply_v:g} V"
+                )
             energy = replace(energy, meter=wired) if wired is not None else None
             if energy is not None:
                 check_wiring(energy.meter, (device,))

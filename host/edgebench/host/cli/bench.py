@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchOptions, BenchRequest
+    from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.export.exported import ExportedRun
     from edgebench.host.export.registry import ExportFormat
     from edgebench.host.lab import Lab
@@ -71,18 +72,9 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
-    from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.bench.cancellation import Interrupted
     from edgebench.host.bench.runs import compare_measured
-    from edgebench.host.cli.bench_report import (
-        conclude,
-        failure_entry,
-        print_next_step,
-        report_missing_pairs,
-        report_runs,
-    )
-    from edgebench.host.cli.compare import exit_code
-    from edgebench.host.cli.compare import report as report_comparison
+    from edgebench.host.cli.bench_report import conclude, report_runs
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.export.registry import format_of_file
     from edgebench.host.lab import Lab
@@ -121,17 +113,33 @@ def run(options: argparse.Namespace) -> ExitCode:
             raise
     assert lab is not None  # nothing is measured or interrupted before it exists
     if compared:
-        errors = [failure_entry(failure, options) for failure in watcher.failures]
-        sets = find_sets(watcher.runs)
-        report_comparison(compared, sets, is_json=options.json, runs=watcher.runs, errors=errors)
-        report_missing_pairs(watcher)
-        if not options.json:
-            print_next_step(options, sets)
-        code = exit_code(compared)
+        code = _report_compared(options, compared, watcher)
     else:
         code = conclude(options, lab, watcher, is_interrupted=is_interrupted)
     is_exported = _export(options, exports, lab, watcher.runs)
     return ExitCode.FAILED if code is ExitCode.DONE and not is_exported else code
+
+
+def _report_compared(
+    options: argparse.Namespace, compared: Sequence[RunComparison], watcher: ProgressWatcher
+) -> ExitCode:
+    """Report a comparison of pairs; the exit code is that of the comparison."""
+    from edgebench.host.analysis.run_set import find_sets
+    from edgebench.host.cli.bench_report import (
+        failure_entry,
+        print_next_step,
+        report_missing_pairs,
+    )
+    from edgebench.host.cli.compare import exit_code
+    from edgebench.host.cli.compare import report as report_comparison
+
+    errors = [failure_entry(failure, options) for failure in watcher.failures]
+    sets = find_sets(watcher.runs)
+    report_comparison(compared, sets, is_json=options.json, runs=watcher.runs, errors=errors)
+    report_missing_pairs(watcher)
+    if not options.json:
+        print_next_step(options, sets)
+    return exit_code(compared)
 
 
 def _export(

@@ -329,16 +329,23 @@ def hint_for_option(command: str, known: Sequence[str], words: Sequence[str]) ->
     'set the threads with --threads: --threads 4'
     >>> hint_for_option("bench", ["--min-queries"], ["--iteration", "9"]).partition(";")[0]
     'set the queries with --min-queries: --min-queries 9'
+    >>> hint_for_option("bench", ["--timeout"], ["--time", "60s"])
+    'set the measured time with --duration: --duration 60s'
     >>> hint_for_option("bench", ["--threads"], ["--threds", "4"])
     """
     for place, word in enumerate(words):
         if word == "--":
             break
         name, _, value = word.partition("=")
-        if not name.startswith("-") or any(option.startswith(name) for option in known):
-            continue
         rows = [row for row in OPTIONS if not row.commands or command in row.commands]
-        meant = _closest(name, known, [spelling for row in rows for spelling in row.words])
+        spellings = [spelling for row in rows for spelling in row.words]
+        # The beginning of an own option may be a whole option of another tool, such as --time.
+        is_own = name in known or (
+            name not in spellings and any(option.startswith(name) for option in known)
+        )
+        if not name.startswith("-") or is_own:
+            continue
+        meant = _closest(name, known, spellings)
         following = [other for other in words[place + 1 : place + 2] if not other.startswith("-")]
         for row in rows:
             if meant in row.words:

@@ -25,7 +25,9 @@ from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external, with_supply
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
+    MeterLost,
     MeterNotServed,
+    NoSuchMeter,
     UsageError,
     WrongMeterOption,
     unknown_name,
@@ -237,9 +239,14 @@ class OpenMeter:
         """
         if supply_v == self.request.supply_v:
             return
+        request = replace(self.request, supply_v=supply_v)
+        name = supplied_meter(request)
         self.close()
-        self.request = replace(self.request, supply_v=supply_v)
-        self.meter, self.header = open_meter(supplied_meter(self.request))
+        try:
+            self.meter, self.header = open_meter(name)
+        except NoSuchMeter as exc:  # it was open a moment ago: a later attempt may succeed
+            raise MeterLost(f"{exc}; it was open before the voltage was changed") from exc
+        self.request = request
 
     def close(self) -> None:
         """Close the meter of this host, if any."""

@@ -117,19 +117,22 @@ def _report_number(run_set: RunSet, number: Number) -> ReportNumber:
     metric, summary = number.metric, run_set.metrics[number.metric.path]
     half_width = half_width_of(number.interval, number.value)
     accuracy = accuracy_in(run_set) if metric.path == ACCURACY else None
-    ends = [shown_number(metric, end, half_width) for end in (summary.min, summary.max)]
+
+    def shown(value: float) -> str:
+        if accuracy is None:
+            return shown_number(metric, value, half_width)
+        return format_accuracy(accuracy.metric, value, half_width)
+
     return ReportNumber(
         path=metric.path,
         label=label_of(run_set, metric),
         value=number.value,
         interval=number.interval,
-        shown=shown_number(metric, number.value, half_width)
-        if accuracy is None
-        else format_accuracy(accuracy.metric, number.value, half_width),
+        shown=shown(number.value),
         bounds=_bounds(run_set, metric, number.interval)
         if accuracy is None or accuracy.ci95 is None
         else _accuracy_bounds(accuracy, accuracy.ci95),
-        range=" to ".join(ends) if summary.count > 1 else "",
+        range=f"{shown(summary.min)} to {shown(summary.max)}" if summary.count > 1 else "",
         run_count=summary.count,
         state=number.marks.state,
     )

@@ -460,7 +460,7 @@ def _notes(run_set: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]
     if run_set.variance is not None:
         notes += [("variation", line) for line in variance_lines(run_set.variance)]
     if first.kind == "profile":
-        # A board is profiled in windows of their own.
+        # A board is profiled in separate windows.
         is_apart = first.conditions.firmware is not None
         latencies = "are without it" if is_apart else "include the profiler's overhead"
         notes.append(("kind", f"profile of operators: latencies {latencies}"))

@@ -37,7 +37,7 @@ def loss_words(accuracy: Accuracy) -> str:
     >>> from edgebench.host.result.outputs import ReferenceAccuracy
     >>> sibling = ReferenceAccuracy("20260101-000000-00000000", "a.onnx", 0.9956)
     >>> loss_words(Accuracy("top1", 0.9933, (0.9806, 0.9986), 450, None, None, 0.0023, sibling))
-    '0.2 percentage points worse than a.onnx (99.6 %) on this data set'
+    '0.23 percentage points worse than a.onnx (99.6 %) on this data set'
     >>> loss_words(Accuracy("top1", 0.9956, (0.9806, 0.9986), 450, None, None, 0.0, sibling))
     'as good as a.onnx (99.6 %) on this data set'
     """
@@ -49,7 +49,9 @@ def loss_words(accuracy: Accuracy) -> str:
     than = f"{reference.model} ({named}) on this data set"
     if drop == 0:
         return f"as good as {than}"
-    size = format_accuracy(accuracy.metric, abs(drop), half_width).replace("%", "percentage points")
+    # A difference of one sample is not rounded to nothing.
+    size = format_accuracy(accuracy.metric, abs(drop), min(half_width, 0.1 / accuracy.sample_count))
+    size = size.replace("%", "percentage points")
     return f"{size} {'worse' if drop > 0 else 'better'} than {than}"
 
 

@@ -125,7 +125,8 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         settings["accuracy"] = run.metrics.accuracy.dataset
     if run.metrics.energy is not None:
         settings["meter"] = "METER"
-    settings["supply_v"] = run.conditions.supply_v
+    if run.conditions.supply_v is not None:  # which needs a meter, also if the run failed
+        settings |= {"supply_v": run.conditions.supply_v, "meter": "METER"}
     given = [list(words) for words in run.command.arguments] if run.command is not None else []
     metered = [words for words in given if words[0] in _METERING]
     if metered:

@@ -103,8 +103,8 @@ def emulated_lines(boards: Sequence[EmulatedBoard]) -> Iterator[str]:
         package = None if board.is_available else board.package
         by_package.setdefault(package, []).append(f"{board.name} ({board.cpu})")
     for package, names in by_package.items():
-        lack = "" if package is None else f", after: apt install {package}"
-        yield f"emulated boards, for --on{lack}: {', '.join(names)}"
+        lack = "" if package is None else f" (first: apt install {package})"
+        yield f"emulated boards for --on{lack}: {', '.join(names)}"
 
 
 def _total(widths: Mapping[str, int]) -> int:

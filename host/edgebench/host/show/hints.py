@@ -146,7 +146,7 @@ def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
 
 
 def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
-    """Measure without what does not fit; only the device knows the model's inputs."""
+    """Measure without what does not fit; the host has no list of the model's inputs."""
     if given.value("input_shapes"):
         text = (
             "give --shape a name and a shape of the inputs that the error lists; or leave it out, "
@@ -665,7 +665,7 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
         _on(
             e.FlashToolMissing,
             "install one of these, or add its folder to PATH, then: {}",
-            command("bridge", "flash", "BOARD"),
+            lambda _, given: given.again(()),
         ),
         _on(e.BoardLost, "plug it in again, then check that it is found: {}", _BRIDGE),
         _on(e.TargetError, "list the ports and the programs that use them: {}", _BRIDGE),

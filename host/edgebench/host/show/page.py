@@ -366,7 +366,7 @@ def _inputs(conditions: Conditions) -> str:
         return "captured by the device: none are sent to it"
     source = conditions.inputs_file or "drawn from the seed"
     if clipped := conditions.inputs_clipped_ratio:
-        share = f"{format_percent(clipped, 2)}" if clipped >= 1e-4 else "under 0.01 %"
+        share = format_percent(clipped, 2) if clipped >= 1e-4 else "under 0.01 %"
         source += f" ({share} of the values are clipped to the range of the input's type)"
     specs = conditions.inputs
     shown = [f"{spec.name} {list(spec.shape)} {spec.dtype}" for spec in specs[:SHOWN_INPUTS]]

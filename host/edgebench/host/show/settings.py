@@ -74,7 +74,7 @@ def setting_notes(runs: Sequence[Run]) -> list[str]:
                 noted.setdefault(name, []).append(setting)
     sentences: list[str | None] = []
     for name, settings in noted.items():
-        counts = [one.effective for one in settings if isinstance(one.effective, int)]
+        counts = [used for setting in settings if isinstance(used := setting.effective, int)]
         if name == "threads" and len(set(counts)) > 1:
             requested = settings[0].requested
             sentences.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -256,7 +257,8 @@ def _situation(run_set: RunSet, made: Run | None, given: CommandLine | None = No
         has_governors=before is None or bool(before.governors),
         can_be_longer=not any(map(is_at_query_limit, run_set.runs)),
         warmup_query_count=-(-longest // step) * step,
-        larger_shapes=_larger_shapes(made),
+        # Another model of the same command may have no input of that name.
+        larger_shapes={} if given is not None else _larger_shapes(made),
     )
 
 
@@ -304,10 +306,16 @@ def _model_files(run: Run) -> list[Path]:
     return [
         path
         for path in paths
-        if path.name == run.model.name
-        and path.is_file()
-        and path.stat().st_size == run.model.size_bytes
+        if path.name == run.model.name and _size_bytes(path) == run.model.size_bytes
     ]
+
+
+def _size_bytes(path: Path) -> int | None:
+    """Size of a file; None if there is none, or if it may not be looked up."""
+    try:
+        return path.stat().st_size if os.path.isfile(path) else None
+    except OSError:
+        return None
 
 
 def free_cpus(run: Run) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ instead of a stream; a recording of such a unit reports lost samples.
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from functools import partial
@@ -134,15 +135,16 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         """Set the requested voltage, before the supply is switched on.
 
         Raises:
-            TargetError: the unit reports another voltage than the one that was set.
+            TargetError: the unit reports a voltage other than the set voltage.
         """
         supply_v = self._setup.supply_v
         if supply_v is None:
             return
         before_v = _reported_v(dialog)
         # Noted before the command: its acknowledgement may be lost.
-        if before_v is not None and abs(before_v - supply_v) > DROP_V:
-            self._before_v = _as_set(before_v)
+        set_v = None if before_v is None else _as_set(before_v)
+        if set_v is not None and not math.isclose(set_v, supply_v):
+            self._before_v = set_v
         dialog.query(_volt(supply_v))
         now_v = _reported_v(dialog)
         if now_v is not None and abs(now_v - supply_v) > DROP_V:

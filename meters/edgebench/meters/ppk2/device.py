@@ -166,7 +166,9 @@ class Ppk2(InstrumentMeter[ByteStream]):
             transport.write(bytes([_MODE, _SOURCE if setup.is_source else _AMPERE_METER]))
             if setup.is_source and setup.supply_v is not None:
                 millivolts = round(setup.supply_v * 1000)
-                self._before_mv = self._reported_mv if self._reported_mv != millivolts else None
+                before_mv, (low_v, high_v) = self._reported_mv, SUPPLY_LIMITS_V
+                is_known = before_mv is not None and low_v <= before_mv / 1000 <= high_v
+                self._before_mv = before_mv if is_known and before_mv != millivolts else None
                 transport.write(_supply(millivolts))
             self._is_set_up = True
         if setup.is_power_on:

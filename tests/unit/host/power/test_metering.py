@@ -9,13 +9,21 @@ from typing import cast
 import pytest
 from support.energy import header
 
-from edgebench.host.power.metering import OpenMeter, OtherInstrument, other_instrument
+from edgebench.host.bench.request import BenchRequest
+from edgebench.host.power import metering
+from edgebench.host.power.metering import FARM_METER, OpenMeter, OtherInstrument, other_instrument
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.meters.base import Header, Meter
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import MeterNotServed, UsageError
+from edgebench.protocol.errors import (
+    MeterLost,
+    MeterNotServed,
+    NoSuchMeter,
+    UsageError,
+    WrongMeterOption,
+)
 from edgebench.protocol.spec import RunSpec, Scenario
 
 FULL = "ppk2:/dev/ttyACM0,supply=3.3"
@@ -158,3 +166,33 @@ def test_code_without_a_meter_is_played_only_if_asked_for() -> None:
         assert nobody is None
         with pytest.raises(UsageError, match="--trace-rate is for an instrument"):
             other_instrument(meter, sync=sync, rate_hz=10.0, idle_duration_s=None)
+
+
+def test_voltage_that_nothing_sets_is_refused() -> None:
+    """Otherwise the runs of a device without a meter would be named after voltages."""
+    energy = EnergyRequest(meter=FARM_METER, supply_v=1.8)
+    request = BenchRequest(models=(), energy=energy)
+    with pytest.raises(WrongMeterOption, match="no meter is wired to pi5, so nothing sets"):
+        request.on_device("pi5", None)
+    assert replace(request, energy=replace(energy, supply_v=None)).on_device("pi5", None)
+
+
+def test_meter_that_does_not_open_again_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a unit that calibrates for a moment would end all runs at that voltage for good."""
+    meter = SimpleNamespace(close=lambda: None)
+    energy = EnergyRequest(meter="ppk2:/dev/ttyACM0,source", supply_v=1.8)
+    opened_meter = OpenMeter(request=energy, meter=cast("Meter", meter), header=header())
+    units: list[Meter] = []
+
+    def open_meter(name: str) -> tuple[Meter, Header]:
+        if not units:
+            raise NoSuchMeter(f"{name} is busy")
+        return units[0], header()
+
+    monkeypatch.setattr(metering, "open_meter", open_meter)
+    with pytest.raises(MeterLost, match="it was open before the voltage was changed"):
+        opened_meter.set_supply(2.5)
+    assert opened_meter.request.supply_v == 1.8
+    units.append(BESIDE)
+    opened_meter.set_supply(2.5)
+    assert (opened_meter.meter, opened_meter.request.supply_v) == (BESIDE, 2.5)

@@ -114,7 +114,7 @@ def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> No
     words = printed(results_table(find_sets([plain, refused]), width), width).split()
     assert words.count("refused") == 1
     assert words.count(ABSENT) == 1, "the other had no meter"
-    [line, *_] = verdict_lines(find_sets([refused]))
+    [line, _] = verdict_lines(find_sets([refused]))
     doubt = "the meter's recording is in doubt"
     assert line == f"suspect: refused.tflite on tflite: {doubt}: energy refused: {reason}"
 
@@ -162,7 +162,7 @@ def test_reason_of_a_refused_energy_is_the_one_that_counted(
     rule: str, detail: str, reason: str, refused_by: str, expected: str
 ) -> None:
     """Otherwise another fault of the meter would be shown in place of the reason."""
-    [line, *_] = verdict_lines(find_sets([with_refused_energy(reason, refused_by, {rule: detail})]))
+    [line, _] = verdict_lines(find_sets([with_refused_energy(reason, refused_by, {rule: detail})]))
     assert line.endswith(f" on tflite: the meter's recording is in doubt: {expected}")
 
 
@@ -530,7 +530,7 @@ def test_of_several_reasons_with_one_cause_that_of_the_most_runs_is_told() -> No
         for rule in made.verdict.rules
     )
     [one] = find_sets([changed(made, {"verdict.rules": rules})])
-    [line, *_] = verdict_lines([one])
+    [line, _] = verdict_lines([one])
     assert line.endswith("in 6 of 6 runs; in one of them, p50 is not known")
 
 
@@ -538,14 +538,14 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
     """Otherwise, with a browser on the CPU, the first advice would be to fix the frequency."""
     scatter, cause = {"steady_state": "it switches"}, {"background_load": "others took 40 %"}
     [both] = find_sets([failing({**scatter, **cause})])
-    [line, *_] = verdict_lines([both])
+    [line, _] = verdict_lines([both])
     assert line.endswith(": other programs used the device: others took 40 %")
     assert advices(both) == [END_OTHERS]
     [alone] = find_sets([failing(scatter)])
     assert advices(alone) == [f"{LONGER} 300s"]
     [cut] = find_sets([failing({"complete": "interrupted", "enough_time": "4 s"})])
     assert advices(cut) == [f"let the run finish: {ASKED}"], "a longer run is not needed"
-    [line, *_] = verdict_lines([cut])
+    [line, _] = verdict_lines([cut])
     assert line.endswith(": interrupted")
 
 

@@ -114,7 +114,7 @@ class BackgroundLoadRule(Rule[Evidence]):
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
         # The value is relative to as many CPUs as the model has threads, and is at most 100 %.
-        share = "at least 100 %" if value >= 1 else f"{format_percent(value, 1)}"
+        share = "at least 100 %" if value >= 1 else format_percent(value, 1)
         return (
             f"other processes used CPU time equal to {share} of what the model's threads can use, "
             f"limit {format_percent(limit)}"

@@ -331,9 +331,8 @@ class TargetProfileRule(ProfileRule[TargetEvidence]):
     difference = plain(
         "sum",
         lambda value, limit: (
-            "the times of the operators add up to the whole inference within "
-            f"{format_percent(value, 3)}, limit "
-            f"{format_percent(limit, 2)}"
+            f"the times of the operators differ from the whole inference by "
+            f"{format_percent(value, 3)}, limit {format_percent(limit, 2)}"
         ),
     )
 
