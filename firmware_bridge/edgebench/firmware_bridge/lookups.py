@@ -17,6 +17,8 @@ from edgebench.firmware_bridge.fixed_functions import (
     tanh_of_q4,
 )
 from edgebench.firmware_bridge.lowering import (
+    FACTOR_A,
+    FACTOR_OUT,
     Lowering,
     clamp_parameters,
     only_alike,
@@ -32,7 +34,6 @@ from edgebench.firmware_bridge.quantization import (
 from edgebench.firmware_bridge.tflite import INT16, ModelOperator, ModelTensor, TfliteCode
 from edgebench.protocol.errors import BoardModelRefused
 
-_FACTOR_A, _FACTOR_OUT = 7, 11
 """Parameters of PRELU in `core/blob.h`."""
 _RELU, _RELU6 = 1, 3
 """Codes of `ActivationFunctionType`."""
@@ -102,8 +103,8 @@ def _rectify_words(
 ) -> None:
     only_alike(source, out)
     parameters = {
-        **pair(_FACTOR_A, fixed_point(float32(source.scale / out.scale))),
-        **pair(_FACTOR_OUT, _slope_factor(operator, source, out)),
+        **pair(FACTOR_A, fixed_point(float32(source.scale / out.scale))),
+        **pair(FACTOR_OUT, _slope_factor(operator, source, out)),
         **clamp_parameters(0, out),
     }
     one = lowering.weights((1, 1, 1, 1), b"\1\0", INT16)

@@ -22,8 +22,10 @@ from edgebench.firmware_bridge.tflite import (
 )
 from edgebench.protocol.errors import BoardModelRefused
 
-ACT_MIN, ACT_MAX, ZERO_OUT = 4, 5, 6
+ACT_MIN, ACT_MAX, ZERO_OUT, ZERO_IN = 4, 5, 6, 9
 """Parameters of `core/blob.h` that most operators have."""
+FACTOR_A, FACTOR_B, FACTOR_OUT = 7, 9, 11
+"""Multipliers, each with its shift after it, of the inputs and the output of an operator."""
 
 Shape = tuple[int, int, int, int]
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from edgebench.firmware_bridge.blob import NO_TENSOR, BlobKind, BlobOperator
 from edgebench.firmware_bridge.lowering import (
+    FACTOR_OUT,
     ZERO_OUT,
     Lowering,
     constant_integers,
@@ -27,7 +28,7 @@ from edgebench.firmware_bridge.variables import variable_tensor
 from edgebench.protocol.errors import BoardModelRefused
 
 _INPUT_BIAS, _RECURRENT_BIAS, _GATE_FACTORS, _HIDDEN, _CELL, _TABLE = range(6)
-_CELL_BITS, _CELL_CLIP, _FACTOR_OUT = 7, 8, 11
+_CELL_BITS, _CELL_CLIP = 7, 8
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = range(1, 5), range(5, 9), range(12, 16)
 """Inputs of the operator, for the gates: input, forget, cell, output."""
 _HIDDEN_STATE, _CELL_STATE = 18, 19
@@ -150,7 +151,7 @@ def _output_parameters(
         inner = lowering.tensor(operator.intermediates[_HIDDEN_INTERMEDIATE])
         factor = fixed_point(float32(float32(2.0**-15 / inner.scale) * 2.0**-15))
         zero_point = inner.zero_point
-    return {**pair(_FACTOR_OUT, factor), ZERO_OUT: zero_point}
+    return {**pair(FACTOR_OUT, factor), ZERO_OUT: zero_point}
 
 
 def _cell_parameters(operator: ModelOperator, cell: ModelTensor) -> dict[int, int]:

@@ -14,6 +14,10 @@ from math import log2, prod
 from edgebench.firmware_bridge import lookups, lstm, movement, variables, windows
 from edgebench.firmware_bridge.blob import BlobKind, BlobOperator, OperatorSource
 from edgebench.firmware_bridge.lowering import (
+    FACTOR_A,
+    FACTOR_B,
+    FACTOR_OUT,
+    ZERO_IN,
     ZERO_OUT,
     Lowering,
     append,
@@ -44,8 +48,7 @@ from edgebench.firmware_bridge.tflite import (
 )
 from edgebench.protocol.errors import BoardModelRefused
 
-_ZERO_IN = 9
-_ZERO_A, _ZERO_B, _FACTOR_A, _FACTOR_B, _FACTOR_OUT = 0, 1, 7, 9, 11
+_ZERO_A, _ZERO_B = 0, 1
 _ADD_LEFT_SHIFT, _ADD_LEFT_SHIFT_OF_WORDS = 20, 15
 """Left shift of an addition of int8 and int16. Source: tensorflow/lite/kernels/add.cc."""
 _LOG2_TOLERANCE = 0.00101
@@ -67,9 +70,9 @@ def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
     parameters = {
         _ZERO_A: a.zero_point,
         _ZERO_B: b.zero_point,
-        **pair(_FACTOR_A, fixed_point(a.scale / twice)),
-        **pair(_FACTOR_B, fixed_point(b.scale / twice)),
-        **pair(_FACTOR_OUT, fixed_point(twice / (2**left_shift * out.scale))),
+        **pair(FACTOR_A, fixed_point(a.scale / twice)),
+        **pair(FACTOR_B, fixed_point(b.scale / twice)),
+        **pair(FACTOR_OUT, fixed_point(twice / (2**left_shift * out.scale))),
         **clamp_parameters(operator.option(0), out),
     }
     kind = BlobKind.ADD if operator.code == TfliteCode.ADD else BlobKind.SUB
@@ -101,7 +104,7 @@ def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
     parameters = {
         _ZERO_A: a.zero_point,
         _ZERO_B: b.zero_point,
-        **pair(_FACTOR_OUT, _product_factor(lowering, a, b, out)),
+        **pair(FACTOR_OUT, _product_factor(lowering, a, b, out)),
         **clamp_parameters(operator.option(0), out),
     }
     append(lowering, operator, BlobKind.MUL, parameters)
@@ -115,8 +118,8 @@ def _rectify(lowering: Lowering, operator: ModelOperator) -> None:
     parameters = {
         _ZERO_A: source.zero_point,
         _ZERO_B: slope.zero_point,
-        **pair(_FACTOR_A, fixed_point(ratio if lowering.is_tflm else float32(ratio))),
-        **pair(_FACTOR_OUT, _product_factor(lowering, source, slope, out)),
+        **pair(FACTOR_A, fixed_point(ratio if lowering.is_tflm else float32(ratio))),
+        **pair(FACTOR_OUT, _product_factor(lowering, source, slope, out)),
         **clamp_parameters(0, out),
     }
     append(lowering, operator, BlobKind.PRELU, parameters)
@@ -196,7 +199,7 @@ def _mean(lowering: Lowering, operator: ModelOperator) -> None:
     parameters = {
         0: sum(1 << (axis + 4 - rank) for axis in axes),
         **pair(1, factor),
-        _ZERO_IN: source.zero_point,
+        ZERO_IN: source.zero_point,
         ZERO_OUT: out.zero_point,
     }
     added = BlobOperator(
@@ -239,7 +242,7 @@ def _convert(lowering: Lowering, operator: ModelOperator) -> None:
     ):
         parameters = {
             **pair(0, fixed_point(source.scale / out.scale)),
-            _ZERO_IN: source.zero_point,
+            ZERO_IN: source.zero_point,
             ZERO_OUT: out.zero_point,
         }
         append(lowering, operator, BlobKind.REQUANTIZE, parameters)
@@ -252,7 +255,7 @@ def to_uint8(lowering: Lowering, number: int, view: int) -> int:
     tensor = lowering.tensor(number)
     parameters = {
         **pair(0, fixed_point(1.0)),
-        _ZERO_IN: tensor.zero_point,
+        ZERO_IN: tensor.zero_point,
         ZERO_OUT: tensor.zero_point + 128,
     }
     output = lowering.intermediate(UINT8, tensor.shape, tensor.scale, tensor.zero_point + 128)

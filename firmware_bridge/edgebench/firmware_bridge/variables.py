@@ -11,6 +11,9 @@ from math import prod
 
 from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
 from edgebench.firmware_bridge.lowering import (
+    FACTOR_A,
+    FACTOR_OUT,
+    ZERO_IN,
     ZERO_OUT,
     Lowering,
     integers,
@@ -30,7 +33,6 @@ from edgebench.firmware_bridge.tflite import (
 from edgebench.protocol.errors import BoardModelRefused
 
 _TIME_WEIGHTS, _STATE, _RANK, _ZERO_STATE = range(4)
-_FACTOR_FEATURE, _ZERO_IN, _FACTOR_OUT = 7, 9, 11
 _VIEWS = {TfliteCode.RESHAPE, TfliteCode.SQUEEZE, TfliteCode.EXPAND_DIMS}
 
 
@@ -177,9 +179,9 @@ def svdf(lowering: Lowering, operator: ModelOperator) -> None:
         _RANK: rank,
         _ZERO_STATE: state.zero_point if state.type == INT8 else 0,
         ZERO_OUT: out.zero_point,
-        _ZERO_IN: source.zero_point,
-        **pair(_FACTOR_FEATURE, fixed_point(_ratio(source, features, state))),
-        **pair(_FACTOR_OUT, fixed_point(_ratio(state, time, out))),
+        ZERO_IN: source.zero_point,
+        **pair(FACTOR_A, fixed_point(_ratio(source, features, state))),
+        **pair(FACTOR_OUT, fixed_point(_ratio(state, time, out))),
     }
     inputs = (
         lowering.view(operator.inputs[0], (batches, width)),

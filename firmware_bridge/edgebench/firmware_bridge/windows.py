@@ -13,6 +13,7 @@ from math import prod
 
 from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
 from edgebench.firmware_bridge.lowering import (
+    ZERO_IN,
     Lowering,
     append,
     clamp_parameters,
@@ -32,8 +33,8 @@ from edgebench.firmware_bridge.tflite import (
 from edgebench.protocol.errors import BoardModelRefused
 
 _STRIDE_H, _STRIDE_W, _PAD_TOP, _PAD_LEFT = range(4)
-_DILATION_H, _DILATION_W, _ZERO_IN, _MULTIPLIERS, _SHIFTS = range(7, 12)
-_ZERO_WEIGHTS = 12
+_DILATION_H, _DILATION_W = 7, 8
+_MULTIPLIERS, _SHIFTS, _ZERO_WEIGHTS = range(10, 13)
 _FILTER_H, _FILTER_W = 7, 8
 _MAX_SHIFT, _MAX_SHIFT_OF_WORDS = 30, 7
 """Largest shift of a factor, and for sums of 64 bits. Source: `core/model.c`."""
@@ -161,7 +162,7 @@ def convolution(lowering: Lowering, operator: ModelOperator) -> None:
         _PAD_LEFT: _padding(is_same, source.shape[2], reach[1], strides[1], out.shape[2]),
         _DILATION_H: dilations[0],
         _DILATION_W: dilations[1],
-        _ZERO_IN: source.zero_point,
+        ZERO_IN: source.zero_point,
         _ZERO_WEIGHTS: weights.zero_point,
         **clamp_parameters(operator.option(fields["act"]), out),
     }
@@ -208,7 +209,7 @@ def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
         _PAD_LEFT: _transposed_padding(out.shape[2], filter_w, strides[1]),
         _DILATION_H: 1,
         _DILATION_W: 1,
-        _ZERO_IN: source.zero_point,
+        ZERO_IN: source.zero_point,
         _ZERO_WEIGHTS: weights.zero_point,
         **clamp_parameters(operator.option(3), out),
     }
@@ -257,7 +258,7 @@ def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
         lowering.view(operator.outputs[0], (1, rows, 1, units)),
         {
             **ones,
-            _ZERO_IN: source.zero_point,
+            ZERO_IN: source.zero_point,
             _ZERO_WEIGHTS: zero,
             **clamp_parameters(operator.option(0), out),
         },

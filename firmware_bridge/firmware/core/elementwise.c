@@ -86,11 +86,6 @@ static void steps_of(const struct blob_tensor *tensor, uint32_t step[4])
 
 typedef int32_t combination(const struct operands *o, int32_t a, int32_t b);
 
-static inline int32_t element(const void *data, bool is_wide, uint32_t index)
-{
-	return is_wide ? ((const int16_t *)data)[index] : ((const int8_t *)data)[index];
-}
-
 static inline __attribute__((always_inline)) void combine_all(const struct operands *o, combination *combine,
 							      bool is_wide)
 {

@@ -81,6 +81,12 @@ void lstm(const struct operands *o);
 /* CONV and TRANSPOSE_CONV of int16. */
 void convolve_words(const struct operands *o, bool is_transposed);
 
+/* Of int16, or of int8. */
+static inline int32_t element(const void *data, bool is_wide, uint32_t index)
+{
+	return is_wide ? ((const int16_t *)data)[index] : ((const int8_t *)data)[index];
+}
+
 int8_t quantize_value(float value, float scale, int32_t zero_point);
 
 #endif

@@ -4,12 +4,6 @@
 #include "core/fixed_point.h"
 #include "core/kernels.h"
 
-/* Weights of time and values of features are int8 or int16, both the same. */
-static inline int32_t element(const void *data, bool is_wide, uint32_t index)
-{
-	return is_wide ? ((const int16_t *)data)[index] : ((const int8_t *)data)[index];
-}
-
 static int32_t newest_feature(const struct operands *o, const int8_t *in, const int8_t *weights, bool is_wide)
 {
 	const int32_t *p = o->operator->p;
