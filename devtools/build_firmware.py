@@ -123,6 +123,8 @@ NOT_IN_PACKAGE = (
     *(f"{name}-operators" for name in COUNTED),
 )
 IN_PACKAGE = tuple(name for name in BOARDS if name not in NOT_IN_PACKAGE)
+WITHOUT_ENERGY = ("nucleo-f446re", "nucleo-f767zi")
+"""Their line is that of the ST-LINK, which is without power while a meter supplies the board."""
 
 
 def build(
@@ -194,9 +196,15 @@ def main() -> int:
     parser.add_argument("--id", help="name of the model; default: MLPerf Tiny's, or the file's")
     parser.add_argument("--encoding", choices=["int8", "uint8", "float32"], help="of its input")
     options = parser.parse_args()
-    names = options.boards or list(IN_PACKAGE)
+    every = [name for name in IN_PACKAGE if not (options.energy and name in WITHOUT_ENERGY)]
+    names = options.boards or every
     if unknown := [name for name in names if name not in BOARDS]:
         parser.error(f"no such board: {unknown[0]}; there are {', '.join(BOARDS)}")
+    if options.energy and (without := [name for name in names if name in WITHOUT_ENERGY]):
+        parser.error(
+            f"{without[0]} has no energy mode: its line is that of the ST-LINK, which is without"
+            " power while a meter supplies the board; nucleo-l4r5zi has another line"
+        )
     is_local = options.boards or options.check or options.energy or options.model
     default = ROOT / "build/firmware" if is_local else PACKAGED
     folder = options.output or default

@@ -147,6 +147,28 @@ def samples(
     return made
 
 
+def expected(
+    data: bytes,
+    drawn: Sequence[tuple[bytes, NDArray[Any]]],
+    rounding: str,
+    blob: ModelBlob,
+    times: int,
+) -> list[tuple[bytes, list[bytes]]]:
+    """Each input as a host sends it, and the reference's outputs of so many inferences on it.
+
+    Raises:
+        RuntimeError: the reference kernels do not run the model.
+        ValueError: they do not load it.
+    """
+    reference = REFERENCES[rounding](data)
+    pairs: list[tuple[bytes, list[bytes]]] = []
+    for sent, values in drawn:
+        if blob.is_stateful and pairs:
+            reference = REFERENCES[rounding](data)
+        pairs.append((sent, [reference.outputs(values) for _ in range(times)]))
+    return pairs
+
+
 def as_sent(values: NDArray[np.int8], encoding: str, scale: float, zero_point: int) -> bytes:
     """The input as a host sends it, so that the device gets these int8."""
     if encoding == "uint8":

@@ -6,7 +6,7 @@ tests/system/firmware_exactness.py, firmware_on_qemu.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from support import int8_models
 from support.firmware_process import Line, built, emulated, run_inference, running
 from support.reference_kernels import (
     BUILT_IN,
+    MODELS,
     REFERENCES,
     Reference,
     board_files,
@@ -21,7 +22,7 @@ from support.reference_kernels import (
     model_files,
     samples,
 )
-from support.tools import SHARED, need_micro, need_runtime, need_tool
+from support.tools import need_micro, need_runtime, need_shared, need_tool
 
 from edgebench.firmware_bridge.board_fit import check_model
 from edgebench.firmware_bridge.generate import Rounding, generate
@@ -30,6 +31,8 @@ from edgebench.firmware_bridge.operators import lower
 from edgebench.firmware_bridge.tflite import read_model
 
 CASES = 12
+MORE_CASES = {"words": 4 * CASES}
+"""Kinds that draw among several operators."""
 MODELS_OF_OTHERS = (
     *("coral_mobilenet_v1_0.25_128_quant", "coral_split_concat", "esphome_alexa"),
     *("esphome_v2_okay_nabu", "esphome_v2_vad", "tflm_simple_add_model", "tflm_strided_slice0"),
@@ -68,7 +71,7 @@ def test_operator_has_the_outputs_of_the_reference_kernels(
     kind: str, rounding: Rounding, line: Line
 ) -> None:
     """Otherwise a shape, stride or scale that no test model has could give other outputs."""
-    for seed in range(CASES):
+    for seed in range(MORE_CASES.get(kind, CASES)):
         data = int8_models.KINDS[kind](np.random.default_rng([seed, *kind.encode()]))
         reference = REFERENCES[rounding](data)
         blob = generate(data, model_id=f"{kind}-{seed}", rounding=rounding)
@@ -104,10 +107,8 @@ def test_operators_with_helium_have_the_outputs_of_the_reference_kernels() -> No
 @pytest.mark.parametrize("name", ["digits", "kws01", "ad01"])
 def test_model_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -> None:
     """Otherwise each operator could be right, but tensors overwrite each other in the arena."""
-    files = model_files()
-    if name not in files:
-        pytest.skip("not beside this checkout: shared/models")
-    data = files[name].read_bytes()
+    path = BUILT_IN if name == "digits" else need_shared("models") / MODELS[name]
+    data = path.read_bytes()
     blob = generate(data, model_id=name)
     reference = Reference(data)
     line.load_model(blob.data)
@@ -118,10 +119,7 @@ def test_model_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -
 @pytest.mark.parametrize("name", MODELS_OF_OTHERS)
 def test_model_of_others_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -> None:
     """Otherwise operators could be right alone, but not as those who publish models use them."""
-    path = SHARED / "models/boards" / f"{name}.tflite"
-    if not path.exists():
-        pytest.skip("not beside this checkout: shared/models/boards")
-    data = path.read_bytes()
+    data = (need_shared("models/boards") / f"{name}.tflite").read_bytes()
     blob = generate(data, model_id="other")
     line.load_model(blob.data)
     for sent, values in samples(name, data, blob, 2):
@@ -168,10 +166,7 @@ def test_stream_of_inputs_has_the_outputs_of_the_reference_until_the_state_is_re
     name: str, rounding: Rounding, line: Line
 ) -> None:
     """Otherwise a wake word could be right for each input alone, but not while it listens."""
-    path = SHARED / "models/boards" / f"{name}.tflite"
-    if not path.exists():
-        pytest.skip("not beside this checkout: shared/models/boards")
-    data = path.read_bytes()
+    data = (need_shared("models/boards") / f"{name}.tflite").read_bytes()
     blob = generate(data, model_id="stream", rounding=rounding)
     line.load_model(blob.data)
     assert line.command("x-state") == ["m-state-[reset]"]
@@ -237,10 +232,19 @@ def test_check_states_the_memory_that_the_firmware_then_uses(line: Line) -> None
     """Otherwise a model could be found to fit, and be refused by the board."""
     makes = [*int8_models.KINDS.values(), int8_models.stream, int8_models.two_inputs]
     models = [make(np.random.default_rng(1)) for make in [*makes, int8_models.lstm]]
+    assert_memory_is_stated(models, line)
+
+
+def test_check_states_the_memory_of_the_models_that_people_run(line: Line) -> None:
+    """Otherwise the needs of one operator could be right, and those of a whole model wrong."""
+    need_shared("models")
     files = {**model_files(), **board_files()}
-    models += [path.read_bytes() for path in files.values()]
-    assert len(models) >= 20
-    assert len(board_files()) in (0, 20), "models of others"
+    assert (len(model_files()), len(board_files())) == (len(MODELS) + 1, 20)
+    assert_memory_is_stated([path.read_bytes() for path in files.values()], line)
+
+
+def assert_memory_is_stated(models: Sequence[bytes], line: Line) -> None:
+    """Compare what `edgebench check` prints with what the firmware reports."""
     for number, data in enumerate(models):
         check = check_model(data, f"m{number}.tflite", ["mps2-an386"])
         line.load_model(generate(data, model_id=f"m{number}").data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,27 @@ def test_uf2_is_the_elf(board: str) -> None:
         assert head == (0x0A32_4655, 0x9E5D_5157, 0x2000, *place, FAMILIES[board])
         assert block[-4:] == struct.pack("<I", 0x0AB1_6F30)
     assert b"".join(block[32 : 32 + PAGE_BYTES] for block in blocks) == flash
+
+
+@pytest.mark.parametrize("board", ["nucleo-f446re", "nucleo-f767zi"])
+def test_energy_is_refused_where_the_line_is_without_power(board: str) -> None:
+    """Otherwise a host would wait for a board that has no line while its energy is measured."""
+    words = [sys.executable, str(ROOT / "devtools/build_firmware.py"), board, "--energy"]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert f"error: {board} has no energy mode: its line is that of the ST-LINK" in result.stderr
+
+
+def test_page_lists_the_counters_of_all_ports() -> None:
+    """Otherwise a reader of `x-info` would not know what a tick is."""
+    folder = ROOT / "firmware_bridge/firmware"
+    files = [path for suffix in ("c", "h", "ino") for path in folder.rglob(f"*.{suffix}")]
+    text = "".join(path.read_text() for path in files)
+    found = set(re.findall(r'(?:TICK_SOURCE|tick_source =) "(\w+)"', text))
+    assert found > {"cyccnt", "instret", "micros", "monotonic"}
+    page = (ROOT / "docs/firmware-protocol.md").read_text()
+    (row,) = re.findall(r"^\| `tick_source` \|(.*)$", page, re.MULTILINE)
+    assert found <= set(re.findall(r"`([\w-]+)`", row))
 
 
 def test_firmware_says_that_nobody_has_run_it() -> None:

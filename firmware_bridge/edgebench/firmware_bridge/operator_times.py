@@ -9,7 +9,7 @@ from edgebench.firmware_bridge.facts import BoardProfile, FirmwareInfo
 from edgebench.protocol.record import OperatorTime
 from edgebench.protocol.target import TargetProfile
 
-CYCLE_COUNTERS = frozenset({"cyccnt", "systick", "ccount", "cycle_count"})
+CYCLE_COUNTERS = frozenset({"cyccnt", "cyccnt-internal", "systick", "ccount", "cycle_count"})
 """Values of `tick_source` whose ticks are cycles of the processor, except in an emulator."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from math import frexp, prod
+from math import log2, prod
 
 from edgebench.firmware_bridge import lookups, lstm, movement, variables, windows
 from edgebench.firmware_bridge.blob import BlobKind, BlobOperator, OperatorSource
@@ -48,6 +48,9 @@ _ZERO_IN = 9
 _ZERO_A, _ZERO_B, _FACTOR_A, _FACTOR_B, _FACTOR_OUT = 0, 1, 7, 9, 11
 _ADD_LEFT_SHIFT, _ADD_LEFT_SHIFT_OF_WORDS = 20, 15
 """Left shift of an addition of int8 and int16. Source: tensorflow/lite/kernels/add.cc."""
+_LOG2_TOLERANCE = 0.00101
+"""Difference of a scale's logarithm to an integer that LiteRT ignores, 0.001, and the error of its
+logarithm in single precision. Source: tensorflow/lite/kernels/kernel_util.h, `CheckedLog2`."""
 _SCALE_TOLERANCE = 0.001
 """Relative difference to 1/65536 that TFLite ignores. Source: tensorflow/lite/micro/kernels/
 softmax_common.cc."""
@@ -74,8 +77,9 @@ def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _refuse_powers_of_two(operator: ModelOperator, *tensors: ModelTensor) -> None:
-    """LiteRT adds int16 whose scales are powers of two in another way, without rescaling."""
-    if all(frexp(tensor.scale)[0] == 0.5 for tensor in tensors):
+    """LiteRT adds int16 whose scales are about powers of two in another way: it only shifts."""
+    logarithms = [log2(tensor.scale) for tensor in tensors]
+    if all(abs(value - round(value)) < _LOG2_TOLERANCE for value in logarithms):
         raise BoardModelRefused(
             f"{operator.name} to {tensors[-1].name!r} of int16 has scales that are powers of two"
         )

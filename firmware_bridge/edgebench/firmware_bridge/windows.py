@@ -35,6 +35,8 @@ _STRIDE_H, _STRIDE_W, _PAD_TOP, _PAD_LEFT = range(4)
 _DILATION_H, _DILATION_W, _ZERO_IN, _MULTIPLIERS, _SHIFTS = range(7, 12)
 _ZERO_WEIGHTS = 12
 _FILTER_H, _FILTER_W = 7, 8
+_MAX_SHIFT, _MAX_SHIFT_OF_WORDS = 30, 7
+"""Largest shift of a factor, and for sums of 64 bits. Source: `core/model.c`."""
 _SAME = 0
 _CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
 _DEPTHWISE_OPTIONS = {"act": 4, "dilation_w": 5, "dilation_h": 6}
@@ -57,27 +59,40 @@ def _factors(
         is_single: Whether the product of the scales has single precision, as in convolutions of
             uint8. Source: tensorflow/lite/kernels/kernel_util.cc,
             `GetQuantizedConvolutionMultipler`.
+
+    Raises:
+        BoardModelRefused: a factor is too large for the firmware.
     """
     products = [source.scale * scale for scale in weights.scales]
-    return [
-        fixed_point((float32(product) if is_single else product) / out.scale)
-        for product in products
-    ]
+    factors = [(float32(product) if is_single else product) / out.scale for product in products]
+    limit = _MAX_SHIFT_OF_WORDS if source.type == INT16 else _MAX_SHIFT
+    if any(fixed_point(factor).shift > limit for factor in factors):
+        raise BoardModelRefused(
+            f"scales of {weights.name!r} and {out.name!r} multiply sums of {source.type} by "
+            f"{max(factors):.6g}, not by less than 2^{limit}"
+        )
+    return [fixed_point(factor) for factor in factors]
 
 
-def _biases(lowering: Lowering, number: int, count: int) -> Sequence[int]:
+def _biases(lowering: Lowering, number: int, count: int, source: ModelTensor) -> Sequence[int]:
+    """The bias; LiteRT computes a bias of int32 with an input of int16 in another way."""
     if number < 0:
         return [0] * count
     tensor = lowering.tensor(number)
-    form = {INT32: "i", INT64: "q"}.get(tensor.type)
-    if form is None or len(tensor.content) != array(form).itemsize * count:
-        raise BoardModelRefused(f"bias {tensor.name!r} is not {count} constants of int32 or int64")
+    name, form = (INT64, "q") if source.type == INT16 else (INT32, "i")
+    if tensor.type != name:
+        raise BoardModelRefused(
+            f"bias {tensor.name!r} has type {tensor.type}, not {name} as for an input of "
+            f"{source.type}"
+        )
+    if len(tensor.content) != array(form).itemsize * count:
+        raise BoardModelRefused(f"bias {tensor.name!r} is not {count} constants of {name}")
     return array(form, tensor.content)
 
 
 def _bias(lowering: Lowering, number: int, sums: Sequence[int], source: ModelTensor) -> int:
     """The bias: of int64 for an input of int16, else with its zero point folded, modulo 2^32."""
-    biases = _biases(lowering, number, len(sums))
+    biases = _biases(lowering, number, len(sums), source)
     if source.type == INT16:
         return lowering.wide_constant(biases)
     folded = [bias - source.zero_point * total for bias, total in zip(biases, sums, strict=True)]

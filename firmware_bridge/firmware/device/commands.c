@@ -293,7 +293,7 @@ static void command_profile(char *rest)
 	int64_t count = word ? number_of(word) : 0;
 	const char *name;
 
-	if (word && (count <= 0 || count > UINT32_MAX)) {
+	if (word && count <= 0) {
 		put_line("e-[Inference iterations must be >0]", NULL);
 		return;
 	}

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,49 @@ def test_variable_without_a_handle_is_refused_for_that() -> None:
     tensors = (handle, *(Tensor(name, tb.INT8, scales=(0.1,)) for name in "xy"))
     text = refused(Graph(tensors, (Operator(tb.READ_VARIABLE, "h", "y"),)))
     assert text == "variable of tensor 'y' is not the output of a VAR_HANDLE"
+
+
+@pytest.mark.parametrize(
+    ("source", "bias", "name"), [(tb.INT16, tb.INT32, "int32"), (tb.INT8, tb.INT64, "int64")]
+)
+def test_bias_of_another_type_than_the_input_has_is_refused(
+    source: int, bias: int, name: str
+) -> None:
+    """Otherwise outputs would differ from LiteRT's, which computes it in another way."""
+    tensors = (
+        Tensor("x", source, (1, 1, 1, 1), scales=(0.1,)),
+        Tensor("w", tb.INT8, (1, 1, 1, 1), b"\x01", (0.1,)),
+        Tensor("b", bias, (1,), bytes(4 if bias == tb.INT32 else 8), (0.01,)),
+        Tensor("y", source, (1, 1, 1, 1), scales=(0.1,)),
+    )
+    text = refused(Graph(tensors, (Operator(tb.CONV_2D, "x w b", "y", {1: 1, 2: 1}),)))
+    assert text.startswith(f"bias 'b' has type {name}, not int")
+
+
+@pytest.mark.parametrize("code", [tb.CONV_2D, tb.TRANSPOSE_CONV])
+def test_factor_that_the_board_refuses_is_refused_by_the_generator(code: int) -> None:
+    """Otherwise `edgebench check` would accept a model that no board then runs."""
+    tensors = (
+        Tensor("x", tb.INT16, (1, 1, 1, 1), scales=(0.5,)),
+        Tensor("w", tb.INT8, (1, 1, 1, 1), b"\x01", (0.5,)),
+        Tensor("s", tb.INT32, (4,), struct.pack("<4i", 1, 1, 1, 1)),
+    )
+    names = "x w" if code == tb.CONV_2D else "s w x"
+    operators = (Operator(code, names, "y", {1: 1, 2: 1}),)
+    out = Tensor("y", tb.INT16, (1, 1, 1, 1), scales=(0.25 / 127,))
+    assert generate(model(Graph((*tensors, out), operators, inputs="x")), model_id="x")
+    text = refused(Graph((*tensors, replace(out, scales=(0.25 / 129,))), operators, inputs="x"))
+    assert text == "scales of 'w' and 'y' multiply sums of int16 by 129, not by less than 2^7"
+
+
+def test_addition_of_int16_whose_scales_are_about_powers_of_two_is_refused() -> None:
+    """Otherwise outputs would differ from LiteRT's, which only shifts in this case."""
+    x, y = (Tensor(name, tb.INT16, (1, 4), scales=(2**-10 * 1.0006,)) for name in "xy")
+    operators = (Operator(tb.ADD, "x x", "y"),)
+    text = refused(Graph((x, y), operators))
+    assert text == "ADD to 'y' of int16 has scales that are powers of two"
+    farther = replace(x, scales=(2**-10 * 1.0008,))
+    assert generate(model(Graph((farther, y), operators)), model_id="x")
 
 
 def test_model_of_floats_is_refused() -> None:

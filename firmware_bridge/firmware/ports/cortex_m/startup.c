@@ -1,4 +1,5 @@
 /* From the reset to the main loop, for all boards with a Cortex-M. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ static volatile uint8_t received[RECEIVED_MAX];
 static volatile uint32_t received_count;
 static uint32_t taken_count;
 static uint32_t cycles[CYCLES_MAX];
+static bool has_line; /* its UART has a clock */
 
 struct port port;
 
@@ -97,6 +99,7 @@ static void main_loop(void)
 		.cycles = cycles, .cycles_max = CYCLES_MAX,
 	};
 	board_start();
+	has_line = true;
 	counter_start();
 	INTERRUPT_ENABLE(RECEIVE_INTERRUPT) = BIT(RECEIVE_INTERRUPT % 32);
 	__asm__ volatile("cpsie i");
@@ -129,12 +132,14 @@ void __attribute__((noreturn)) reset_handler(void)
 		;
 }
 
-/* A fault: print its name, and start again. A host that waits for a reply sees the banner of a restart. */
+/* A fault: print its name, and start again. A host that waits for a reply sees the banner of a restart. A UART
+ * without a clock would never be ready. */
 static void __attribute__((used, noreturn)) restart(void)
 {
 	static const char TEXT[] = "\r\ne-[Fault]\r\n";
 
-	port_write(TEXT, sizeof TEXT - 1);
+	if (has_line)
+		port_write(TEXT, sizeof TEXT - 1);
 	__asm__ volatile("dsb");
 	RESET_CONTROL = RESET_REQUEST;
 	for (;;)

@@ -20,7 +20,7 @@ enum { RECEIVED = 1, SENT = 0x40, FIFO_ON = 1, WORDS_OF_8 = 3 };
 #define PLIC_PRIORITY WORD(0x0c000000u + 4 * UART_SOURCE)
 #define PLIC_ENABLE WORD(0x0c002000u)
 #define PLIC_CLAIM WORD(0x0c200004u)
-#define EXTERNAL_INTERRUPT "0x800" /* mie.MEIE: RISC-V Privileged Architecture, 3.1.9 */
+#define EXTERNAL_INTERRUPT 0x800u /* mie.MEIE: RISC-V Privileged Architecture, 3.1.9 */
 /* Time in units of 100 ns: core-local interruptor, mtime. */
 #define TIME WORD(0x0200bff8u)
 #define TIME_HZ 10000000u
@@ -138,7 +138,7 @@ static void start_line(void)
 	PLIC_PRIORITY = 1;
 	PLIC_ENABLE = 1u << UART_SOURCE;
 	__asm__ volatile("csrw mtvec, %0" ::"r"(fault_handler));
-	__asm__ volatile("csrs mie, %0" ::"r"(0x800));
+	__asm__ volatile("csrs mie, %0" ::"r"(EXTERNAL_INTERRUPT));
 }
 
 void __attribute__((noreturn)) start(void)

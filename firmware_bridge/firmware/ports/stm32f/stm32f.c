@@ -3,7 +3,7 @@
  * chapter and register; STMicroelectronics/cmsis_device_f4 and cmsis_device_f7 (addresses, bits).
  *
  * Clock: 8 MHz from the ST-LINK, by the PLL. If there is none, as the ST-LINK is without power, the internal
- * oscillator of 16 MHz, which has an error of 1 %. */
+ * oscillator of 16 MHz, which has an error of 1 %; x-info reports it. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -87,8 +87,12 @@ static bool has_external_clock(void)
 /* PWR, over-drive mode: between the start of the PLL and the switch to it. */
 static void start_clocks(void)
 {
-	uint32_t source = has_external_clock() ? PLL_FROM_EXTERNAL : PLL_FROM_INTERNAL;
+	uint32_t source = PLL_FROM_EXTERNAL;
 
+	if (!has_external_clock()) {
+		source = PLL_FROM_INTERNAL;
+		port.tick_source = TICK_SOURCE "-internal";
+	}
 	set_bits(RCC + RCC_APB1ENR, PWR_CLOCK);
 	set_bits(PWR + PWR_CR, SCALE_1);
 	REGISTER(RCC + RCC_PLLCFGR) = PLL_TIMES | source;

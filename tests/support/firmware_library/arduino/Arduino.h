@@ -17,5 +17,12 @@ static Stream Serial;
 static inline unsigned long micros() { return nanoseconds() / 1000; }
 static inline void delay(unsigned long) {}
 static inline void delayMicroseconds(unsigned int) {}
-static inline void pinMode(uint8_t, uint8_t) {}
-static inline void digitalWrite(uint8_t, uint8_t) {}
+
+/* An output that begins low is a pulse, which a meter takes for a timestamp. */
+static uint8_t pin_level;
+static inline void pinMode(uint8_t, uint8_t mode)
+{
+  if (mode == OUTPUT && pin_level != HIGH)
+    abort();
+}
+static inline void digitalWrite(uint8_t, uint8_t level) { pin_level = level; }

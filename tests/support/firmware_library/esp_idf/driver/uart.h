@@ -10,6 +10,7 @@ typedef enum { UART_DATA_8_BITS = 3 } uart_word_length_t;
 typedef enum { UART_PARITY_DISABLE } uart_parity_t;
 typedef enum { UART_STOP_BITS_1 = 1 } uart_stop_bits_t;
 typedef enum { UART_HW_FLOWCTRL_DISABLE } uart_hw_flowcontrol_t;
+typedef enum { UART_SCLK_DEFAULT = 4 } uart_sclk_t; /* 0 is no clock */
 typedef void *QueueHandle_t;
 typedef struct {
 	int baud_rate;
@@ -17,6 +18,7 @@ typedef struct {
 	uart_parity_t parity;
 	uart_stop_bits_t stop_bits;
 	uart_hw_flowcontrol_t flow_ctrl;
+	uart_sclk_t source_clk;
 } uart_config_t;
 
 static inline esp_err_t uart_driver_install(uart_port_t uart_num, int rx_buffer_size, int tx_buffer_size, int queue_size,
@@ -27,7 +29,8 @@ static inline esp_err_t uart_driver_install(uart_port_t uart_num, int rx_buffer_
 
 static inline esp_err_t uart_param_config(uart_port_t uart_num, const uart_config_t *uart_config)
 {
-	return uart_num == UART_NUM_0 && uart_config->baud_rate == 115200 ? 0 : -1;
+	return uart_num == UART_NUM_0 && uart_config->baud_rate == 115200 &&
+	       uart_config->source_clk == UART_SCLK_DEFAULT ? 0 : -1;
 }
 
 static inline int uart_write_bytes(uart_port_t uart_num, const void *src, size_t size)

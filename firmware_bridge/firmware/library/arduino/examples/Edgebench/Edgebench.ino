@@ -73,6 +73,8 @@ static void pulse()
 void setup()
 {
   LINE.begin(SPEED);
+  /* High before it is an output, and after it on cores that ignore the first write. */
+  digitalWrite(PIN, HIGH);
   pinMode(PIN, OUTPUT);
   digitalWrite(PIN, HIGH);
   edgebench_board board = {};

@@ -3,6 +3,7 @@
 #include <driver/uart.h>
 #include <edgebench.h>
 #include <esp_cpu.h>
+#include <esp_err.h>
 #include <esp_rom_sys.h>
 #include <freertos/FreeRTOS.h>
 #include <sdkconfig.h>
@@ -42,12 +43,13 @@ static void start_line(void)
 		.parity = UART_PARITY_DISABLE,
 		.stop_bits = UART_STOP_BITS_1,
 		.flow_ctrl = UART_HW_FLOWCTRL_DISABLE,
+		.source_clk = UART_SCLK_DEFAULT,
 	};
 
-	uart_driver_install(LINE, RECEIVED_MAX, 0, 0, NULL, 0);
-	uart_param_config(LINE, &setting);
-	gpio_set_direction(PIN, GPIO_MODE_OUTPUT);
-	gpio_set_level(PIN, 1);
+	ESP_ERROR_CHECK(uart_driver_install(LINE, RECEIVED_MAX, 0, 0, NULL, 0));
+	ESP_ERROR_CHECK(uart_param_config(LINE, &setting));
+	ESP_ERROR_CHECK(gpio_set_level(PIN, 1)); /* before it is an output */
+	ESP_ERROR_CHECK(gpio_set_direction(PIN, GPIO_MODE_OUTPUT));
 }
 
 void app_main(void)

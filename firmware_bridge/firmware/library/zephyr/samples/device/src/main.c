@@ -20,9 +20,8 @@ static const struct device *const line = DEVICE_DT_GET(LINE_NODE);
 static uint8_t model[MODEL_BYTES] __aligned(16);
 static uint8_t ram[RAM_BYTES] __aligned(16);
 static uint32_t durations[DURATIONS_MAX];
-static uint8_t received[RECEIVED_MAX];
-static volatile uint32_t received_count;
-static uint32_t taken_count;
+static volatile uint8_t received[RECEIVED_MAX];
+static volatile uint32_t received_count, taken_count;
 
 static void receive(const struct device *uart, void *context)
 {
@@ -32,7 +31,8 @@ static void receive(const struct device *uart, void *context)
 	while (uart_irq_update(uart) && uart_irq_rx_ready(uart)) {
 		while (uart_fifo_read(uart, &byte, 1) == 1) {
 			if (received_count - taken_count < RECEIVED_MAX) {
-				received[received_count++ % RECEIVED_MAX] = byte;
+				received[received_count % RECEIVED_MAX] = byte;
+				received_count++;
 			}
 		}
 	}
@@ -92,7 +92,10 @@ int main(void)
 	edgebench_start(&board, false);
 	for (;;) {
 		if (received_count != taken_count) {
-			edgebench_receive(received[taken_count++ % RECEIVED_MAX]);
+			uint8_t byte = received[taken_count % RECEIVED_MAX];
+
+			taken_count++; /* from here on its place may be overwritten */
+			edgebench_receive(byte);
 		} else {
 			edgebench_poll();
 		}
