@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from importlib.resources import files
 
+from edgebench.firmware_bridge.elf_segments import loaded_segments
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
     LINKED_MEMORY,
@@ -18,10 +19,6 @@ from edgebench.protocol.bridge import BoardFit, ModelCheck
 from edgebench.protocol.errors import BoardModelRefused, ModelRefused, unknown_name
 
 _SCHEME = "qemu:"
-_LOADED = 1
-"""`PT_LOAD`, the type of a segment that is in memory."""
-_WRITABLE = 2
-"""`PF_W`, the flag of a segment in RAM."""
 _STACK_TOP_AT = {"riscv32-virt": 4, "rp2040-pico": 0x200}
 """Place in flash of the word with the top of the stack; 0 on other boards."""
 
@@ -86,16 +83,14 @@ def _is_fitting(blob: ModelBlob, memory: BoardMemory) -> bool:
 def firmware_memory(board: str) -> tuple[int, int, int]:
     """Flash and RAM of a board's firmware without a model, and the memory that its stack has.
 
-    Sources: System V ABI, chapter 5: bytes of the file and of memory of each segment; Armv7-M
-    Architecture Reference Manual, B1.5.3: the first word of the vectors is the top of the stack.
+    Source: Armv7-M Architecture Reference Manual, B1.5.3: the first word of the vectors is the top
+    of the stack.
     """
     elf = (files("edgebench.firmware_bridge") / "elf" / f"{board}.elf").read_bytes()
-    (at,), (size, count) = struct.unpack_from("<I", elf, 28), struct.unpack_from("<HH", elf, 42)
-    segments = [struct.unpack_from("<8I", elf, at + number * size) for number in range(count)]
-    loaded = [segment for segment in segments if segment[0] == _LOADED]
-    (stack_top,) = struct.unpack_from("<I", elf, loaded[0][1] + _STACK_TOP_AT.get(board, 0))
-    data_end = max(address + length for _, _, address, _, _, length, _, _ in loaded)
+    segments = loaded_segments(elf)
+    (stack_top,) = struct.unpack_from("<I", segments[0].content, _STACK_TOP_AT.get(board, 0))
+    data_end = max(segment.run_address + segment.memory_bytes for segment in segments)
     stack_bottom = (data_end + 255) // 256 * 256 + 256  # above its guard, as in sections.ld
-    flash_bytes = sum(segment[4] for segment in loaded)
-    ram_bytes = sum(segment[5] for segment in loaded if segment[6] & _WRITABLE)
+    flash_bytes = sum(len(segment.content) for segment in segments)
+    ram_bytes = sum(segment.memory_bytes for segment in segments if segment.is_writable)
     return flash_bytes, ram_bytes, stack_top - stack_bottom

@@ -301,8 +301,8 @@ def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
     """
     line.write(b"powershield\n")
     received, end_ns = b"", line.now_ns() + round(timing.answer_s * 1e9)
-    while line.now_ns() < end_ns and (data := line.read(timing.resync_s[0]).data):
-        received = (received + data)[-_METER_REPLY_BYTES:]
+    while line.now_ns() < end_ns:
+        received = (received + line.read(timing.resync_s[0]).data)[-_METER_REPLY_BYTES:]
         if b"PowerShield >" in received:
             return True
     return False

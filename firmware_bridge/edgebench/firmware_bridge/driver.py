@@ -93,7 +93,7 @@ class BoardDriver:
     def on_demand(self) -> Sequence[TargetDescription]:
         """Emulated boards, if there is an emulator."""
         machines = QEMU_MACHINES.values()
-        return [_emulated(one.name) for one in machines if shutil.which(one.program)]
+        return [_emulated(machine.name) for machine in machines if shutil.which(machine.program)]
 
     def ports(self, named: Sequence[str], memory: Path, *, is_probing: bool) -> BoardPorts:
         """The ports of this machine, and the named addresses."""

@@ -37,7 +37,7 @@ from edgebench.firmware_bridge.dialects.events import (
     TimestampMode,
 )
 from edgebench.firmware_bridge.dialects.interface_board import PassthroughDialect
-from edgebench.firmware_bridge.dialects.mlperf_tiny import mlperf_tiny
+from edgebench.firmware_bridge.dialects.mlperf_tiny import FAULT_LINE, mlperf_tiny
 from edgebench.firmware_bridge.dialects.streaming import streaming
 from edgebench.firmware_bridge.frames import LEAVE_FRAMES, BoardFrame, FrameReader
 from edgebench.firmware_bridge.transports.base import BoardTransport, ReceivedBytes
@@ -361,10 +361,11 @@ class BoardExchange:
         """
         received = self.read(timeout_s)
         if not received.data:
-            text = reader.take_rest()
-            if b"e-[Fault" in text:
-                raise BoardFault(f"the board at {self.transport.name} stopped in a load: e-[Fault]")
-            if b"m-init-done" in text:
+            text = reader.take_rest().decode("latin-1")
+            if fault := FAULT_LINE.search(text):
+                reason = one_line(fault[0].strip())
+                raise BoardFault(f"the board at {self.transport.name} stopped in a load: {reason}")
+            if "m-init-done" in text:
                 raise BoardRestarted(f"the board at {self.transport.name} restarted in a load")
             return None
         return reader.feed(received.data)
@@ -376,13 +377,13 @@ class BoardExchange:
             received = self.read(silence_s)
             if not received.data:
                 return False
-            for one in self.dialect.receive(received.data, received.time_ns):
-                if isinstance(one.event, ReplyEnd):
+            for timed in self.dialect.receive(received.data, received.time_ns):
+                if isinstance(timed.event, ReplyEnd):
                     return True
-                events.append(one)
-                if isinstance(one.event, FaultText):
+                events.append(timed)
+                if isinstance(timed.event, FaultText):
                     return False
-                if isinstance(one.event, ErrorReply):  # it computes nothing any more
+                if isinstance(timed.event, ErrorReply):  # it computes nothing any more
                     silence_s = min(silence_s, self.answer_s)
         return False
 
@@ -394,7 +395,7 @@ class BoardExchange:
 
     def _switch(self, reply: BoardReply) -> bool:
         """Switch to the dialect of the board; returns whether it has changed."""
-        texts = [one.text for one in reply.of_kind(OtherText)]
+        texts = [other.text for other in reply.of_kind(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
         is_own = bool(reply.of_kind(BoardName))  # if so, "interface board" was in a log line
         if (interface := reply.first(InterfaceName)) and not (is_own or self.interface_name):

@@ -256,7 +256,9 @@ def generate(
         encoding,
         rounding,
         is_stateful=bool(lowering.states),
-        operators=tuple(one.source for one in lowering.operators if not one.is_reset),
+        operators=tuple(
+            operator.source for operator in lowering.operators if not operator.is_reset
+        ),
     )
 
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from edgebench.firmware_bridge.board import ATTEMPTS, Board
 from edgebench.firmware_bridge.dialects import events
@@ -374,21 +374,31 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
     Raises:
         BoardRefusal: the interface board reports that it cannot play it, or does not play it after
             two commands: it does not echo commands, so the first may have been damaged.
+        LineDamaged: after two commands, it reports that it plays another file.
     """
+    file_name = PurePosixPath(sound).name
     begin_ns = before_ns = exchange.transport.now_ns()
     while listen_ns - (before_ns - begin_ns) > CLOCKS_RATIO * listen_ns:
         command = f"play {sound}"
         played = exchange.request(command, silence_s=PLAY_S)
-        if not any(sound in begin.file for begin in played.of_kind(events.SoundBegin)):
+        if file_name not in _played_names(played):
             played = exchange.request(command, silence_s=PLAY_S)
         now_ns = exchange.transport.now_ns()
         end = played.first(events.SoundEnd)
         if end is not None and end.error is not None:
             raise BoardRefusal(f"the interface board does not play {sound}: {end.error}")
-        if not played.of_kind(events.SoundBegin) or now_ns - before_ns < FRAME_NS:
+        names = _played_names(played)
+        if not names or now_ns - before_ns < FRAME_NS:
             raise BoardRefusal(f"the interface board does not play {sound}, and states no reason")
+        if file_name not in names:
+            raise LineDamaged(f"the interface board plays {', '.join(names)} instead of {sound}")
         before_ns = now_ns
     _pause(exchange, round(AFTER_SOUND_S * 1e9))
+
+
+def _played_names(reply: BoardReply) -> list[str]:
+    """Names of the files, without directories, that the interface board reports to play."""
+    return [PurePosixPath(begin.file).name for begin in reply.of_kind(events.SoundBegin)]
 
 
 def _pause(exchange: BoardExchange, pause_ns: int) -> None:

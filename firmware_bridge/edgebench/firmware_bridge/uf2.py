@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 
+from edgebench.firmware_bridge.elf_segments import loaded_segments
+
 UF2_FAMILIES = {"rp2040-pico": 0xE48B_FF56, "pico2": 0xE48B_FF59}
 """Families of firmware for the RP2040, and for the RP2350's Arm processors."""
 PAGE_BYTES = 256
 _BLOCK = struct.Struct("<8I476sI")
 _HAS_FAMILY = 0x2000
-_LOADED = 1
-"""Type of an ELF segment that is loaded into memory. Source: System V ABI, chapter 5."""
 
 
 def flash_pages(elf: bytes) -> dict[int, bytes]:
@@ -22,16 +22,12 @@ def flash_pages(elf: bytes) -> dict[int, bytes]:
 
     Bytes outside of all segments are 0xff, like erased flash.
     """
-    (headers_at,) = struct.unpack_from("<I", elf, 28)
-    size, count = struct.unpack_from("<HH", elf, 42)
     pages: dict[int, bytearray] = {}
-    for number in range(count):
-        at = headers_at + number * size
-        kind, place, _, address, stored = struct.unpack_from("<5I", elf, at)
-        for offset in range(stored if kind == _LOADED else 0):
-            page, inside = divmod(address + offset, PAGE_BYTES)
+    for segment in loaded_segments(elf):
+        for address, byte in enumerate(segment.content, segment.load_address):
+            page, inside = divmod(address, PAGE_BYTES)
             content = pages.setdefault(page * PAGE_BYTES, bytearray(b"\xff" * PAGE_BYTES))
-            content[inside] = elf[place + offset]
+            content[inside] = byte
     return {address: bytes(pages[address]) for address in sorted(pages)}
 
 

@@ -24,10 +24,13 @@ from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.board_model import sent_model
 from edgebench.firmware_bridge.dialects.events import Quirk
 from edgebench.firmware_bridge.driver import BoardDriver, BoardWithModel, connected
+from edgebench.firmware_bridge.exchange import BoardExchange
 from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
+from edgebench.firmware_bridge.frames import FrameReader
 from edgebench.firmware_bridge.generate import generate
 from edgebench.firmware_bridge.transports.base import ReceivedBytes
 from edgebench.protocol.errors import (
+    BoardFault,
     BoardLost,
     BoardRefusal,
     BoardRestarted,
@@ -167,6 +170,23 @@ def test_board_that_prints_another_input_is_refused_however_much_it_prints() -> 
     double_of(line).damaged_at = 20
     with pytest.raises(LineDamaged, match="input on the board differs"):
         board.load_input(INPUT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "e-[Fault]",
+        "Guru Meditation Error: Core 0 panic'ed (LoadProhibited).",
+        "[00:00:03.000,000] <err> os: ***** BUS FAULT *****",
+    ],
+)
+def test_fault_in_an_upload_is_named(text: str) -> None:
+    """Otherwise the bridge would send a model to a stopped board until the last timeout."""
+    line = line_to(is_started_by_open=False, before=b"\x03\xff\x85\r\n" + text.encode() + b"\r\n")
+    exchange, reader = BoardExchange(line), FrameReader()
+    assert exchange.frames(reader, 1.0) == []
+    with pytest.raises(BoardFault, match=f"stopped in a load: {re.escape(text)}$"):
+        exchange.frames(reader, 1.0)
 
 
 def test_results_that_are_no_numbers_are_confirmed() -> None:

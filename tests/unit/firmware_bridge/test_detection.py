@@ -41,10 +41,13 @@ PORTS = [NUCLEO, OTHER_NUCLEO, METER, ADAPTER, MODEM]
 class MeterLine(VirtualLine):
     """A line to an LPM01A."""
 
+    reply_us = 1000
+
     def write(self, data: bytes) -> None:
         """Reply as the PowerShield does to its own commands."""
         assert data == b"powershield\n", "a meter gets no command of a board"
-        self._queue([(1000, b"\r\nPowerShield > ack powershield PowerShield present: 1\r\n")])
+        reply = b"\r\nPowerShield > ack powershield PowerShield present: 1\r\n"
+        self._queue([(self.reply_us, reply)])
 
 
 class Desk:
@@ -93,6 +96,19 @@ def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
     again = find_boards(memory, is_confirming=False, ports=PORTS, opener=desk.open)
     assert again[:2] == boards[:2]
     assert desk.opened == []
+
+
+def test_meter_that_replies_late_gets_no_command_of_a_board(tmp_path: Path) -> None:
+    """Otherwise a meter that is silent for a second would be probed as a board."""
+
+    def opened(path: str, baud_rate: int) -> VirtualLine:
+        line = MeterLine(BoardDouble(), LineFaults(is_started_by_open=False), name=path)
+        line.baud_rate, line.reply_us = baud_rate, 1_500_000
+        return line
+
+    memory = KnownBoards(tmp_path / "boards.json")
+    (found,) = find_boards(memory, is_confirming=True, ports=[METER], opener=opened)
+    assert found.is_meter
 
 
 def test_any_port_on_usb_that_is_no_meter_by_its_reply_can_be_confirmed(tmp_path: Path) -> None:

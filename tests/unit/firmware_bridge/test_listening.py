@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from support.terminal_board import TerminalBoard
 from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.listening import FRAME_NS, ListeningBoard
 from edgebench.firmware_bridge.transports.serial_port import SerialLine
-from edgebench.protocol.errors import BoardRefusal, TargetError
+from edgebench.protocol.errors import BoardRefusal, LineDamaged, TargetError
 from edgebench.protocol.traces import CONSOLE_FILE
 
 SOUND, FRAMES = "short.wav", 40
@@ -28,11 +29,13 @@ def behind_interface(**changes: object) -> VirtualLine:
     return VirtualLine(double)
 
 
-def listening(line: VirtualLine, sound: str = SOUND) -> ListeningBoard:
+def listening(
+    line: VirtualLine, sound: str = SOUND, directory: Path = Path("/nonexistent")
+) -> ListeningBoard:
     """The board at the end of a line, open."""
     board = Board(line)
     board.connect()
-    return ListeningBoard(board, Path("/nonexistent"), sound)
+    return ListeningBoard(board, directory, sound)
 
 
 def double_of(line: VirtualLine) -> StreamingDouble:
@@ -90,22 +93,20 @@ def test_single_inferences_have_the_times_that_there_are(changes: dict[str, obje
     assert timed.inference_ticks == (TICKS[:-1] if "edge_limit" in changes else ())
 
 
-def test_board_with_a_microphone_listens_for_as_long_as_it_is_asked_to(tmp_path: Path) -> None:
+def test_board_with_a_microphone_listens_for_as_long_as_requested(tmp_path: Path) -> None:
     """Otherwise a board whose sound comes from another source could not be measured."""
     double = StreamingDouble()
     line = VirtualLine(double)
     double.clock_ns = line.now_ns
-    board = Board(line)
-    board.connect()
-    heard = ListeningBoard(board, tmp_path, "")
-    timed = heard.window(100, warmup_count=0)
+    board = listening(line, "", tmp_path)
+    timed = board.window(100, warmup_count=0)
     assert abs(timed.window.count - 100) <= 1
-    assert (timed.inference_ticks, heard.firmware.tick_rate_hz) == ((), None)
-    heard.close()
+    assert (timed.inference_ticks, board.firmware.tick_rate_hz) == ((), None)
+    board.close()
     assert b"Streaming stopped" in (tmp_path / CONSOLE_FILE).read_bytes()
 
 
-def test_board_with_a_fast_clock_is_believed() -> None:
+def test_window_of_a_board_with_a_fast_clock_is_accepted() -> None:
     """Otherwise a window of 20 minutes with a frame too many would be taken for damaged."""
     double = StreamingDouble()
     line = VirtualLine(double)
@@ -114,7 +115,7 @@ def test_board_with_a_fast_clock_is_believed() -> None:
     assert count == pytest.approx(1.015 * 3000, abs=2)
 
 
-def test_board_that_hears_nothing_is_refused() -> None:
+def test_board_that_receives_no_sound_is_refused() -> None:
     """Otherwise a window without an inference would be a division by zero."""
     line = behind_interface()
     with pytest.raises(BoardRefusal, match=r"received no frame of sound in 1\.\d s: no sound"):
@@ -134,6 +135,36 @@ def test_sound_that_is_not_there_is_refused() -> None:
         assert not double_of(line).is_listening, "a board that is given up is stopped"
     with pytest.raises(BoardRefusal, match=r"no interface board, which is needed to play a\.wav"):
         listening(VirtualLine(StreamingDouble()), "a.wav")
+
+
+@dataclass
+class OtherFileDouble(InterfaceDouble):
+    """An interface board that receives another name in the first commands to play a file."""
+
+    other: str = ""
+    other_count: int = 0
+
+    def _own(self, command: str) -> list[tuple[int, bytes]]:
+        if command == f"play {SOUND}" and self.other_count:
+            self.other_count -= 1
+            command = f"play {self.other}"
+        return InterfaceDouble._own(self, command)
+
+
+@pytest.mark.parametrize("other", [f"not-{SOUND}", "other.wav"])
+def test_window_of_another_file_is_repeated_or_refused(other: str) -> None:
+    """Otherwise a window would have the activations of another sound."""
+
+    def streaming(count: int) -> ListeningBoard:
+        double = OtherFileDouble(
+            StreamingDouble(), sounds={SOUND: FRAMES, other: FRAMES}, other=other, other_count=count
+        )
+        return listening(VirtualLine(double))
+
+    repeated = streaming(2).window(FRAMES, warmup_count=0)
+    assert (repeated.window.count, repeated.is_repeated) == (FRAMES, True)
+    with pytest.raises(LineDamaged, match=rf"plays {other} instead of {SOUND}"):
+        streaming(1000).window(FRAMES, warmup_count=0)
 
 
 def test_board_that_was_left_listening_is_stopped_first() -> None:
@@ -163,11 +194,11 @@ def test_three_boards_are_played_to_at_the_same_time(is_today: bool, tmp_path: P
         def measured(board: TerminalBoard) -> tuple[int, tuple[int, ...]]:
             line = Board(SerialLine(board.path, 115_200))
             line.connect()
-            heard = ListeningBoard(line, tmp_path / str(boards.index(board)), SOUND)
+            streaming = ListeningBoard(line, tmp_path / str(boards.index(board)), SOUND)
             try:
-                timed = heard.window(FRAMES, warmup_count=0)
+                timed = streaming.window(FRAMES, warmup_count=0)
             finally:
-                heard.close()
+                streaming.close()
             return timed.window.count, timed.inference_ticks
 
         with ThreadPoolExecutor(3) as threads:

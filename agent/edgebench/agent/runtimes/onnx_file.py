@@ -337,12 +337,14 @@ def _arithmetic(node: _Node, position: int, makers: _Makers, tensors: _Tensors) 
     stored, count = _ELEMENTS[constant.type], prod(constant.sizes)
     if node.operator in _DYNAMIC:
         return f"{stored}-dynamic", count
-    cast = next((_ELEMENTS.get(node.cast_to) for node in passed if node.operator == "Cast"), None)
+    cast = next(
+        (_ELEMENTS.get(other.cast_to) for other in passed if other.operator == "Cast"), None
+    )
     multiplied, activation = cast or stored, ""
-    if any(node.operator == "DequantizeLinear" for node in passed):
-        other = makers.get(node.input(0 if position else 1))
-        if other is not None and other.operator == "DequantizeLinear":
-            activation = _ELEMENTS.get(_type(other.input(0), makers, tensors) or 0, "")
+    if any(other.operator == "DequantizeLinear" for other in passed):
+        source = makers.get(node.input(0 if position else 1))
+        if source is not None and source.operator == "DequantizeLinear":
+            activation = _ELEMENTS.get(_type(source.input(0), makers, tensors) or 0, "")
         else:
             multiplied = "float32"
     return arithmetic_name(activation=activation, stored=stored, multiplied=multiplied), count

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -226,12 +227,15 @@ def _measure(
     try:
         with STOP.armed():
             _run_windows(target, samples, plan, pipe, series)
-            memory = replace(memory, stack_peak_bytes=target.stack_peak_bytes())
     except (StopRequested, TargetError) as exc:
         if not series.windows:
             raise
         series.is_interrupted = True
         failure = exc if isinstance(exc, TargetError) else None
+    if not series.is_interrupted:
+        # The windows are complete: without this reply, only the size of the stack is unknown.
+        with suppress(StopRequested, TargetError), STOP.armed():
+            memory = replace(memory, stack_peak_bytes=target.stack_peak_bytes())
     record = TargetRecord(
         model=replace(
             job.model, name=target.own_model or job.model.name, precision=target.precision
@@ -353,7 +357,7 @@ def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
     """
     spec, given = job.spec, read_inputs(job.inputs_path) if job.inputs_path else {}
     shapes = {name: value.shape[1:] for name, value in given.items()} | spec.input_shapes
-    resolve_shapes({spec.name: spec.shape for spec in target.inputs}, shapes)
+    resolve_shapes({tensor.name: tensor.shape for tensor in target.inputs}, shapes)
     refuse_other_shapes(target.inputs, spec.input_shapes)
     samples = make_samples(
         target.inputs,

@@ -72,6 +72,8 @@ _FAULTS = (
 )
 """Pattern of the fault handlers of edgebench's firmware, ESP-IDF, Zephyr, the Pico SDK and Mbed OS,
 and of the usual text of others."""
+FAULT_LINE = re.compile(rf"^(?!m-).*?(?:{_FAULTS}).*", re.IGNORECASE | re.MULTILINE)
+"""Pattern of a line of a fault handler, in text of several lines."""
 
 MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"ready", lambda _, __: events.ReplyEnd()),

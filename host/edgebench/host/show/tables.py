@@ -497,6 +497,18 @@ def _has_memory_of_target(run_set: RunSet) -> bool:
     return run_set.first.metrics.target_memory_bytes is not None
 
 
+def _memory_of_target(name: str) -> Callable[[RunSet], str]:
+    """Memory of model and firmware; of the model alone if the firmware does not report its own."""
+
+    def shown(run_set: RunSet) -> str:
+        memory = run_set.first.metrics.target_memory_bytes
+        is_reported = memory is not None and memory.firmware_flash is not None
+        path = f"target_memory_bytes.{name}_total" if is_reported else f"target_memory_bytes.{name}"
+        return _median_of(path, format_size)(run_set)
+
+    return shown
+
+
 def _is_timed(run_set: RunSet) -> bool:
     """Whether the set has latencies of the model; those of a profile include the profiler."""
     return not _is_counted(run_set) and run_set.first.metrics.profile is None
@@ -676,14 +688,14 @@ _RESULT_COLUMNS = (
         _Column(
             kind,
             70,
-            _median_of(f"target_memory_bytes.{name}", format_size),
+            shown,
             only_for=_has_memory_of_target,
             number=NumberKind.MEMORY,
         )
-        for kind, name in (
-            (ResultColumn.FLASH, "flash_total"),
-            (ResultColumn.RAM, "ram"),
-            (ResultColumn.STACK, "stack_peak"),
+        for kind, shown in (
+            (ResultColumn.FLASH, _memory_of_target("flash")),
+            (ResultColumn.RAM, _memory_of_target("ram")),
+            (ResultColumn.STACK, _median_of("target_memory_bytes.stack_peak", format_size)),
         )
     ),
     _Column(

@@ -6,9 +6,11 @@ import io
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
+from support.board_runs import BOARD, stored_board_run
 from support.changes import changed
 from support.records import (
     CREATED_UTC,
@@ -609,6 +611,33 @@ def test_reason_that_several_sets_share_is_said_once() -> None:
             "digits.tflite", "digits.tflite good.tflite other.tflite"
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("firmware", "flash", "ram"),
+    [
+        ({}, "97.7 KiB", "39.1 KiB"),
+        (
+            {
+                "firmware_flash_bytes": 57_000,
+                "firmware_ram_bytes": 3_000,
+                "stack_bytes": 9_000,
+                "stack_peak_bytes": 2_000,
+            },
+            "153 KiB",
+            "43.9 KiB",
+        ),
+        ({"firmware_flash_bytes": 57_000, "firmware_ram_bytes": 3_000}, "153 KiB", ABSENT),
+    ],
+)
+def test_memory_of_a_board_is_that_which_comparisons_have(
+    tmp_path: Path, firmware: dict[str, int], flash: str, ram: str
+) -> None:
+    """Otherwise two columns of a row would be of the model and of the whole firmware."""
+    memory = replace(BOARD.memory, **firmware)
+    sets = find_sets([stored_board_run(tmp_path, replace(BOARD, memory=memory)).run])
+    cells = {column.header: list(column.cells) for column in results_table(sets).columns}
+    assert (cells["flash"], cells["RAM"]) == ([flash], [ram])
 
 
 @pytest.mark.parametrize("place", ["device", "model", "runtime"])
