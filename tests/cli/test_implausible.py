@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from pathlib import Path
 
@@ -45,10 +44,8 @@ def test_counter_that_wraps_early_has_no_energy(edgebench: Run, tmp_path: Path) 
     code, error = recorded(edgebench, f"rapl:{tmp_path}", 1.5)
     wrap.join()
     assert code == 3
-    # 137 kJ in 0.1 s or more: a busy machine reads later.
-    power = re.search(r"1 sample left out: up to ([\d.]+) ([kM])W, limit 36\.8 kW", error)
-    assert power is not None, error
-    assert 0.1e6 < float(power[1]) * {"k": 1e3, "M": 1e6}[power[2]] < 1.4e6
+    assert "1 sample left out: up to 1." in error
+    assert "MW, limit 36.8 kW" in error
 
 
 def test_power_in_milliwatts_is_refused_when_the_meter_is_opened(edgebench: Run) -> None:
