@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -165,7 +166,7 @@ def test_firmware_of_the_package_needs_no_path(tools: Path, tmp_path: Path, boar
     command = BoardTools().flash_command(
         board, None, tmp_path / "boards.json", tool=None, serial=None
     )
-    assert f"/elf/{board}.elf" in command.run()
+    assert re.search(rf"/elf/{board}\.(elf|bin)\b", command.run())
 
 
 def test_board_without_packaged_firmware_needs_a_path(
