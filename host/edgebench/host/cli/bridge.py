@@ -98,11 +98,7 @@ def _flash(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.text import printable
 
     command = find_tools().flash_command(
-        options.board,
-        options.firmware,
-        board_memory(),
-        tool=options.tool,
-        serial=options.serial,
+        options.board, options.firmware, board_memory(), tool=options.tool, serial=options.serial
     )
     if options.dry_run:
         print(printable(command.line))
