@@ -26,11 +26,7 @@ from edgebench.host.analysis.energy.power_trace import TracePiece
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart
 from edgebench.host.store.arrow import to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE
-from edgebench.host.store.parquet_file import (
-    TEXT,
-    Layout,
-    open_parquet,
-)
+from edgebench.host.store.parquet_file import TEXT, Layout, open_parquet
 from edgebench.host.store.power import (
     KEY,
     SCHEMA,
@@ -49,12 +45,7 @@ from edgebench.host.store.power import (
 )
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import Flag, Header, LossReport
-from edgebench.protocol.errors import (
-    EdgebenchError,
-    MeasurementError,
-    OutOfMemory,
-    RunDamaged,
-)
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, OutOfMemory, RunDamaged
 from edgebench.protocol.plain import from_plain
 
 _DIGITAL_BITS = 8
