@@ -31,7 +31,7 @@ from edgebench.host.result.thermal import (
     UNKNOWN_CAUSE,
     ThermalState,
 )
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
