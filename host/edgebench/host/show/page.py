@@ -506,7 +506,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
         facts.append(f"from {thermal.onset_s:.0f} s on, {share}")
     if thermal.max_temp_c is not None and thermal.start_temp_c is not None:
         start_c, max_c = thermal.start_temp_c, thermal.max_temp_c
-        facts.append(f"{start_c:.1f} °C at the start, {max_c:.1f} °C at most")
+        facts.append(f"{start_c:.1f} °C after the warm-up, {max_c:.1f} °C at most")
     if thermal.baseline_freq_hz is not None:
         nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
