@@ -6,8 +6,10 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from support.threaded import outrank
 
 RANGE_UJ = 262143328850
 """max_energy_range_uj of many Intel processors."""
@@ -47,8 +49,7 @@ class Counter:
 
         def burn() -> None:
             nonlocal shown_s
-            with suppress(OSError):  # the hardware waits for nobody; only root may pretend to it
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+            outrank()
             while not over.wait(_TICK_S):
                 now_s = time.monotonic()
                 self.show(int(power_w * 1e6 * (now_s - begin_s)))
