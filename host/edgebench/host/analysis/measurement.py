@@ -226,6 +226,5 @@ def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpe
         return EarlyStopping(over_latency_count=over, is_target_met=passes)
     ordered = np.sort(query_ns)
     return EarlyStopping(
-        p90_ns=early_stopping.estimate(ordered, 0.90),
-        p99_ns=early_stopping.estimate(ordered, 0.99),
+        p90_ns=early_stopping.estimate(ordered, 0.90), p99_ns=early_stopping.estimate(ordered, 0.99)
     )
