@@ -18,7 +18,8 @@ def outrank(thread: int = 0) -> None:
     """Run a thread, by default this one, before all others, where that is allowed.
 
     A real board and a real meter have processors and clocks of their own: no host makes them late,
-    however busy that is. What the thread starts later runs before all others, too.
+    however busy that is. A double that sends tens of thousands of samples per second needs too much
+    of the CPU for that. What the thread starts later runs before all others, too.
     """
     with suppress(PermissionError):
         os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
@@ -33,7 +34,7 @@ class Threaded(ABC):
 
     def __enter__(self) -> Self:
         self._open()
-        self._thread = threading.Thread(target=self._outrank_and_run, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
 
@@ -46,10 +47,6 @@ class Threaded(ABC):
     @abstractmethod
     def _open(self) -> None:
         """What the thread needs."""
-
-    def _outrank_and_run(self) -> None:
-        outrank()
-        self._run()
 
     @abstractmethod
     def _run(self) -> None:
