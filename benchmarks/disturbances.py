@@ -475,16 +475,21 @@ def measured_sets(lab: Lab, words: Sequence[str], folder: Path) -> list[StoredSe
 
 def text_of(trial: PlantedTrial) -> list[str]:
     """A trial in full, for the person who reads why."""
-    after = "not followed"
+    after = ["  after: not followed"]
     if trial.after is not None:
-        left = [name_of(diagnosis) for diagnosis in diagnose(trial.after.verdict)]
-        after = f"{trial.after.verdict.state.value}: {', '.join(left) or 'no cause'}"
-    lines = [f"{trial.disturbance.name} (try {trial.try_count})"]
-    for diagnosis in diagnose(trial.before.verdict):
+        after = [f"  after: {trial.after.verdict.state.value}", *causes_of(trial.after)]
+    name = f"{trial.disturbance.name} (try {trial.try_count})"
+    return [name, *causes_of(trial.before), f"  advice: {trial.advice}", *after]
+
+
+def causes_of(run_set: StoredSet) -> list[str]:
+    """A line for each cause of a verdict, with its rules and its evidence."""
+    lines: list[str] = []
+    for diagnosis in diagnose(run_set.verdict):
         ids = ", ".join(finding.id for finding in diagnosis.findings)
-        words = evidence_words(trial.before, diagnosis)
+        words = evidence_words(run_set, diagnosis)
         lines.append(f"  {diagnosis.summary.cause} ({ids}): {words}")
-    return [*lines, f"  advice: {trial.advice}", f"  after: {after}"]
+    return lines
 
 
 def lines_of(trials: Sequence[PlantedTrial]) -> list[str]:

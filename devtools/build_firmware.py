@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, id_of_file
-from edgebench.firmware_bridge.uf2 import UF2_FAMILIES, uf2
+from edgebench.firmware_bridge.uf2 import RAW_IMAGES, UF2_FAMILIES, flash_pages, uf2
 from edgebench.protocol.errors import EdgebenchError, ModelRefused
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +84,14 @@ M55 = "-mcpu=cortex-m55 -mfloat-abi=hard"
 RV32 = "-march=rv32imac -mabi=ilp32 -misa-spec=2.2 -msmall-data-limit=0"
 M0_PLUS = "-mcpu=cortex-m0plus -mfloat-abi=soft"
 SYSTICK, COUNTER, PL011 = "ports/systick", "ports/cycle_counter", "ports/pl011"
+NRF52840 = "ports/nrf52840"
+
+
+def _nucleo(options: str, family: str, board: str) -> BoardBuild:
+    """A board with an STM32, by the family of its clocks."""
+    return _cortex_m(options, board, COUNTER, "ports/stm32", f"ports/{family}", f"ports/{board}")
+
+
 BOARDS = {
     "posix": BoardBuild("gcc", "-O2", ("ports/posix",)),
     "posix-checked": BoardBuild(
@@ -108,10 +116,15 @@ BOARDS = {
         f"{BARE} {RV32} -Wl,-Tports/riscv_virt/riscv_virt.ld",
         ("library", "ports/bare_metal", "ports/riscv_virt"),
     ),
-    "nucleo-l4r5zi": _cortex_m(M4, "nucleo_l4r5zi", COUNTER, "ports/nucleo_l4r5zi"),
-    "nucleo-f446re": _cortex_m(M4, "nucleo_f446re", COUNTER, "ports/stm32f", "ports/nucleo_f446re"),
-    "nucleo-f767zi": _cortex_m(M7, "nucleo_f767zi", COUNTER, "ports/stm32f", "ports/nucleo_f767zi"),
-    "nrf52840-dk": _cortex_m(M4, "nrf52840_dk", COUNTER, "ports/nrf52840_dk"),
+    "nucleo-l4r5zi": _nucleo(M4, "stm32l4", "nucleo_l4r5zi"),
+    "nucleo-l476rg": _nucleo(M4, "stm32l4", "nucleo_l476rg"),
+    "nucleo-f446re": _nucleo(M4, "stm32f", "nucleo_f446re"),
+    "nucleo-f767zi": _nucleo(M7, "stm32f", "nucleo_f767zi"),
+    "nucleo-h743zi": _nucleo(M7, "stm32h7", "nucleo_h743zi"),
+    "nrf52840-dk": _cortex_m(M4, "nrf52840_dk", COUNTER, NRF52840, "ports/nrf52840_dk"),
+    "arduino-nano-33-ble": _cortex_m(
+        M4, "arduino_nano_33_ble", COUNTER, NRF52840, "ports/arduino_nano_33_ble"
+    ),
     "rp2040-pico": _cortex_m(M0_PLUS, "pico", SYSTICK, PL011, "ports/rp2", "ports/pico"),
     "pico2": _cortex_m(M33, "pico2", COUNTER, PL011, "ports/rp2", "ports/pico2"),
     "musca-b1": _cortex_m(M33, "musca", SYSTICK, PL011, "ports/musca"),
@@ -123,7 +136,7 @@ NOT_IN_PACKAGE = (
     *(f"{name}-operators" for name in COUNTED),
 )
 IN_PACKAGE = tuple(name for name in BOARDS if name not in NOT_IN_PACKAGE)
-WITHOUT_ENERGY = ("nucleo-f446re", "nucleo-f767zi")
+WITHOUT_ENERGY = ("nucleo-l476rg", "nucleo-f446re", "nucleo-f767zi", "nucleo-h743zi")
 """Their line is that of the ST-LINK, which is without power while a meter supplies the board."""
 
 
@@ -157,6 +170,8 @@ def build(
     unfinished.replace(output)
     if name in UF2_FAMILIES:
         output.with_suffix(".uf2").write_bytes(uf2(output.read_bytes(), UF2_FAMILIES[name]))
+    if name in RAW_IMAGES:
+        output.with_suffix(".bin").write_bytes(b"".join(flash_pages(output.read_bytes()).values()))
     return output
 
 

@@ -12,6 +12,7 @@ import tty
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack, TimestampKind
 from edgebench.firmware_bridge.frames import LEAVE_FRAMES
 from edgebench.firmware_bridge.generate import InputEncoding, generate
+from edgebench.firmware_bridge.loading import BoardLoader
 from edgebench.firmware_bridge.transports.child import ChildProcess
 from edgebench.firmware_bridge.transports.qemu import (
     QEMU_MACHINES,
@@ -101,7 +103,8 @@ def test_frames_and_digits_load_the_same(board: Board, blob: bytes) -> None:
     board.window(1)
     by_digits = board.output_bytes()
     counts = []
-    for upload in (board._load_digits, lambda data: board._upload(data, is_model=False)):
+    loader = BoardLoader(board.exchange, lambda _done, _total: None)
+    for upload in (loader.send_digits, partial(loader.send_frames, is_model=False)):
         before = sent_bytes(board)
         upload(INPUT)
         counts.append(sent_bytes(board) - before)
@@ -130,11 +133,12 @@ def test_upload_takes_hardly_longer_than_the_line(binary: Path) -> None:
     with closing(Board(ChildProcess(command), timing=PATIENT)) as board:
         board.connect()
         times_s = []
-        for upload in (board._load_digits, lambda data: board._upload(data, is_model=False)):
+        loader = BoardLoader(board.exchange, lambda _done, _total: None)
+        for upload in (loader.send_digits, partial(loader.send_frames, is_model=False)):
             begin_s = time.monotonic()
             upload(data)
             times_s.append(time.monotonic() - begin_s)
-            board._check_crc("x-crc", data)
+            loader.check_crc("x-crc", data)
     by_digits_s, by_frames_s = times_s
     assert limit_s <= by_digits_s <= 1.1 * limit_s
     assert limit_s / 2 <= by_frames_s <= by_digits_s / 1.9

@@ -24,22 +24,28 @@ SCRIPTS = {
     "mps3-an547": "mps/mps3.ld",
     "riscv32-virt": "riscv_virt/riscv_virt.ld",
     "nucleo-l4r5zi": "nucleo_l4r5zi/nucleo_l4r5zi.ld",
+    "nucleo-l476rg": "nucleo_l476rg/nucleo_l476rg.ld",
     "nucleo-f446re": "nucleo_f446re/nucleo_f446re.ld",
     "nucleo-f767zi": "nucleo_f767zi/nucleo_f767zi.ld",
+    "nucleo-h743zi": "nucleo_h743zi/nucleo_h743zi.ld",
     "nrf52840-dk": "nrf52840_dk/nrf52840_dk.ld",
+    "arduino-nano-33-ble": "arduino_nano_33_ble/arduino_nano_33_ble.ld",
     "rp2040-pico": "pico/pico.ld",
     "pico2": "pico2/pico2.ld",
 }
 INTERRUPTS = {
     "nucleo-l4r5zi": (70, 95),
+    "nucleo-l476rg": (38, 82),
     "nucleo-f446re": (38, 97),
     "nucleo-f767zi": (39, 110),
+    "nucleo-h743zi": (39, 150),
     "nrf52840-dk": (2, 48),
+    "arduino-nano-33-ble": (2, 48),
     "rp2040-pico": (20, 26),
     "pico2": (33, 52),
 }
-"""That of the line, and how many there are: RM0432, RM0390 and RM0410, tables of vectors; nrfx,
-mdk/nrf52840_vectors.h; RP2040 datasheet, 2.3.2; RP2350 datasheet, 3.2."""
+"""That of the line, and how many there are: RM0432, RM0351, RM0390, RM0410 and RM0433, tables
+of vectors; nrfx, mdk/nrf52840_vectors.h; RP2040 datasheet, 2.3.2; RP2350 datasheet, 3.2."""
 VECTORS_AT = {"rp2040-pico": 0x200}
 """Place in flash; 0 on other boards."""
 FIRMWARE_KIB = {"riscv32-virt": 96, "rp2040-pico": 96}
@@ -129,7 +135,14 @@ def test_uf2_is_the_elf(board: str) -> None:
     assert b"".join(block[32 : 32 + PAGE_BYTES] for block in blocks) == flash
 
 
-@pytest.mark.parametrize("board", ["nucleo-f446re", "nucleo-f767zi"])
+def test_raw_image_of_the_nano_is_the_elf_behind_the_bootloader() -> None:
+    """Otherwise bossac would install other firmware, or overwrite the bootloader."""
+    assert memories("arduino-nano-33-ble")["CODE"].start == 0x10000
+    image = (PACKAGED / "arduino-nano-33-ble.bin").read_bytes()
+    assert image == flash_of("arduino-nano-33-ble")
+
+
+@pytest.mark.parametrize("board", ["nucleo-f446re", "nucleo-h743zi"])
 def test_energy_is_refused_where_the_line_is_without_power(board: str) -> None:
     """Otherwise a host would wait for a board that has no line while its energy is measured."""
     words = [sys.executable, str(ROOT / "devtools/build_firmware.py"), board, "--energy"]

@@ -5,9 +5,6 @@ single reply is not trusted if the command can be repeated: text is requested un
 equal, and an input is compared with the board's copy, by the board's CRC-32 or by printing it. A
 window cannot be repeated, so its reply has to confirm the requested number of inferences.
 
-A failed load restarts from `db load`, because the reference writes beyond its buffer if it gets
-more bytes than announced. No chunk is ever sent twice, and none after `m-load-done`.
-
 A board that restarts during a window has lost its input, and the window with it: this is an error,
 which the caller handles. During a load, a restart is a failed load like any other.
 """
@@ -26,7 +23,13 @@ from edgebench.firmware_bridge.console import ConsoleLog
 from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.lines import LineDialect
 from edgebench.firmware_bridge.dialects.streaming import STREAMING
-from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply, BoardTiming
+from edgebench.firmware_bridge.exchange import (
+    ATTEMPTS,
+    UNANSWERED_LIMIT,
+    BoardExchange,
+    BoardReply,
+    BoardTiming,
+)
 from edgebench.firmware_bridge.facts import (
     LAP_RATE_HZ,
     NO_MODEL,
@@ -41,7 +44,7 @@ from edgebench.firmware_bridge.facts import (
     firmware_info,
     lap_ticks,
 )
-from edgebench.firmware_bridge.frames import LEAVE_FRAMES, FrameKind, FrameReader, FrameUpload
+from edgebench.firmware_bridge.loading import BoardLoader
 from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.protocol.errors import (
     BoardLost,
@@ -59,13 +62,6 @@ from edgebench.protocol.text import one_line
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ATTEMPTS = 7
-"""Attempts of a load or a window on a line that loses bytes."""
-SILENCES = 3
-"""Number of unanswered attempts after which the firmware counts as lacking a command, if the board
-replies to `name` after each attempt."""
-FRAMES_FROM_BYTES = 512
-"""Smaller inputs are sent as hexadecimal digits, which is faster than changing to frame mode."""
 INFERENCE_S = 120.0
 """Maximum time without data during the first inference; upstream's runner allows 30 s, which slow
 boards with long windows exceed."""
@@ -79,6 +75,7 @@ class Board:
         self._facts: BoardFacts | None = None
         self.on_bytes: OnBytes = lambda _done, _total: None
         """Callback for the progress of a model or an input that is sent."""
+        self._loader = BoardLoader(self._exchange, lambda done, total: self.on_bytes(done, total))
 
     @property
     def facts(self) -> BoardFacts:
@@ -161,7 +158,8 @@ class Board:
                 f"an input of {self.facts.model_name or 'this model'} has "
                 f"{'at least 1 byte' if expected is None else f'{expected} bytes'}, got {len(data)}"
             )
-        return self.retrying(lambda: self._load_once(data, read_back))
+        firmware = self.facts.firmware
+        return self.retrying(lambda: self._loader.load_input(data, firmware, read_back=read_back))
 
     def load_model(self, blob: bytes) -> BoardFacts:
         """Send a model to the board in frames; returns the board's facts after that.
@@ -182,13 +180,18 @@ class Board:
                 )
             return self.facts
         room = info.model_max if info else None
-        if not self._has_frames or room is None:
+        if not self._loader.has_frames(info) or room is None:
             raise UsageError(f"{self.facts.name} accepts no model over its line")
         if len(blob) > room:
             raise UsageError(
                 f"model of {len(blob)} bytes does not fit, {self.facts.name} has {room} bytes"
             )
-        self._facts = self.retrying(lambda: self._load_model_once(blob))
+
+        def once() -> BoardFacts:
+            self._loader.load_model(blob)
+            return self._read_facts()
+
+        self._facts = self.retrying(once)
         return self.facts
 
     def window(
@@ -362,12 +365,6 @@ class Board:
             with suppress(OSError, EdgebenchError):
                 self.console.write(path)
 
-    @property
-    def _has_frames(self) -> bool:
-        info = self._facts.firmware if self._facts else None
-        is_direct = self._exchange.interface_name is None
-        return is_direct and info is not None and bool(info.frame_max and info.frame_window)
-
     def _read_facts(self) -> BoardFacts:
         exchange = self._exchange
         name = exchange.confirmed("name", events.BoardName).first(events.BoardName)
@@ -400,7 +397,7 @@ class Board:
 
     def _if_known(self, command: str, *kinds: type[object]) -> BoardReply | None:
         """Reply to a query; None: the firmware rejects it, or does not reply to it."""
-        for _ in range(SILENCES):
+        for _ in range(UNANSWERED_LIMIT):
             try:
                 return self._exchange.confirmed(command, *kinds)
             except BoardRefusal:
@@ -436,116 +433,6 @@ class Board:
         except BoardSilent:  # some firmware has no such command, and no reply to it
             self._exchange.resync()
             return False
-
-    def _load_once(self, data: bytes, read_back: bool) -> ReadBack:
-        if self._has_frames and len(data) >= FRAMES_FROM_BYTES:
-            self._upload(data, is_model=False)
-        else:
-            self._load_digits(data)
-        if self.facts.firmware is not None:
-            self._check_crc("x-crc", data)
-            return ReadBack.CRC
-        return self._compare_printed(data) if read_back else ReadBack.NONE
-
-    def _load_digits(self, data: bytes) -> None:
-        exchange, size = self._exchange, len(data)
-        reply = exchange.request(f"db load {size}")
-        mismatch = reply.first(events.InputMismatch)
-        text = reply.error or (mismatch.text if mismatch else None)
-        if text is not None and str(size) in text:
-            raise BoardRefusal(f"the board rejects an input of {size} bytes: {text}")
-        expected = reply.first(events.ExpectedSize)
-        if text is not None or expected is None or expected.size_bytes != size:
-            raise LineDamaged(
-                f"the board expects {expected} instead of {size} bytes: {text or 'no error'}"
-            )
-        chunk = exchange.dialect.chunk_bytes
-        for begin in range(0, size, chunk):
-            part = data[begin : begin + chunk]
-            reply = exchange.request(f"db {part.hex()}")
-            is_last = begin + chunk >= size
-            progress = reply.first(events.LoadProgress)
-            is_as_sent = progress is None or progress.size_bytes == begin + len(part)
-            is_done = reply.first(events.LoadEnd) is not None
-            if reply.error or is_done != is_last or not is_as_sent:
-                raise LineDamaged(
-                    f"load of {size} bytes failed at {begin}: "
-                    f"{reply.error or ('it ended early' if is_done else 'bytes are missing')}"
-                )
-            self.on_bytes(begin + len(part), size)
-
-    def _compare_printed(self, data: bytes) -> ReadBack:
-        """Make the board print its input, and compare it with the sent bytes.
-
-        The reference prints all of it. According to its help, `db print` prints 16 bytes, or the
-        given number, and other firmware may do that.
-
-        Raises:
-            LineDamaged: the board has another input.
-        """
-        before: tuple[bytes, str | None] | None = None
-        command, silences = "db print", 0
-        for _ in range(ATTEMPTS):
-            try:
-                reply = self._exchange.request(command)
-            except BoardSilent:
-                self._exchange.resync()
-                silences += 1
-                if silences == SILENCES:
-                    return ReadBack.NONE
-                continue
-            printed = b"".join(one.data for one in reply.of_kind(events.BufferBytes))
-            if printed[: len(data)] == data:
-                return ReadBack.PRINTED
-            if (printed, reply.error) == before:
-                # Two equal replies, so the reply itself is not damaged.
-                if not printed and not reply.is_garbled:
-                    return ReadBack.NONE
-                if not data.startswith(printed) or command != "db print":
-                    break
-                command = f"db print {len(data)}"
-            before = printed, reply.error
-        raise LineDamaged(f"the input on the board differs from the {len(data)} bytes sent")
-
-    def _check_crc(self, command: str, data: bytes) -> None:
-        reply = self._exchange.confirmed(command, events.BufferCrc)
-        if reply.first(events.BufferCrc) != events.BufferCrc(zlib.crc32(data), len(data)):
-            raise LineDamaged(f"the data on the board differs from the {len(data)} bytes sent")
-
-    def _load_model_once(self, blob: bytes) -> BoardFacts:
-        self._upload(blob, is_model=True)
-        self._check_crc("x-crc model", blob)
-        return self._read_facts()
-
-    def _upload(self, data: bytes, *, is_model: bool) -> None:
-        """Send an input or a model in frames, and return to line mode."""
-        exchange = self._exchange
-        opened = exchange.request("x-frames").first(events.FrameModeReply)
-        if opened is None:
-            raise LineDamaged("the board does not report its maximum frame size")
-        reader = FrameReader()
-        upload = FrameUpload(data, is_model, opened.payload_max, max(1, opened.window))
-        try:
-            while not upload.is_done:
-                if out := upload.next_frames():
-                    exchange.send(out)
-                frames = exchange.frames(reader, exchange.timing.frame_s)
-                if frames is None:
-                    upload.time_out()
-                for frame in frames or ():
-                    upload.receive(frame)
-                self.on_bytes(upload.received_bytes, len(data))
-        finally:
-            self._leave_frames()
-
-    def _leave_frames(self) -> None:
-        exchange, reader = self._exchange, FrameReader()
-        for _ in range(ATTEMPTS):
-            exchange.send(LEAVE_FRAMES)
-            frames = exchange.frames(reader, exchange.timing.frame_s)
-            if any(frame.kind == FrameKind.ACK and frame.sequence == 0 for frame in frames or ()):
-                break
-        exchange.drain()
 
     def _window_of(self, reply: BoardReply, count: int, warmup_count: int) -> BoardWindow:
         """Window of a reply to `infer`.

@@ -51,6 +51,11 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import one_line
 
 E = TypeVar("E")
+ATTEMPTS = 7
+"""Attempts of a load or a window on a line that loses bytes."""
+UNANSWERED_LIMIT = 3
+"""Number of unanswered attempts after which the firmware counts as lacking a command, if the board
+replies to `name` after each attempt."""
 CONFIRMATIONS = 5
 """Maximum repetitions of a query until two consecutive replies are equal."""
 DRAIN_S = 2.0

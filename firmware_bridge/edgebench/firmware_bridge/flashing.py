@@ -5,7 +5,7 @@ arguments, and the user sees the whole command before it runs. Tests without a b
 arguments that a program of that name gets.
 
 Source: the manuals of the tools: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`),
-probe-rs (`download`).
+probe-rs (`download`); hathach/tinyusb, hw/bsp/nrf (the arguments of Arduino's bossac).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError
@@ -39,7 +40,7 @@ class FlashTool:
     """Command or instruction to install it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FlashRecipe:
     """Board, and the tools that can write it, best first."""
 
@@ -47,7 +48,11 @@ class FlashRecipe:
     text: str
     targets: dict[str, str]
     """The board's name in each program; for OpenOCD its files, the one of the adapter first."""
-    tools: tuple[str, ...]
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Programs."""
+        return tuple(self.targets)
 
 
 FLASH_TOOLS: dict[str, FlashTool] = {
@@ -85,74 +90,65 @@ FLASH_TOOLS: dict[str, FlashTool] = {
             serial_place=1,
             install="cargo install probe-rs-tools",
         ),
+        FlashTool(
+            program="bossac",
+            arguments=("-U", "-i", "-e", "-w", "{firmware}", "-R"),
+            serial_arguments=("--port", "{serial}"),
+            serial_place=0,
+            formats=(".bin",),
+            install="that of the Arduino IDE, in packages/arduino/tools/bossac/1.9.1-arduino2",
+        ),
     )
 }
 
-FLASH_RECIPES: dict[str, FlashRecipe] = {
-    recipe.board: recipe
-    for recipe in (
-        FlashRecipe(
-            board="nucleo-l4r5zi",
-            text="ST Nucleo-L4R5ZI",
-            targets={
-                "openocd": "board/st_nucleo_l4.cfg",
-                "pyocd": "stm32l4r5zitx",
-                "probe-rs": "STM32L4R5ZITx",
-            },
-            tools=("openocd", "pyocd", "probe-rs"),
-        ),
-        FlashRecipe(
-            board="nucleo-f446re",
-            text="ST Nucleo-F446RE",
-            targets={
-                "openocd": "board/st_nucleo_f4.cfg",
-                "pyocd": "stm32f446retx",
-                "probe-rs": "STM32F446RETx",
-            },
-            tools=("openocd", "pyocd", "probe-rs"),
-        ),
-        FlashRecipe(
-            board="nucleo-f767zi",
-            text="ST Nucleo-F767ZI",
-            targets={
-                "openocd": "board/st_nucleo_f7.cfg",
-                "pyocd": "stm32f767zitx",
-                "probe-rs": "STM32F767ZITx",
-            },
-            tools=("openocd", "pyocd", "probe-rs"),
-        ),
-        FlashRecipe(
-            board="nrf52840-dk",
-            text="Nordic nRF52840 DK",
-            targets={
-                "openocd": "board/nordic_nrf52_dk.cfg",
-                "pyocd": "nrf52840",
-                "probe-rs": "nRF52840_xxAA",
-            },
-            tools=("openocd", "pyocd", "probe-rs"),
-        ),
-        FlashRecipe(
-            board="rp2040-pico",
-            text="Raspberry Pi Pico",
-            targets={
-                "picotool": "",
-                "openocd": "interface/cmsis-dap.cfg target/rp2040.cfg",
-                "probe-rs": "RP2040",
-            },
-            tools=("picotool", "openocd", "probe-rs"),
-        ),
-        FlashRecipe(
-            board="pico2",
-            text="Raspberry Pi Pico 2",
-            targets={
-                "picotool": "",
-                "openocd": "interface/cmsis-dap.cfg target/rp2350.cfg",
-                "probe-rs": "RP235x",
-            },
-            tools=("picotool", "openocd", "probe-rs"),
-        ),
-    )
-}
+_NUCLEO = "board/st_nucleo_{}.cfg"
+_DEBUG_PROBE = "interface/cmsis-dap.cfg target/{}.cfg"
+_RECIPES: tuple[tuple[str, str, dict[str, str]], ...] = (
+    *(
+        (
+            f"nucleo-{chip.lower()[5:11]}",
+            f"ST Nucleo-{chip[5:11]}",
+            {"openocd": _NUCLEO.format(file), "pyocd": chip.lower(), "probe-rs": chip},
+        )
+        for chip, file in (
+            ("STM32L4R5ZITx", "l4"),
+            ("STM32L476RGTx", "l4"),
+            ("STM32F446RETx", "f4"),
+            ("STM32F767ZITx", "f7"),
+            ("STM32H743ZITx", "h743zi"),
+        )
+    ),
+    (
+        "nrf52840-dk",
+        "Nordic nRF52840 DK",
+        {
+            "openocd": "board/nordic_nrf52_dk.cfg",
+            "pyocd": "nrf52840",
+            "probe-rs": "nRF52840_xxAA",
+        },
+    ),
+    (
+        "arduino-nano-33-ble",
+        "Arduino Nano 33 BLE",
+        {
+            "bossac": "",
+            "openocd": _DEBUG_PROBE.format("nrf52"),
+            "pyocd": "nrf52840",
+            "probe-rs": "nRF52840_xxAA",
+        },
+    ),
+    (
+        "rp2040-pico",
+        "Raspberry Pi Pico",
+        {"picotool": "", "openocd": _DEBUG_PROBE.format("rp2040"), "probe-rs": "RP2040"},
+    ),
+    (
+        "pico2",
+        "Raspberry Pi Pico 2",
+        {"picotool": "", "openocd": _DEBUG_PROBE.format("rp2350"), "probe-rs": "RP235x"},
+    ),
+)
+FLASH_RECIPES = {board: FlashRecipe(board, text, targets) for board, text, targets in _RECIPES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +165,15 @@ class ToolCommand:
 
 
 def flash_command(
-    board: str, firmware: Path, *, program: str | None = None, serial: str | None = None
+    board: str, firmware: Path | None, *, program: str | None = None, serial: str | None = None
 ) -> ToolCommand:
     """Command that writes firmware onto a board, by the first tool that is on PATH.
 
     Args:
         board: Name of the board, as in `FLASH_RECIPES`.
-        firmware: File to write.
+        firmware: File to write; None: the firmware in the package, in a format of the tool.
         program: Tool to use; None: the first that is installed.
-        serial: Serial number of the debug probe, if several are connected.
+        serial: Serial number of the debug probe, if several are connected; for bossac, the port.
 
     Raises:
         UsageError: the board or the tool is unknown, or the file is missing or in another format.
@@ -191,23 +187,33 @@ def flash_command(
         raise UsageError(
             f"{recipe.text} can be flashed by {', '.join(recipe.tools)}, got {program!r}"
         )
-    if not firmware.is_file():
+    if firmware is not None and not firmware.is_file():
         raise UsageError(f"no such firmware file: {firmware}")
+    candidates = [firmware] if firmware else packaged_firmware(board)
+    first = candidates[0]
     refusing: list[str] = []
     for name in (program,) if program else recipe.tools:
         tool = FLASH_TOOLS[name]
         path = shutil.which(name)
-        if path is not None and firmware.suffix in tool.formats:
-            return ToolCommand(path, _arguments(tool, recipe.targets[name], firmware, serial))
+        fitting = next((file for file in candidates if file.suffix in tool.formats), None)
+        if path is not None and fitting is not None:
+            return ToolCommand(path, _arguments(tool, recipe.targets[name], fitting, serial))
         if path is not None:
             refusing.append(f"{name} accepts {' or '.join(tool.formats)}")
     if refusing:
-        raise UsageError(f"{', '.join(refusing)}; got {firmware.suffix or firmware.name}")
+        raise UsageError(f"{', '.join(refusing)}; got {first.suffix or first.name}")
     formats = dict.fromkeys(one for name in recipe.tools for one in FLASH_TOOLS[name].formats)
-    if firmware.suffix not in formats:
-        raise UsageError(f"firmware must be one of {', '.join(formats)}, got {firmware.name}")
+    if first.suffix not in formats:
+        raise UsageError(f"firmware must be one of {', '.join(formats)}, got {first.name}")
     wanted = "; ".join(f"{name}: {FLASH_TOOLS[name].install}" for name in recipe.tools)
-    raise FlashToolMissing(f"no tool on PATH writes {firmware.name} onto {recipe.text} ({wanted})")
+    raise FlashToolMissing(f"no tool on PATH writes {first.name} onto {recipe.text} ({wanted})")
+
+
+def packaged_firmware(board: str) -> list[Path]:
+    """Files of a kind of board in the package, the ELF first, in its default mode of timing."""
+    folder = Path(str(files("edgebench.firmware_bridge"))) / "elf"
+    elf = folder / f"{board}.elf"
+    return [elf, *sorted(set(folder.glob(f"{board}.*")) - {elf})]
 
 
 def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None) -> tuple[str, ...]:

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
-from edgebench.firmware_bridge.board import ATTEMPTS, Board
+from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.streaming import interface_board
-from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply
+from edgebench.firmware_bridge.exchange import ATTEMPTS, BoardExchange, BoardReply
 from edgebench.protocol.errors import (
     BoardRefusal,
     BoardSilent,

@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 _ACTIVATIONS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Bounds of `ActivationFunctionType`: NONE, RELU, RELU_N1_TO_1, RELU6."""
+_FACTOR_ERROR = 2.0**-29
+"""More than the relative distance of a real factor from the int32 factors beside the nearest, which
+is at most 1.5 · 2^-30."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,11 @@ class FixedPoint:
 
     multiplier: int
     shift: int
+
+    def once(self, value: int) -> int:
+        """Product with a value, rounded once, halves up (`scale_once` of the firmware)."""
+        bits = 31 - self.shift
+        return (value * self.multiplier + (1 << (bits - 1))) >> bits
 
 
 def float32(value: float) -> float:
@@ -42,6 +51,47 @@ def fixed_point(factor: float) -> FixedPoint:
     if multiplier == 2**31:
         multiplier, shift = 2**30, shift + 1
     return FixedPoint(0, 0) if shift < -31 else FixedPoint(multiplier, shift)
+
+
+def fixed_point_once(factor: float, sums: range, outputs: range) -> FixedPoint:
+    """The int32 factor whose products, rounded once, are those of double precision.
+
+    LiteRT multiplies sums of FULLY_CONNECTED by the factor in double precision, and rounds halves
+    away from zero. The nearest int32 factor gives other outputs only for sums at a half between two
+    outputs; there, one of the factors beside it may be right.
+
+    Args:
+        factor: Non-negative real factor.
+        sums: Sums that can occur.
+        outputs: Products that are not clamped.
+
+    Returns:
+        The factor; the nearest one if none has all products of double precision.
+    """
+    nearest = fixed_point(factor)
+    doubtful = [total for total in _sums_at_halves(factor, outputs) if total in sums]
+    for offset in (0, 1, -1):
+        tried = FixedPoint(nearest.multiplier + offset, nearest.shift)
+        is_int32 = tried.multiplier < 1 << 31
+        if is_int32 and all(tried.once(total) == rounded(total * factor) for total in doubtful):
+            return tried
+    return nearest
+
+
+@lru_cache(maxsize=16)
+def _sums_at_halves(factor: float, outputs: range) -> tuple[int, ...]:
+    """Sums for which an int32 factor beside a real one may give another output."""
+    if fixed_point(factor).multiplier == 0:
+        return ()
+    halves = [(output + 0.5) / factor for output in outputs]
+    return tuple(
+        total
+        for half in halves
+        for total in range(
+            math.ceil(half - _FACTOR_ERROR * abs(half)),
+            math.floor(half + _FACTOR_ERROR * abs(half)) + 1,
+        )
+    )
 
 
 def activation_range(

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from edgebench.firmware_bridge.board_fit import check_model
@@ -138,7 +137,6 @@ class BoardTools:
                 f"the package has no firmware for {kind[:80]!r}; name a file, or a kind of board: "
                 f"{', '.join(sorted(FLASH_RECIPES))}"
             )
-        firmware = firmware or packaged_firmware(kind)
         command = flash_command(kind, firmware, program=tool, serial=serial)
         return BoardFlashing(command, known, kind, serial)
 
@@ -150,11 +148,6 @@ class BoardTools:
             raise _used(address, users)
         with closing(open_line(address, baud_rate)) as line:
             yield from converse(line, commands, silence_s=silence_s)
-
-
-def packaged_firmware(board: str) -> Path:
-    """The ELF of a kind of board in the package, in its default mode of timing."""
-    return Path(str(files("edgebench.firmware_bridge") / "elf" / f"{board}.elf"))
 
 
 def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo, KnownBoard]:

@@ -12,6 +12,8 @@ from edgebench.firmware_bridge.elf_segments import loaded_segments
 
 UF2_FAMILIES = {"rp2040-pico": 0xE48B_FF56, "pico2": 0xE48B_FF59}
 """Families of firmware for the RP2040, and for the RP2350's Arm processors."""
+RAW_IMAGES = frozenset({"arduino-nano-33-ble"})
+"""Boards whose bootloader takes the content of flash without addresses (`.bin`)."""
 PAGE_BYTES = 256
 _BLOCK = struct.Struct("<8I476sI")
 _HAS_FAMILY = 0x2000

@@ -21,7 +21,12 @@ from edgebench.firmware_bridge.lowering import (
     only_int8,
     optional_input,
 )
-from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point, float32
+from edgebench.firmware_bridge.quantization import (
+    FixedPoint,
+    fixed_point,
+    fixed_point_once,
+    float32,
+)
 from edgebench.firmware_bridge.tflite import (
     INT16,
     INT32,
@@ -48,9 +53,9 @@ def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) 
     return max((out - 1) * stride + filter_size - size, 0) // 2 if is_same else 0
 
 
-def _factors(
+def _real_factors(
     source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
-) -> list[FixedPoint]:
+) -> list[float]:
     """A factor for each channel of the output, or a single factor for all.
 
     Args:
@@ -72,6 +77,18 @@ def _factors(
             f"scales of {weights.name!r} and {out.name!r} multiply sums of {source.type} by "
             f"{max(factors):.6g}, not by less than 2^{limit}"
         )
+    return factors
+
+
+def _factors(
+    source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
+) -> list[FixedPoint]:
+    """The same in fixed point.
+
+    Raises:
+        BoardModelRefused: a factor is too large for the firmware.
+    """
+    factors = _real_factors(source, weights, out, is_single=is_single)
     return [fixed_point(factor) for factor in factors]
 
 
@@ -96,8 +113,13 @@ def _bias(lowering: Lowering, number: int, sums: Sequence[int], source: ModelTen
     biases = _biases(lowering, number, len(sums), source)
     if source.type == INT16:
         return lowering.wide_constant(biases)
+    return lowering.constant(_folded(biases, sums, source))
+
+
+def _folded(biases: Sequence[int], sums: Sequence[int], source: ModelTensor) -> list[int]:
+    """Biases with the zero point of the input, modulo 2^32."""
     folded = [bias - source.zero_point * total for bias, total in zip(biases, sums, strict=True)]
-    return lowering.constant([(value + 2**31) % 2**32 - 2**31 for value in folded])
+    return [(value + 2**31) % 2**32 - 2**31 for value in folded]
 
 
 def _weights_of(lowering: Lowering, number: int) -> tuple[ModelTensor, array[int]]:
@@ -231,6 +253,37 @@ def _transposed_padding(size: int, filter_size: int, stride: int) -> int:
     return _padding(True, size, filter_size, stride, -(-size // stride))
 
 
+def _factors_once(
+    factors: Sequence[float],
+    biases: Sequence[int],
+    values: Sequence[int],
+    zero: int,
+    out: ModelTensor,
+) -> list[FixedPoint]:
+    """Factors of sums that are rounded once, a factor for each channel.
+
+    Args:
+        factors: A real factor for each channel, or one for all.
+        biases: Biases with the zero point of the input.
+        values: Weights, a row for each channel.
+        zero: Zero point of the weights.
+        out: Output.
+    """
+    count = len(biases)
+    depth = len(values) // count
+    every = list(factors) * count if len(factors) == 1 else factors
+    outputs = range(-128 - out.zero_point, 127 - out.zero_point)
+    chosen: list[FixedPoint] = []
+    for unit, (factor, bias) in enumerate(zip(every, biases, strict=True)):
+        row = [value - zero for value in values[unit * depth : (unit + 1) * depth]]
+        above = sum(filter((0).__lt__, row))
+        below = sum(row) - above
+        # Inputs are from -128 to 127.
+        sums = range(bias - 128 * above + 127 * below, bias + 127 * above - 128 * below + 1)
+        chosen.append(fixed_point_once(factor, sums, outputs))
+    return chosen
+
+
 def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
     """FULLY_CONNECTED.
 
@@ -246,10 +299,11 @@ def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
     rows = source.size // depth
     zero = weights.zero_point
     sums = [sum(values[unit * depth : (unit + 1) * depth]) - depth * zero for unit in range(units)]
+    bias_number = optional_input(operator, 2)
     inputs = (
         lowering.view(operator.inputs[0], (1, rows, 1, depth)),
         lowering.weights((units, 1, 1, depth), values.tobytes()),
-        _bias(lowering, optional_input(operator, 2), sums, source),
+        _bias(lowering, bias_number, sums, source),
     )
     ones = dict.fromkeys((_STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W), 1)
     added = BlobOperator(
@@ -265,7 +319,11 @@ def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
         is_rounded_once=not lowering.is_tflm,
         scratch_bytes=_conv_scratch(depth, rows),
     )
-    _add_conv(lowering, added, _factors(source, weights, out), units)
+    factors = _factors(source, weights, out)
+    if added.is_rounded_once and len(factors) in (1, units):
+        biases = _folded(_biases(lowering, bias_number, units, source), sums, source)
+        factors = _factors_once(_real_factors(source, weights, out), biases, values, zero, out)
+    _add_conv(lowering, added, factors, units)
 
 
 def pool(lowering: Lowering, operator: ModelOperator) -> None:

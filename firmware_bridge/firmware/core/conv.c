@@ -70,95 +70,97 @@ static const patch_type *patch_at(const struct operands *o, const struct geometr
 #endif
 }
 
+/* How patches become outputs. Functions with a loop copy it, as `finishing`. */
+struct multiplication {
+	struct finishing finishing;
+	const int32_t *bias;
+	const int8_t *weights;
+	int32_t depth, channels;
+};
+
+/* The channels from `channel` on of an output pixel, one at a time, and of the next one unless `b` is NULL. */
+static inline void multiply_rest(const struct multiplication m, int32_t channel, const patch_type *a, const patch_type *b,
+				 int8_t *out)
+{
+	for (; channel < m.channels; channel++) {
+		const int8_t *row = m.weights + channel * m.depth;
+
+		out[channel] = finish(m.finishing, products(a, row, m.depth, m.bias[channel]), channel);
+		if (b)
+			out[m.channels + channel] =
+				finish(m.finishing, products(b, row, m.depth, m.bias[channel]), channel);
+	}
+}
+
 #if defined(__ARM_FEATURE_MVE)
 
 /* All channels of an output pixel, and of the next one unless `b` is NULL. */
-static __attribute__((noinline)) void multiply(const struct operands *o, const struct finishing *finishing,
-					       const struct geometry *g, const patch_type *a, const patch_type *b,
-					       int8_t *out)
+static __attribute__((noinline)) void multiply(const struct multiplication *multiplication, const patch_type *a,
+					       const patch_type *b, int8_t *out)
 {
-	const struct finishing f = *finishing;
-	const int32_t *bias = o->bias, depth = g->depth, channels = g->out_c;
-	const int8_t *weights = o->b;
+	const struct multiplication m = *multiplication;
+	const struct finishing f = m.finishing;
 	int32_t channel = 0;
 
-	for (; f.can_finish_four && channel < channels; channel += 4) {
-		channel = channel + 4 > channels ? channels - 4 : channel; /* some are computed twice */
-		const int8_t *rows = weights + channel * depth;
-		int32x4_t start = vldrwq_s32(bias + channel);
+	for (; f.can_finish_four && channel < m.channels; channel += 4) {
+		channel = channel + 4 > m.channels ? m.channels - 4 : channel; /* some are computed twice */
+		const int8_t *rows = m.weights + channel * m.depth;
+		int32x4_t start = vldrwq_s32(m.bias + channel);
 		int32x4_t multiplier = vldrwq_s32(f.multipliers + channel), shift = vldrwq_s32(f.shifts + channel);
 
-		vstrbq_s32(out + channel, finish_four(f, products_1x4(a, rows, depth, start), multiplier, shift));
+		vstrbq_s32(out + channel, finish_four(f, products_1x4(a, rows, m.depth, start), multiplier, shift));
 		if (b)
-			vstrbq_s32(out + channels + channel,
-				   finish_four(f, products_1x4(b, rows, depth, start), multiplier, shift));
+			vstrbq_s32(out + m.channels + channel,
+				   finish_four(f, products_1x4(b, rows, m.depth, start), multiplier, shift));
 	}
-	for (; channel < channels; channel++) {
-		const int8_t *row = weights + channel * depth;
-
-		out[channel] = finish(f, products(a, row, depth, bias[channel]), channel);
-		if (b)
-			out[channels + channel] = finish(f, products(b, row, depth, bias[channel]), channel);
-	}
+	multiply_rest(m, channel, a, b, out);
 }
 
 #else
 
 /* Separate functions, because there are too few registers for two loops. */
-static __attribute__((noinline)) void multiply_one(const struct operands *o, const struct finishing *finishing,
-						   const struct geometry *g, const patch_type *patch, int8_t *out)
-{
-	const struct finishing f = *finishing;
-	const int32_t *bias = o->bias, depth = g->depth, channels = g->out_c;
-	const int8_t *weights = o->b;
-	int32_t channel = 0;
-
-	for (; channel + 1 < channels; channel += 2) {
-		int32_t sum[2] = {bias[channel], bias[channel + 1]};
-
-		products_1x2(patch, weights + channel * depth, depth, sum);
-		out[channel] = finish(f, sum[0], channel);
-		out[channel + 1] = finish(f, sum[1], channel + 1);
-	}
-	for (; channel < channels; channel++)
-		out[channel] = finish(f, products(patch, weights + channel * depth, depth, bias[channel]), channel);
-}
-
-static __attribute__((noinline)) void multiply_two(const struct operands *o, const struct finishing *finishing,
-						   const struct geometry *g, const patch_type *a, const patch_type *b,
+static __attribute__((noinline)) void multiply_one(const struct multiplication *multiplication, const patch_type *patch,
 						   int8_t *out)
 {
-	const struct finishing f = *finishing;
-	const int32_t *bias = o->bias, depth = g->depth, channels = g->out_c;
-	const int8_t *weights = o->b;
+	const struct multiplication m = *multiplication;
 	int32_t channel = 0;
 
-	for (; channel + 1 < channels; channel += 2) {
-		const int8_t *row = weights + channel * depth;
-		int32_t sum[4] = {bias[channel], bias[channel + 1], bias[channel], bias[channel + 1]};
+	for (; channel + 1 < m.channels; channel += 2) {
+		int32_t sum[2] = {m.bias[channel], m.bias[channel + 1]};
 
-		products_2x2(a, b, row, row + depth, depth, sum);
-		out[channel] = finish(f, sum[0], channel);
-		out[channel + 1] = finish(f, sum[1], channel + 1);
-		out[channels + channel] = finish(f, sum[2], channel);
-		out[channels + channel + 1] = finish(f, sum[3], channel + 1);
+		products_1x2(patch, m.weights + channel * m.depth, m.depth, sum);
+		out[channel] = finish(m.finishing, sum[0], channel);
+		out[channel + 1] = finish(m.finishing, sum[1], channel + 1);
 	}
-	for (; channel < channels; channel++) {
-		const int8_t *row = weights + channel * depth;
+	multiply_rest(m, channel, patch, NULL, out);
+}
 
-		out[channel] = finish(f, products(a, row, depth, bias[channel]), channel);
-		out[channels + channel] = finish(f, products(b, row, depth, bias[channel]), channel);
+static __attribute__((noinline)) void multiply_two(const struct multiplication *multiplication, const patch_type *a,
+						   const patch_type *b, int8_t *out)
+{
+	const struct multiplication m = *multiplication;
+	int32_t channel = 0;
+
+	for (; channel + 1 < m.channels; channel += 2) {
+		const int8_t *row = m.weights + channel * m.depth;
+		int32_t sum[4] = {m.bias[channel], m.bias[channel + 1], m.bias[channel], m.bias[channel + 1]};
+
+		products_2x2(a, b, row, row + m.depth, m.depth, sum);
+		out[channel] = finish(m.finishing, sum[0], channel);
+		out[channel + 1] = finish(m.finishing, sum[1], channel + 1);
+		out[m.channels + channel] = finish(m.finishing, sum[2], channel);
+		out[m.channels + channel + 1] = finish(m.finishing, sum[3], channel + 1);
 	}
+	multiply_rest(m, channel, a, b, out);
 }
 
 /* All channels of an output pixel, and of the next one unless `b` is NULL. */
-static void multiply(const struct operands *o, const struct finishing *f, const struct geometry *g,
-		     const patch_type *a, const patch_type *b, int8_t *out)
+static void multiply(const struct multiplication *m, const patch_type *a, const patch_type *b, int8_t *out)
 {
 	if (b)
-		multiply_two(o, f, g, a, b, out);
+		multiply_two(m, a, b, out);
 	else
-		multiply_one(o, f, g, a, out);
+		multiply_one(m, a, out);
 }
 
 #endif
@@ -186,7 +188,7 @@ void conv(const struct operands *o)
 		return;
 	}
 	const struct geometry g = geometry_of(o);
-	const struct finishing f = finishing_of(o);
+	const struct multiplication m = {finishing_of(o), o->bias, o->b, g.depth, g.out_c};
 	bool is_shifted = o->operator->p[P_ZERO_WEIGHTS] != 0;
 	const int8_t *image = o->a;
 	int8_t *out = o->result;
@@ -202,14 +204,14 @@ void conv(const struct operands *o)
 					multiply_shifted(o, &g, patch[0], out);
 					out += g.out_c;
 				} else if (++waiting == 2) {
-					multiply(o, &f, &g, patch[0], patch[1], out);
+					multiply(&m, patch[0], patch[1], out);
 					out += 2 * g.out_c;
 					waiting = 0;
 				}
 			}
 		}
 		if (waiting) {
-			multiply(o, &f, &g, patch[0], NULL, out);
+			multiply(&m, patch[0], NULL, out);
 			out += g.out_c;
 		}
 	}

@@ -87,6 +87,17 @@ static inline int32_t element(const void *data, bool is_wide, uint32_t index)
 	return is_wide ? ((const int16_t *)data)[index] : ((const int8_t *)data)[index];
 }
 
+/* The sum of `start` and the products of two rows. */
+static inline int32_t row_products(const int8_t *a, const int8_t *b, uint32_t count, int32_t start)
+{
+	uint32_t sum = (uint32_t)start;
+
+#pragma GCC unroll 4
+	for (uint32_t i = 0; i < count; i++)
+		sum += (uint32_t)(a[i] * b[i]);
+	return (int32_t)sum;
+}
+
 int8_t quantize_value(float value, float scale, int32_t zero_point);
 
 #endif

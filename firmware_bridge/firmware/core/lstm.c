@@ -102,15 +102,6 @@ static int32_t tanh_by(const uint16_t *table, int32_t value, int32_t value_bits)
 	return (x >= 0 ? result - (1 << 23) + half : (1 << 23) - result + half - 1) >> 8;
 }
 
-static int32_t products(const int8_t *a, const int8_t *b, uint32_t count, int32_t start)
-{
-	uint32_t sum = (uint32_t)start;
-
-	for (uint32_t i = 0; i < count; i++)
-		sum += (uint32_t)(a[i] * b[i]);
-	return (int32_t)sum;
-}
-
 /* The zero points of input and state are folded into the biases. */
 static void run_gate(const struct operands *o, enum gate gate, const int8_t *in, const int8_t *hidden, int16_t *to)
 {
@@ -119,8 +110,8 @@ static void run_gate(const struct operands *o, enum gate gate, const int8_t *in,
 
 	for (uint32_t c = 0; c < cells; c++) {
 		uint32_t row = gate * cells + c;
-		int32_t sum = products(in, (const int8_t *)o->b + row * width, width, o->bias[row]);
-		int32_t kept = products(hidden, o->recurrent_weights + row * cells, cells, o->recurrent_bias[row]);
+		int32_t sum = row_products(in, (const int8_t *)o->b + row * width, width, o->bias[row]);
+		int32_t kept = row_products(hidden, o->recurrent_weights + row * cells, cells, o->recurrent_bias[row]);
 		int32_t new_part = saturated(scale_twice(sum, factors[0], factors[1]));
 		int32_t old_part = scale_twice(kept, factors[2], factors[3]);
 

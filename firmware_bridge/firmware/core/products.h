@@ -171,14 +171,9 @@ static inline void products_1x2(const int8_t *a, const int8_t *rows, int32_t dep
 	sum[0] = (int32_t)s0, sum[1] = (int32_t)s1;
 }
 
-static inline int32_t products(const int8_t *a, const int8_t *u, int32_t depth, int32_t start)
+static inline int32_t products(const int8_t *a, const int8_t *row, int32_t depth, int32_t sum)
 {
-	uint32_t sum = (uint32_t)start;
-
-#pragma GCC unroll 4
-	for (int32_t i = 0; i < depth; i++)
-		sum += (uint32_t)(a[i] * u[i]);
-	return (int32_t)sum;
+	return row_products(a, row, (uint32_t)depth, sum);
 }
 
 #endif

@@ -197,10 +197,7 @@ class Lab(StoredResults):
         return self._host.connect(known, any_environment=any_environment)
 
     def bench(
-        self,
-        *models: str | Path,
-        watcher: Notify | None = None,
-        **options: Unpack[BenchOptions],
+        self, *models: str | Path, watcher: Notify | None = None, **options: Unpack[BenchOptions]
     ) -> list[StoredRun]:
         """Measure models on devices; without models, the built-in models.
 

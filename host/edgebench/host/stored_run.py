@@ -386,10 +386,7 @@ class StoredResults:
         return read_changes(self.store, wanted, since, metric=metric, margin_ratio=margin_ratio)
 
     def compare(
-        self,
-        baseline: Names,
-        candidate: Names | None = None,
-        **options: Unpack[ComparisonOptions],
+        self, baseline: Names, candidate: Names | None = None, **options: Unpack[ComparisonOptions]
     ) -> list[RunComparison]:
         """Compare stored runs, selected as for `runs`; one result per metric.
 

@@ -198,7 +198,7 @@ class LossReport:
     rate_span_s: float | None = None
     """Time over which `rate_error_ppm` was measured."""
     trouble: str | None = None
-    """Why the recording ended early; one line."""
+    """Why the recording ended early, or was not made as requested; one line."""
     torn_bytes: int = 0
     """Bytes of an incomplete packet at the end of the file, left by a crash of the host."""
 

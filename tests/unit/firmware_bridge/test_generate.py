@@ -28,7 +28,12 @@ from edgebench.firmware_bridge.generate import (
     id_of_file,
     model_id_of,
 )
-from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point, rounded
+from edgebench.firmware_bridge.quantization import (
+    FixedPoint,
+    fixed_point,
+    fixed_point_once,
+    rounded,
+)
 from edgebench.firmware_bridge.tflite import TfliteCode
 from edgebench.protocol.errors import ModelRefused
 
@@ -315,3 +320,20 @@ def test_command_prints_the_sizes_and_refuses_in_one_line(tmp_path: Path) -> Non
     )
     assert missing.returncode == 2
     assert missing.stderr.count("\n") == 1
+
+
+def test_factor_of_fully_connected_has_the_products_of_double_precision() -> None:
+    """LiteRT rounds halves away from zero, after a product in double precision."""
+    generator = np.random.default_rng(1)
+    exact = [(2.0**-shift, output) for shift in (1, 5, 23) for output in (-128, -1, 0, 126)]
+    factors, outputs = 2.0 ** -generator.uniform(1, 23, 2000), generator.integers(-128, 127, 2000)
+    drawn = zip(factors.tolist(), outputs.tolist(), strict=True)
+    mistaken_count = 0
+    for factor, output in [*exact, *drawn]:
+        total = round((output + 0.5) / factor)
+        expected = rounded(total * factor)
+        mistaken_count += fixed_point(factor).once(total) != expected
+        chosen = fixed_point_once(factor, range(total, total + 1), range(-128, 127))
+        assert chosen.once(total) == expected
+        assert abs(chosen.multiplier - fixed_point(factor).multiplier) <= 1
+    assert mistaken_count > 10, "otherwise the nearest factor would do"

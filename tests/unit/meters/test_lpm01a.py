@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -104,14 +103,29 @@ def test_former_voltage_is_set_again_at_the_end(tmp_path: Path) -> None:
             with meter.session(tmp_path / name):
                 voltage_v = emulator.voltage_v
             meter.close()
-            deadline_s = time.monotonic() + 30
-            while emulator.is_hosted and time.monotonic() < deadline_s:
-                time.sleep(0.01)
             assert (voltage_v, emulator.voltage_v) == (1.8, 3.3)
+            assert not emulator.is_hosted, "its replies have arrived"
     assert emulator.commands[-4:] == ["stop", "pwr off", "volt 3300m", "hrc"]
 
 
-def test_unit_that_reports_another_voltage_is_not_switched_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("requested_v", "actual_v", "power"),
+    [(3.3, 3.0, ",power"), (1.8, 3.292, "")],
+    ids=["lower", "not_switched"],
+)
+def test_recording_at_another_voltage_is_not_trusted(
+    tmp_path: Path, requested_v: float, actual_v: float, power: str
+) -> None:
+    """A voltage that harms no device ends no run, but its energy is not that of the request."""
+    with Lpm01aEmulator(sawtooth, voltage_v=actual_v, is_voltage_fixed=True) as emulator:
+        options = f"supply={requested_v}{power}"
+        found, session = record(emulator, tmp_path / "recording", options, 50)
+    assert session.trouble is None
+    message = f"LPM01A was set to {requested_v:g} V but reports {actual_v:g} V, limit 0.06 V off"
+    assert found.loss.trouble == message
+
+
+def test_device_is_not_supplied_with_a_higher_voltage_than_requested(tmp_path: Path) -> None:
     """Otherwise a board for 1.8 V would get 3.3 V, and its energy be that of 1.8 V."""
     with Lpm01aEmulator(is_voltage_fixed=True) as emulator:
         meter = make(emulator, "supply=1.8,power")

@@ -16,6 +16,8 @@
 #define FAULT_HANDLERS_ENABLE (7u << 16)
 #define COPROCESSORS REGISTER(0xe000ed88u)
 #define INTERRUPT_ENABLE(number) REGISTER(0xe000e100u + 4u * ((number) / 32))
+#define INTERRUPT_DISABLE(number) REGISTER(0xe000e180u + 4u * ((number) / 32))
+#define INTERRUPT_CLEAR(number) REGISTER(0xe000e280u + 4u * ((number) / 32)) /* what is pending */
 /* Memory protection unit of Armv7-M: B3.5. */
 #define MPU_CONTROL REGISTER(0xe000ed94u)
 #define MPU_BASE REGISTER(0xe000ed9cu)
@@ -26,7 +28,8 @@
 #define RECEIVED_MAX 4096u /* bytes; a power of two, and more than two frames */
 #define CYCLES_MAX 4096u
 
-extern uint8_t data_from[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
+extern uint32_t data_from[], data_start[], data_end[], bss_start[], bss_end[];
+extern uint8_t stack_top[];
 extern uint8_t model_start[], model_size[], arena_start[], arena_size[];
 extern const uint32_t is_model_linked; /* not an address: a compiler assumes that those are not 0 */
 
@@ -118,13 +121,18 @@ static const handler VECTORS[16 + EXTERNAL_INTERRUPTS];
 
 void __attribute__((noreturn)) reset_handler(void)
 {
-	for (uint8_t *to = data_start, *from = data_from; to < data_end;)
+	/* Whole words: RAM that checks itself reads the rest of a word that a byte is written into. */
+	for (uint32_t *to = data_start, *from = data_from; to < data_end;)
 		*to++ = *from++;
-	for (uint8_t *to = bss_start; to < bss_end;)
+	for (uint32_t *to = bss_start; to < bss_end;)
 		*to++ = 0;
 #if __ARM_ARCH >= 7
 	COPROCESSORS |= 0xfu << 20; /* floating point and vectors */
 #endif
+	for (uint32_t number = 0; number < EXTERNAL_INTERRUPTS; number += 32) { /* a bootloader may have left some */
+		INTERRUPT_DISABLE(number) = ~0u;
+		INTERRUPT_CLEAR(number) = ~0u;
+	}
 	VECTOR_TABLE = (uintptr_t)VECTORS;
 	__asm__ volatile("dsb\n\tisb");
 	main_loop();

@@ -1,14 +1,14 @@
-/* Nordic Semiconductor nRF52840 DK: nRF52840, Cortex-M4F. */
+/* Nordic Semiconductor nRF52840 DK: nRF52840, Cortex-M4F.
+ *
+ * Serial line: P0.06 (sends) and P0.08 (receives), which the debugger of the board forwards over USB. */
 #ifndef BOARD_H
 #define BOARD_H
 
+#include "ports/nrf52840/nrf52840.h"
+
 #define BOARD "nrf52840-dk"
-#define CPU "cortex-m4"
-#define CLOCK_HZ 64000000u
 #define IS_UNTESTED 1
-#define TICK_SOURCE "cyccnt"
-#define RECEIVE_INTERRUPT 2 /* UARTE0 and UART0: NordicSemiconductor/nrfx, mdk/nrf52840_vectors.h */
-#define EXTERNAL_INTERRUPTS 48
-#define WAIT "nop"
+/* Timestamp pin: D2 of the Arduino connector, P1.03. */
+enum { LINE_TX = 6, LINE_RX = 8, PIN = PORT_1 + 3 };
 
 #endif

@@ -3,6 +3,9 @@
 #ifndef BOARD_H
 #define BOARD_H
 
+#include "ports/stm32f/stm32f.h"
+
+#define STM32F4
 #define BOARD "nucleo-f446re"
 #define CPU "cortex-m4"
 #define CLOCK_HZ 180000000u
@@ -10,8 +13,8 @@
 #define IS_UNTESTED 1
 #define TICK_SOURCE "cyccnt"
 /* USART2 on PA2 and PA3, which the ST-LINK forwards over USB. */
-#define USART 0x40004400u
-#define USART_CLOCK BIT(17)
+#define LINE 0x40004400u
+#define LINE_CLOCK BIT(17)
 #define LINE_PORT 'A'
 #define RECEIVE_INTERRUPT 38
 #define EXTERNAL_INTERRUPTS 97

@@ -3,7 +3,9 @@
 #ifndef BOARD_H
 #define BOARD_H
 
-#define STM32F7
+#include "ports/stm32f/stm32f.h"
+
+#define HAS_CACHES
 #define BOARD "nucleo-f767zi"
 #define CPU "cortex-m7"
 #define CLOCK_HZ 216000000u
@@ -11,8 +13,8 @@
 #define IS_UNTESTED 1
 #define TICK_SOURCE "cyccnt"
 /* USART3 on PD8 and PD9, which the ST-LINK forwards over USB. */
-#define USART 0x40004800u
-#define USART_CLOCK BIT(18)
+#define LINE 0x40004800u
+#define LINE_CLOCK BIT(18)
 #define LINE_PORT 'D'
 #define RECEIVE_INTERRUPT 39
 #define EXTERNAL_INTERRUPTS 110

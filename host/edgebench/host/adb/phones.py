@@ -57,10 +57,7 @@ WORDS: dict[AdbState, tuple[str, str]] = {
         "without shell_v2: its adb shell reports no exit codes, as before Android 7",
         "use a newer phone, or a newer adb: adb -s {serial} features",
     ),
-    AdbState.ABSENT: (
-        "not connected",
-        "plug it in, or connect over Wi-Fi: adb connect HOST:PORT",
-    ),
+    AdbState.ABSENT: ("not connected", "plug it in, or connect over Wi-Fi: adb connect HOST:PORT"),
     AdbState.OTHER: ("in an unknown state", _SEE),
 }
 """Meaning of each state, and the next step as a template that `Phone.next_step` fills in."""

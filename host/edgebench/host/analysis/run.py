@@ -15,12 +15,7 @@ from edgebench.host.analysis.energy.pulses import find_pulsed_energy
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.latency.warmup import drift_ratio
-from edgebench.host.analysis.measurement import (
-    Measurement,
-    TargetTraces,
-    Traces,
-    measure_traces,
-)
+from edgebench.host.analysis.measurement import Measurement, TargetTraces, Traces, measure_traces
 from edgebench.host.analysis.outputs import OutputQuality, judge_outputs
 from edgebench.host.analysis.profile import profile_of_target, profile_of_worker
 from edgebench.host.analysis.settings import find_settings
@@ -33,13 +28,7 @@ from edgebench.host.analysis.windows import WindowMeasurement, measure_windows
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import EnergyRequest, HostFacts
 from edgebench.host.result.latency import WarmupCut
-from edgebench.host.result.measured import (
-    BindingNs,
-    ColdStartNs,
-    HarnessNs,
-    MemoryBytes,
-    Metrics,
-)
+from edgebench.host.result.measured import BindingNs, ColdStartNs, HarnessNs, MemoryBytes, Metrics
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import (
     SCHEMA_VERSION,
@@ -331,6 +320,7 @@ def _metrics(
             query_count=measured.first_row,
             duration_ns=measured.warmup_ns,
             level_range_ratio=drift_ratio(measured.steady),
+            p50_change_ratio=measured.warmup_change_ratio,
         ),
         cold_start_ns=ColdStartNs(start.import_ns, start.load_ns, start.first_inference_ns),
         memory_bytes=MemoryBytes(

@@ -39,13 +39,7 @@ from edgebench.host.store.files import (
     read_traces,
 )
 from edgebench.host.store.index import note_run
-from edgebench.host.store.layout import (
-    HOST_FACTS_FILE,
-    POWER_FILE,
-    RAW_DIRECTORY,
-    RUN_FILE,
-    Store,
-)
+from edgebench.host.store.layout import HOST_FACTS_FILE, POWER_FILE, RAW_DIRECTORY, RUN_FILE, Store
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Header
 from edgebench.meters.uncertainty import Unit

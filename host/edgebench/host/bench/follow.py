@@ -7,13 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from edgebench.host.bench.cancellation import Interrupted, holding_interrupts
-from edgebench.host.bench.collect import (
-    HostRecord,
-    check_run_id,
-    collect,
-    failure_of,
-    left_probes,
-)
+from edgebench.host.bench.collect import HostRecord, check_run_id, collect, failure_of, left_probes
 from edgebench.host.bench.in_progress import probing, wait_for_end
 from edgebench.host.bench.lease import try_lease
 from edgebench.host.bench.run import OpenDevice

@@ -168,10 +168,7 @@ def single_step(request: BenchRequest, system: SystemDescription) -> Step:
 
 
 def run_request(
-    request: BenchRequest,
-    step: Step,
-    reference: ReferenceAccuracy | None,
-    meter: OpenMeter | None,
+    request: BenchRequest, step: Step, reference: ReferenceAccuracy | None, meter: OpenMeter | None
 ) -> RunRequest:
     """The run of a step, with the accuracy of its reference model."""
     accuracy = request.accuracy if step.number == 0 else None

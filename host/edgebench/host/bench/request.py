@@ -449,6 +449,5 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
             run_limit=max(1, run_limit),
         )
     return replace(
-        with_duration(spec, duration_s),
-        min_query_count=math.ceil(spec.min_query_count / run_count),
+        with_duration(spec, duration_s), min_query_count=math.ceil(spec.min_query_count / run_count)
     )

@@ -52,13 +52,7 @@ from edgebench.protocol.errors import (
     WorkerTimeout,
 )
 
-ONE_RUN_ONLY = (
-    InputsRefused,
-    ModelRefused,
-    WorkerDied,
-    WorkerTimeout,
-    MeasurementError,
-)
+ONE_RUN_ONLY = (InputsRefused, ModelRefused, WorkerDied, WorkerTimeout, MeasurementError)
 """Errors after which a bench continues with its next run; any other error ends the bench."""
 
 OpenSession = Callable[[Cancellation], AbstractContextManager[RunSession]]
@@ -288,10 +282,7 @@ def compare_measured(against: ComparisonRequest, runs: Sequence[Run]) -> list[Ru
     if not runs:
         raise MeasurementError("no pair of valid runs is left to compare")
     compared = compare_pairs(
-        runs,
-        metrics=against.metrics,
-        margin_ratio=against.margin_ratio,
-        allowed=against.allowed,
+        runs, metrics=against.metrics, margin_ratio=against.margin_ratio, allowed=against.allowed
     )
     return [
         replace(comparison, left_out_count=against.pair_count - comparison.result.baseline_count)

@@ -15,12 +15,7 @@ from edgebench.host.result.document import Document, created_utc, to_document, v
 from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
 from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.show.sentences import described
-from edgebench.host.store.decode import (
-    RATIO_TOLERANCE,
-    decode_into,
-    have_same_rows,
-    spool_trouble,
-)
+from edgebench.host.store.decode import RATIO_TOLERANCE, decode_into, have_same_rows, spool_trouble
 from edgebench.host.store.files import (
     file_digests,
     read_clock,

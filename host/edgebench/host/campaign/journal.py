@@ -21,12 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.host.campaign.plan import CampaignPlan, fault_of_plan
-from edgebench.host.store.layout import (
-    CAMPAIGNS_DIRECTORY,
-    JOURNAL_FILE,
-    PLAN_FILE,
-    Store,
-)
+from edgebench.host.store.layout import CAMPAIGNS_DIRECTORY, JOURNAL_FILE, PLAN_FILE, Store
 from edgebench.protocol.errors import (
     CampaignDamaged,
     CampaignRunning,
@@ -37,12 +32,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.text import one_line, printable
 from edgebench.system.file_kinds import fault_of_file
-from edgebench.system.whole_files import (
-    append_whole,
-    make_directory,
-    sync_directory,
-    write_whole,
-)
+from edgebench.system.whole_files import append_whole, make_directory, sync_directory, write_whole
 
 LAST = "last"
 

@@ -284,11 +284,7 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
         )
     if not 1 <= spec.repeats <= MAX_REPEATS:
         complaints.append(Complaint(("repeats",), f"must be 1..{MAX_REPEATS}, got {spec.repeats}"))
-    times_s = {
-        "budget_s": spec.budget_s,
-        "wait_s": spec.wait_s,
-        "lab_wait_s": spec.lab_wait_s,
-    }
+    times_s = {"budget_s": spec.budget_s, "wait_s": spec.wait_s, "lab_wait_s": spec.lab_wait_s}
     for key, value_s in times_s.items():
         if value_s is not None and not 0 <= value_s <= MAX_LENGTH_S:
             what = f"must be 0 to {MAX_LENGTH_S:g} s (7 days), got {value_s:.10g}"

@@ -135,10 +135,7 @@ def _progress(
         if name is not None and name.campaign == plan.id and name.planned in attempts:
             attempts[name.planned].append(
                 Attempt(
-                    run_id,
-                    stored.get(run_id),
-                    record.refused.get(run_id),
-                    run_id in record.gone,
+                    run_id, stored.get(run_id), record.refused.get(run_id), run_id in record.gone
                 )
             )
     return {planned: judged(planned, found, plan.spec.retry) for planned, found in attempts.items()}

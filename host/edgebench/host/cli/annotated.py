@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def annotate_runs(
-    options: argparse.Namespace,
-    names: Sequence[str],
-    change: Callable[[Annotations], Annotations],
+    options: argparse.Namespace, names: Sequence[str], change: Callable[[Annotations], Annotations]
 ) -> ExitCode:
     """Change the tags or the note of stored runs, and print the new tags and note of each run."""
     from edgebench.host.cli.failed_runs import warn_of_failed

@@ -125,11 +125,7 @@ def _report_compared(
 ) -> ExitCode:
     """Report a comparison of pairs; the exit code is that of the comparison."""
     from edgebench.host.analysis.run_set import find_sets
-    from edgebench.host.cli.bench_report import (
-        failure_entry,
-        print_next_step,
-        report_missing_pairs,
-    )
+    from edgebench.host.cli.bench_report import failure_entry, print_next_step, report_missing_pairs
     from edgebench.host.cli.compare import exit_code
     from edgebench.host.cli.compare import report as report_comparison
 

@@ -299,11 +299,7 @@ def _report(
 def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
     from edgebench.host.analysis.effects import MIN_ROUNDS
     from edgebench.host.result.metrics import METRICS
-    from edgebench.host.show.campaigns import (
-        effects_table,
-        failure_lines,
-        lanes_table,
-    )
+    from edgebench.host.show.campaigns import effects_table, failure_lines, lanes_table
     from edgebench.host.show.headline import best_of
     from edgebench.host.show.notes import note_lines
     from edgebench.host.show.tables import (

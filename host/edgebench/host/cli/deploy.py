@@ -170,10 +170,7 @@ def _undeploy(
 ) -> Callable[[], None]:
     """Uninstall; return a function that prints the outcome."""
     removed = lab.undeploy(
-        target,
-        on_step,
-        identity_file=options.identity_file,
-        python=options.python,
+        target, on_step, identity_file=options.identity_file, python=options.python
     )
     done = "removed the agent from" if removed.was_there else "nothing was deployed to"
     return lambda: print(printable(f"{done} {target}"))

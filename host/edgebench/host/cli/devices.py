@@ -19,8 +19,7 @@ MAX_TIMEOUT_S = 600.0
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench devices`."""
     made = new_parser(
-        "devices",
-        "List this machine, paired devices, agents on the network, and emulated boards.",
+        "devices", "List this machine, paired devices, agents on the network, and emulated boards."
     )
     made.add_argument(
         "--timeout",

@@ -98,13 +98,7 @@ def error_entry(
 
 
 def report_failure(
-    message: str,
-    hint: str,
-    code: ExitCode,
-    *,
-    as_json: bool,
-    command: str = "",
-    kind: str = "",
+    message: str, hint: str, code: ExitCode, *, as_json: bool, command: str = "", kind: str = ""
 ) -> ExitCode:
     """Print an error and its hint, and return the exit code.
 
@@ -122,7 +116,7 @@ def report_failure(
     """
     if as_json and not _printed:
         document: dict[str, object] = {
-            "error": {"message": message, "hint": hint, "exit_code": code},
+            "error": {"message": message, "hint": hint, "exit_code": code}
         }
         if command == "bench":
             document = {"runs": [], "sets": [], "errors": [error_entry(kind, message, hint)]}

@@ -14,8 +14,7 @@ from edgebench.system.exit_code import ExitCode
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench stop`."""
     made = new_parser(
-        "stop",
-        "Stop your run on a device, even if the command that started it was killed.",
+        "stop", "Stop your run on a device, even if the command that started it was killed."
     )
     made.add_argument("--on", default="local", metavar="DEVICE", help="device (default: local)")
     add_json(made)

@@ -182,10 +182,7 @@ class Account:
         self._is_changing |= verb != on_device.look.__name__
         request = json.dumps({"verb": verb, "deploy": self._deploy, "by": host_name(), **arguments})
         output = self.shell.run(
-            [self.python, "-I", "-", request],
-            what=what,
-            timeout_s=timeout_s,
-            stdin=self._script,
+            [self.python, "-I", "-", request], what=what, timeout_s=timeout_s, stdin=self._script
         )
         source = f"{what} on {self.shell.target}"
         lines = [line for line in output.text.splitlines() if line.strip()]

@@ -335,12 +335,7 @@ def _start_or_restore(
 
 
 def _start(
-    account: Account,
-    facts: DeviceFacts,
-    options: AgentOptions,
-    on_step: OnStep,
-    *,
-    at_boot: bool,
+    account: Account, facts: DeviceFacts, options: AgentOptions, on_step: OnStep, *, at_boot: bool
 ) -> tuple[str, ...]:
     """Start the agent; returns its warnings.
 

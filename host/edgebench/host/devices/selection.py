@@ -25,10 +25,7 @@ holds if at least one value matches its pattern."""
 
 
 def select(
-    words: Sequence[str],
-    paired: Sequence[KnownDevice],
-    farm: Farm,
-    left_out: Collection[str] = (),
+    words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm, left_out: Collection[str] = ()
 ) -> list[KnownDevice]:
     """The devices that these words select, without duplicates, in the order of the words.
 

@@ -94,10 +94,7 @@ class SshCommandShell:
         what = "sending files"
         for file in files:
             path = f"{directory}/{file.name}"
-            with (
-                file.open("rb") as source,
-                self._session(write_file_words(path), what) as session,
-            ):
+            with file.open("rb") as source, self._session(write_file_words(path), what) as session:
                 try:
                     kept = _converse(session, source, quiet_s=SEND_TIMEOUT_S)
                     code = session.wait(SEND_TIMEOUT_S)

@@ -63,10 +63,7 @@ def parse_ssh_target(text: str) -> SshTarget | None:
     return None if address is None else SshTarget(address)
 
 
-PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (
-    adb.parse_target,
-    parse_ssh_target,
-)
+PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (adb.parse_target, parse_ssh_target)
 """A parser for each way to log in; a parser returns None for a text of another way."""
 
 

@@ -16,11 +16,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from edgebench.host.analysis.compare.runs import compare_pairs
-from edgebench.host.export.exported import (
-    ExportedRun,
-    exported_numbers,
-    sets_of,
-)
+from edgebench.host.export.exported import ExportedRun, exported_numbers, sets_of
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.numbers import Number
@@ -59,12 +55,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
             cells.append(REFUSED if energy is None else "{} ({})".format(*_shown(energy)))
         cells += [_accuracy(run_set)] if has_accuracy else []
         lines.append(_row([*cells, run_set.marks.label]))
-    sentences = [
-        *_outcomes(runs),
-        *verdict_lines(sets),
-        *mark_lines(sets),
-        *note_lines(sets),
-    ]
+    sentences = [*_outcomes(runs), *verdict_lines(sets), *mark_lines(sets), *note_lines(sets)]
     if sentences and _HTML.search("".join(sentences)):
         referenced = [_referenced(sentence) or "&#32;" for sentence in sentences]
         lines += ["", "<pre>", *referenced, "</pre>"]

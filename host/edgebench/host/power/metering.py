@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from edgebench.host.analysis.energy.in_step import (
-    MIN_INSTANTS_HZ,
-    has_own_clock,
-    samples_instants,
-)
+from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, has_own_clock, samples_instants
 from edgebench.host.analysis.energy.windows import (
     IDLE_BEGIN_RATIO,
     IDLE_END_RATIO,

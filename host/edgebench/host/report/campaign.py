@@ -132,10 +132,7 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
         front=front,
         front_rows=tuple(front_rows),
         effects=tuple(
-            (
-                label_of(facts.sets[0], METRICS[path]),
-                interval_plot(list(map(_effect, effects))),
-            )
+            (label_of(facts.sets[0], METRICS[path]), interval_plot(list(map(_effect, effects))))
             for path, effects in facts.effects.items()
             if effects
         ),
@@ -321,9 +318,7 @@ def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
     )
 
 
-def _front(
-    facts: CampaignFacts,
-) -> tuple[FrontChart | None, list[tuple[str, str, str, str, bool]]]:
+def _front(facts: CampaignFacts) -> tuple[FrontChart | None, list[tuple[str, str, str, str, bool]]]:
     """Latency against energy, or against the error on the data set if there is no energy.
 
     A cell dominates another cell if it is at least as good in latency, energy and accuracy, as far

@@ -41,9 +41,7 @@ class RatioRow:
 
 
 def ratio_rows(
-    sets: Sequence[RunSet],
-    allowed: Collection[str] = (),
-    spread_of: SpreadSource = unknown_spread,
+    sets: Sequence[RunSet], allowed: Collection[str] = (), spread_of: SpreadSource = unknown_spread
 ) -> list[RatioRow]:
     """Ratios of headline and energy of each set to the first set.
 

@@ -10,12 +10,7 @@ from edgebench.host.report.charts import ChartLevel, ChartPoint, HistoryChart
 from edgebench.host.report.numbers import metric_label, shown_number
 from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.units import ABSENT, format_change, half_width_of
-from edgebench.host.show.history import (
-    condition_lines,
-    count_line,
-    outcome_sentence,
-    subject_lines,
-)
+from edgebench.host.show.history import condition_lines, count_line, outcome_sentence, subject_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

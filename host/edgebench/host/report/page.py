@@ -27,12 +27,7 @@ from edgebench.host.report.charts import ChartMark, DistributionChart, overlaid_
 from edgebench.host.report.comparison import RatioRow, ratio_rows
 from edgebench.host.report.conditions import ConditionRow, commands_of, condition_rows
 from edgebench.host.report.history import HistoryPart, history_parts
-from edgebench.host.report.subject import (
-    ReportedRun,
-    ReportSubject,
-    subject_names,
-    subject_of,
-)
+from edgebench.host.report.subject import ReportedRun, ReportSubject, subject_names, subject_of
 from edgebench.host.report.suspect_sections import SuspectSection
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.headline import best_of

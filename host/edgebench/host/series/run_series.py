@@ -22,12 +22,7 @@ from edgebench.host.analysis.windows import inference_times_ns
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.series.envelope import Envelope, Floats, Points
-from edgebench.host.store.files import (
-    read_queries,
-    read_query_columns,
-    read_record,
-    read_telemetry,
-)
+from edgebench.host.store.files import read_queries, read_query_columns, read_record, read_telemetry
 from edgebench.host.store.layout import POWER_FILE, QUERIES_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.power_outline import read_outline

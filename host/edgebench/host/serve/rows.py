@@ -17,11 +17,7 @@ from edgebench.host.result.campaign import CampaignProgress
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import GROSS_ENERGY, headline
 from edgebench.host.result.run import Run
-from edgebench.host.result.units import (
-    ABSENT,
-    format_joules_within,
-    format_watts,
-)
+from edgebench.host.result.units import ABSENT, format_joules_within, format_watts
 from edgebench.host.show.numbers import REFUSED, headline_text
 from edgebench.host.show.tables import suspect_words
 from edgebench.host.store.index import RunSummary

@@ -36,12 +36,7 @@ _COUNTED_IN_TIMES = {
     Quantity.SIZE_BYTES,
 }
 """Quantities for which a ratio is meaningful."""
-_TITLES = {
-    "device": "device",
-    "metric": "metric",
-    "runtime": "runtime",
-    "comparison_id": "pairs",
-}
+_TITLES = {"device": "device", "metric": "metric", "runtime": "runtime", "comparison_id": "pairs"}
 """Titles of the name columns, by attribute of a comparison."""
 _SHOWN_IF_WIDE = {"device", "runtime"}
 """Columns that a wide terminal shows even if all rows have the same value."""

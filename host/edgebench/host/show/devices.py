@@ -28,14 +28,7 @@ _ACCESS_STYLES = {
     Access.COPIED: "red",
     Access.GONE: "red",
 }
-_COLUMNS = {
-    "device": 18,
-    "access": 11,
-    "temp": 5,
-    "seen": 7,
-    "profile, runtimes": 17,
-    "remark": 20,
-}
+_COLUMNS = {"device": 18, "access": 11, "temp": 5, "seen": 7, "profile, runtimes": 17, "remark": 20}
 """Columns of the table, and their minimum widths."""
 _NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes, remark": 25}
 """Columns on a narrower terminal, and their minimum widths."""

@@ -540,9 +540,7 @@ _HINTS: tuple[Row, ...] = (
         _deploy("--identity-file", "FILE"),
     ),
     _on(
-        e.AccessDenied,
-        "log in by hand to see what is wrong: ssh {}",
-        lambda error, _: error.login,
+        e.AccessDenied, "log in by hand to see what is wrong: ssh {}", lambda error, _: error.login
     ),
     _on(
         e.WrongBoard,
@@ -572,12 +570,7 @@ _HINTS: tuple[Row, ...] = (
         "directory of the SDK: ANDROID_HOME=DIRECTORY; then {}",
         _DEVICES,
     ),
-    _on(
-        e.PhoneUnavailable,
-        "{}; then check its state: {}",
-        lambda error, _: error.step,
-        _DEVICES,
-    ),
+    _on(e.PhoneUnavailable, "{}; then check its state: {}", lambda error, _: error.step, _DEVICES),
     _on(
         e.AgentNotStarted,
         "start the agent, which keeps its runs and its pairing: {}",

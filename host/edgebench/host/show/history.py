@@ -69,10 +69,7 @@ def histories_page(
 
 def _page(title: str, history: History, width: int, *, is_ascii: bool) -> list[RenderableType]:
     metric = METRICS[history.metric]
-    parts: list[RenderableType] = [
-        text(f"{title}: {history.metric}"),
-        text(count_line(history)),
-    ]
+    parts: list[RenderableType] = [text(f"{title}: {history.metric}"), text(count_line(history))]
     if len(history.points) > 1:
         picture = ["", *_picture(history, metric, width), _legend(history), ""]
         parts += [

@@ -24,12 +24,7 @@ from edgebench.host.series.latency_line import (
     latency_line,
     shared_limits,
 )
-from edgebench.host.series.run_series import (
-    RunSeries,
-    SpanKind,
-    busiest_clock,
-    hottest_sensor,
-)
+from edgebench.host.series.run_series import RunSeries, SpanKind, busiest_clock, hottest_sensor
 from edgebench.host.show.names import LEAST_NAME_WIDTH, short_names
 from edgebench.host.show.tables import text
 from edgebench.protocol.record import Phase

@@ -194,10 +194,7 @@ def _shown_name(group: RunGroup, names: Mapping[str, str]) -> str:
 
 
 def groups_table(
-    groups: Sequence[RunGroup],
-    names: Mapping[str, str],
-    now: datetime,
-    width: int = PIPE_WIDTH,
+    groups: Sequence[RunGroup], names: Mapping[str, str], now: datetime, width: int = PIPE_WIDTH
 ) -> DataTable:
     """Table of groups of runs, newest last: a name that commands accept, age, and median.
 

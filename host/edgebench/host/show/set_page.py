@@ -28,13 +28,7 @@ from edgebench.host.show.names import name_cell
 from edgebench.host.show.notes import note_lines
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
-from edgebench.host.show.tables import (
-    PIPE_WIDTH,
-    mark_lines,
-    marks_cell,
-    results_table,
-    text,
-)
+from edgebench.host.show.tables import PIPE_WIDTH, mark_lines, marks_cell, results_table, text
 from edgebench.host.show.times import local_time
 from edgebench.host.show.verdict import rules_parts, verdict_rows
 from edgebench.host.show.yardstick import usual_line, yardsticks_line

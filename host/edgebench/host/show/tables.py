@@ -207,10 +207,7 @@ def _filled(
     counts = {len(run_set.run_ids) for run_set in sets if run_set.set_id} or {1}
     count = f"{max(counts)} run{'' if counts == {1} else 's'}" if len(counts) == 1 else "runs"
     unmeasured_cells = [
-        {
-            ResultColumn.DEVICE: name_cell(name),
-            ResultColumn.VERDICT: Text(UNMEASURED, style="red"),
-        }
+        {ResultColumn.DEVICE: name_cell(name), ResultColumn.VERDICT: Text(UNMEASURED, style="red")}
         for name in unmeasured
     ]
     filled = [
@@ -685,13 +682,7 @@ _RESULT_COLUMNS = (
         number=NumberKind.MEMORY,
     ),
     *(
-        _Column(
-            kind,
-            70,
-            shown,
-            only_for=_has_memory_of_target,
-            number=NumberKind.MEMORY,
-        )
+        _Column(kind, 70, shown, only_for=_has_memory_of_target, number=NumberKind.MEMORY)
         for kind, shown in (
             (ResultColumn.FLASH, _memory_of_target("flash")),
             (ResultColumn.RAM, _memory_of_target("ram")),

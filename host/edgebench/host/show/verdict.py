@@ -213,10 +213,7 @@ def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
 
 
 def advice_against(
-    run_set: RunSet,
-    diagnosis: Diagnosis,
-    made: Run | None = None,
-    given: CommandLine | None = None,
+    run_set: RunSet, diagnosis: Diagnosis, made: Run | None = None, given: CommandLine | None = None
 ) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
@@ -412,9 +409,7 @@ def verdict_lines(
 
 
 def named_sets(
-    sets: Sequence[RunSet],
-    indexes: Sequence[int],
-    settings: Callable[[RunSet], str] | None,
+    sets: Sequence[RunSet], indexes: Sequence[int], settings: Callable[[RunSet], str] | None
 ) -> str:
     """Titles of the sets at these indexes; "both" or "all 3" if these are all of several sets.
 

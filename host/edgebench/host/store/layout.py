@@ -32,12 +32,7 @@ from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.sizes import format_bytes
 from edgebench.system.file_kinds import fault_of_file
 from edgebench.system.paths import refuse_long
-from edgebench.system.whole_files import (
-    is_unfinished,
-    make_directory,
-    sync_directory,
-    sync_tree,
-)
+from edgebench.system.whole_files import is_unfinished, make_directory, sync_directory, sync_tree
 
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"

@@ -26,11 +26,7 @@ from edgebench.host.analysis.energy.power_trace import TracePiece
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart
 from edgebench.host.store.arrow import to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE
-from edgebench.host.store.parquet_file import (
-    TEXT,
-    Layout,
-    open_parquet,
-)
+from edgebench.host.store.parquet_file import TEXT, Layout, open_parquet
 from edgebench.host.store.power import (
     KEY,
     SCHEMA,
@@ -49,12 +45,7 @@ from edgebench.host.store.power import (
 )
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import Flag, Header, LossReport
-from edgebench.protocol.errors import (
-    EdgebenchError,
-    MeasurementError,
-    OutOfMemory,
-    RunDamaged,
-)
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, OutOfMemory, RunDamaged
 from edgebench.protocol.plain import from_plain
 
 _DIGITAL_BITS = 8
@@ -62,6 +53,8 @@ Read = Callable[[int, list[str]], Any]
 """Reads these columns of a row group by number."""
 _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
 """Columns with numbers; the channel of a row group is in the metadata."""
+KEPT_LINES = 2
+"""Row groups that stay in memory: a window ends in at most two, of 6 MB with their energies."""
 CONSTANT_ROWS_PER_BYTE = 32
 """Limit on the rows per byte of power.parquet, which is read by row group: a fast meter whose value
 never changes, such as a dead meter, takes a byte for 18 rows."""
@@ -83,6 +76,10 @@ class PowerFile:
         default_factory=dict[str, Nanoseconds], compare=False
     )
     """Times of samples that are read as missing, by channel, ascending."""
+    _kept_lines: dict[int, PowerLine] = field(
+        default_factory=dict[int, PowerLine], init=False, repr=False, compare=False
+    )
+    """Power over time in the row groups that were used last, by position in the file."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
@@ -162,9 +159,7 @@ class PowerFile:
                     ends = slice(piece, piece + 2)
                     line = PowerLine(outline.time_ns[ends], outline.power_w[ends])
                 else:
-                    number, _ = groups[piece // 2]
-                    table = read(number, ["time_ns", "begin_ns", "watts_w"])
-                    line = line_of(table, self._is_averaging)
+                    line = self._line(read, groups[piece // 2][0])
                 here = slice(first[piece], last[piece])
                 energy_j[here] = before_j[piece] + line.cumulative_j(ordered[here])
         in_given_order = np.empty_like(energy_j)
@@ -212,6 +207,16 @@ class PowerFile:
             RunDamaged: the file is damaged.
         """
         return max(part.max_w for part in self._parts(channel, begin_ns, end_ns))
+
+    def _line(self, read: Read, number: int) -> PowerLine:
+        """Power over time in a row group, which successive windows usually share."""
+        line = self._kept_lines.get(number)
+        if line is None:
+            line = line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
+            while len(self._kept_lines) >= KEPT_LINES:
+                self._kept_lines.pop(next(iter(self._kept_lines)))
+            self._kept_lines[number] = line
+        return line
 
     def lines(self, channel: str) -> Iterator[PowerLine]:
         """Power over time of a channel, by row group.

@@ -22,12 +22,7 @@ from typing import Any, TypeVar
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 
 from edgebench.host.transports.base import Endpoint
-from edgebench.host.transports.link import (
-    AGENT_URI,
-    OPEN_TIMEOUT_S,
-    WEBSOCKET_OPTIONS,
-    opening,
-)
+from edgebench.host.transports.link import AGENT_URI, OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, opening
 from edgebench.host.transports.pinned import (
     CONNECT_TIMEOUT_S,
     END_ERRORS,
@@ -85,10 +80,7 @@ class PinnedAgentConnection(ClientConnection):
 
 
 async def open_pinned(
-    endpoint: Endpoint,
-    context: ssl.SSLContext,
-    slots: asyncio.Semaphore,
-    dial: Dial | None = None,
+    endpoint: Endpoint, context: ssl.SSLContext, slots: asyncio.Semaphore, dial: Dial | None = None
 ) -> ClientConnection:
     """A connection to the first address at which the pinned agent responds.
 

@@ -33,13 +33,7 @@ from edgebench.host.transports.link import (
     Link,
     opening,
 )
-from edgebench.protocol.errors import (
-    AgentBusy,
-    EdgebenchError,
-    NotPaired,
-    Unreachable,
-    WrongAgent,
-)
+from edgebench.protocol.errors import AgentBusy, EdgebenchError, NotPaired, Unreachable, WrongAgent
 from edgebench.protocol.identity import fingerprint
 
 CONNECT_TIMEOUT_S = 10.0

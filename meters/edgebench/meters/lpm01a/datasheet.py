@@ -22,6 +22,13 @@ _FINEST = {binary.RADIX: 8, text.RADIX: 10}
 """Steps below a nanoampere are finer than the instrument's resolution."""
 
 
+def supply_deviation(supply_v: float, reported_v: float | None) -> str | None:
+    """How a reported voltage deviates from the set voltage; None: by no more than the drop."""
+    if reported_v is None or abs(reported_v - supply_v) <= DROP_V:
+        return None
+    return f"LPM01A was set to {supply_v:g} V but reports {reported_v:g} V, limit {DROP_V:g} V off"
+
+
 def highest_current_a(setup: Lpm01aSetup) -> float:
     """Upper limit of the measuring range; no accuracy is stated above it."""
     return _STATIC_MAX_A if setup.is_static else _DYNAMIC_MAX_A

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edgebench.meters.base import Flag, Header, LossReport, Packet, SampleBlock
 from edgebench.meters.lpm01a.ascii import AsciiReader
 from edgebench.meters.lpm01a.binary import BinaryReader
-from edgebench.meters.lpm01a.datasheet import DROP_V, highest_current_a
+from edgebench.meters.lpm01a.datasheet import DROP_V, highest_current_a, supply_deviation
 from edgebench.meters.lpm01a.items import (
     Edge,
     End,
@@ -42,7 +42,7 @@ class Lpm01aDecoder(UniformDecoder):
         self._stamps = StampTimeline(self.timeline, first_end=int(setup.is_energy))
         self._is_begun = False
         """Whether the first stamp has arrived; earlier bytes are the response to a command."""
-        self._trouble: str | None = None
+        self._trouble = supply_deviation(settings.supply_v, settings.deviating_v)
         self._edge_number: int | None = None
         """Number of the last edge."""
         self._held: PlacedValues | None = None

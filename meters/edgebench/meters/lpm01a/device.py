@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
-from edgebench.meters.lpm01a.datasheet import DROP_V, capability, uncertainty
+from edgebench.meters.lpm01a.datasheet import capability, supply_deviation, uncertainty
 from edgebench.meters.lpm01a.dialog import RESPONSE_S, Lpm01aDialog, Lpm01aRefusal
 from edgebench.meters.lpm01a.settings import (
     SUPPLY_LIMITS_V,
@@ -36,7 +37,7 @@ from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Connect, SerialTransport, find_port
 from edgebench.protocol.errors import TargetError, UsageError
-from edgebench.protocol.plain import to_plain
+from edgebench.protocol.plain import from_plain, to_plain
 
 USB_ID = (0x0483, 0x5740)
 """USB id of all serial ports based on ST's software, so the port is queried for its identity."""
@@ -64,6 +65,8 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         """Whether this session switched the supply on and not off yet."""
         self._before_v: float | None = None
         """Voltage before this session set another one; None: unchanged, or not reported."""
+        self._deviating_v: float | None = None
+        """Voltage that is reported in place of the requested one."""
 
     def _describe(self, connection: Lpm01aDialog) -> Header:
         """Identify the unit; a running stream is stopped, because it blocks all queries."""
@@ -91,29 +94,44 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
 
     def _record(self, connection: Lpm01aDialog, header: Header, path: Path) -> StreamSession:
         start, stop = partial(self._start, connection), partial(self._stop, connection)
-        return StreamSession(connection, header, path, start=start, stop=stop)
+        set_up = partial(self._set_up, connection, header)
+        return StreamSession(connection, header, path, start=start, stop=stop, set_up=set_up)
 
     def _release(self, connection: Lpm01aDialog) -> None:
         try:
-            with suppress(TargetError):  # the unit is gone: nothing to release
-                if self._is_powered:  # a session could not be ended
-                    connection.write(b"stop\npwr off\n")
-                if self._before_v is not None:
-                    connection.write(_volt(self._before_v).encode() + b"\n")
-                if self._is_taken:
-                    connection.write(b"hrc\n")
+            if self._is_powered:  # a session could not be ended
+                with suppress(TargetError):
+                    connection.stop()
+            commands = {
+                "pwr off": self._is_powered,
+                _volt(self._before_v or 0.0): self._before_v is not None,
+                "hrc": self._is_taken,
+            }
+            for command in (command for command, is_due in commands.items() if is_due):
+                with suppress(TargetError):  # each one, whatever became of those before it
+                    connection.query(command)
         finally:
             connection.close()
             self._is_taken = self._is_set_up = self._is_powered = False
-            self._before_v = None
+            self._before_v = self._deviating_v = None
 
-    def _start(self, dialog: Lpm01aDialog) -> None:
+    def _set_up(self, dialog: Lpm01aDialog, header: Header) -> Header:
+        """Configure the unit for the first session; returns the header with the reported voltage.
+
+        Raises:
+            TargetError: the unit rejects a command, does not respond, or reports a voltage at which
+                the device must not be switched on.
+        """
         if not self._is_set_up:
             self._take(dialog)
             self._set_supply(dialog)
             for command in _commands(self._setup):
                 dialog.query(command)
             self._is_set_up = True
+        settings = from_plain(header.facts, Lpm01aSettings)
+        return replace(header, facts=to_plain(replace(settings, deviating_v=self._deviating_v)))
+
+    def _start(self, dialog: Lpm01aDialog) -> None:
         if self._setup.is_power_on:
             self._is_powered = True  # also if only the reply is lost
             dialog.query("pwr on")
@@ -135,7 +153,8 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         """Set the requested voltage, before the supply is switched on.
 
         Raises:
-            TargetError: the unit reports a voltage other than the set voltage.
+            TargetError: the unit reports a higher voltage than the set one, and would supply a
+                device with it that may not tolerate it.
         """
         supply_v = self._setup.supply_v
         if supply_v is None:
@@ -147,10 +166,12 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
             self._before_v = set_v
         dialog.query(_volt(supply_v))
         now_v = _reported_v(dialog)
-        if now_v is not None and abs(now_v - supply_v) > DROP_V:
-            raise TargetError(
-                f"LPM01A was set to {supply_v:g} V but reports {now_v:g} V, limit {DROP_V:g} V off"
-            )
+        deviation = supply_deviation(supply_v, now_v)
+        if now_v is None or deviation is None:
+            return
+        if now_v > supply_v and self._setup.is_power_on:
+            raise TargetError(deviation)
+        self._deviating_v = now_v
 
     def _supply_v(self, dialog: Lpm01aDialog) -> float:
         """Voltage that will be set, or that the unit reports as set."""

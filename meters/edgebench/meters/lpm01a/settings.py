@@ -52,6 +52,8 @@ class Lpm01aSettings:
     setup: Lpm01aSetup
     supply_v: float
     """Configured, or reported by the unit: the stream contains no voltage."""
+    deviating_v: float | None = None
+    """What the unit reports in place of the configured voltage; None: that one, or nothing."""
 
 
 def parse_setup(options: Options) -> Lpm01aSetup:

@@ -30,12 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.compare.ranks import Bounds
-from edgebench.host.analysis.occasions import (
-    OCCASION_S,
-    OccasionSpread,
-    occasion_starts,
-    start_s,
-)
+from edgebench.host.analysis.occasions import OCCASION_S, OccasionSpread, occasion_starts, start_s
 from edgebench.host.result.run import Run
 
 Floats = NDArray[np.float64]

@@ -164,9 +164,7 @@ def check_keys(allowed: Collection[str]) -> None:
 
 
 def check_comparable(
-    baseline: Sequence[Run],
-    candidate: Sequence[Run],
-    allowed: Collection[str] = (),
+    baseline: Sequence[Run], candidate: Sequence[Run], allowed: Collection[str] = ()
 ) -> Differences:
     """Refuse runs that differ in more than the model and the allowed keys.
 

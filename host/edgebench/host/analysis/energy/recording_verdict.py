@@ -19,12 +19,7 @@ from edgebench.host.analysis.energy.trace import (
     assumptions_of,
     reading_of,
 )
-from edgebench.host.result.energy import (
-    ASSUMED_GAIN,
-    MeterCheck,
-    RecordingVerdict,
-    TraceAssumption,
-)
+from edgebench.host.result.energy import ASSUMED_GAIN, MeterCheck, RecordingVerdict, TraceAssumption
 from edgebench.host.result.reason import Reason, about
 from edgebench.host.result.reasons import reading
 from edgebench.host.result.verdict import State

@@ -179,10 +179,7 @@ def metered_result(
         meter=" ".join(part for part in (info.vendor, info.model, info.serial) if part),
         supply_v=facts.get("supply_v"),
         settings_sha256=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
-        checks=(
-            *check_recording(power.header, power.loss, power.flags),
-            *screening.checks,
-        ),
+        checks=(*check_recording(power.header, power.loss, power.flags), *screening.checks),
         trace=trace_file(request.trace, power.header) if request.trace else None,
     )
     if failed := [check for check in result.checks if check.is_passed is False]:

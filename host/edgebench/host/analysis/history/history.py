@@ -20,11 +20,7 @@ from edgebench.host.analysis.compare.comparison import ALPHA, as_ratios, widened
 from edgebench.host.analysis.compare.energy import instrument_ratio
 from edgebench.host.analysis.compare.ranks import Bounds, Floats, rank_sum_test
 from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO, better_of, resolution_ratio
-from edgebench.host.analysis.history.levels import (
-    MIN_POINTS,
-    find_exact_starts,
-    find_level_starts,
-)
+from edgebench.host.analysis.history.levels import MIN_POINTS, find_exact_starts, find_level_starts
 from edgebench.host.analysis.median import SIGMAS, are_too_far_apart, median_interval
 from edgebench.host.analysis.run_set import over_runs
 from edgebench.host.result.marks import ResultMarks, union

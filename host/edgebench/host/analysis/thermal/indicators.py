@@ -253,9 +253,7 @@ def _cooling(readings: _Readings) -> Indications:
         if not windows.any():
             continue
         reason = thermal.cooling_device_active(
-            device=kind,
-            state=float(inside.value.max(initial=0)),
-            slows_the_model=slows_the_model,
+            device=kind, state=float(inside.value.max(initial=0)), slows_the_model=slows_the_model
         )
         if slows_the_model:
             indications.append(Indication("thermal", reason, windows))

@@ -139,3 +139,5 @@ DISTURBANCES = frozenset(
 steady."""
 SLOWDOWNS = DISTURBANCES | {Cause.WARMING_UP, Cause.UNKNOWN_SLOWDOWN}
 """Causes that change the latency during a run."""
+UNEXPLAINED = frozenset({Cause.UNKNOWN_SLOWDOWN, Cause.VARIATION})
+"""Causes that state what was seen, and not what made it: no step of a person is sure to help."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edgebench.host.analysis.verdict.cause import Cause
+from edgebench.host.analysis.verdict.cause import UNEXPLAINED, Cause
 from edgebench.host.analysis.verdict.table import BY_ID, cause_of, kind_of
 from edgebench.host.result.verdict import CauseSummary, Finding, State, Verdict
 
@@ -56,7 +56,8 @@ class Diagnosis:
 def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
     """The causes of a verdict's failed rules, the first to be mended first.
 
-    A cause that makes the result invalid comes first, then the cause that explains most rules. A
+    A cause that makes the result invalid comes first, then the cause that explains most rules. An
+    unknown reason comes after the reasons that are known, as no step against it is sure to help. A
     device or meter that is not real was chosen on purpose, and comes last unless it makes the
     result invalid.
     """
@@ -122,9 +123,10 @@ def _weakness(finding: Finding) -> tuple[bool, int, float]:
     return finding.severity is not State.INVALID, -count, -excess(finding)
 
 
-def _urgency(diagnosis: Diagnosis) -> tuple[bool, bool, int, int]:
+def _urgency(diagnosis: Diagnosis) -> tuple[bool, bool, bool, int, int]:
     """Key that sorts causes: the cause to be mended first has the least key."""
     cause, is_refusal = diagnosis.cause, diagnosis.is_refusal
     place = list(Cause).index(cause) if cause is not None else len(Cause)
     is_chosen = cause is Cause.NOT_REAL and not is_refusal
-    return is_chosen, not is_refusal, -len(diagnosis.findings), place
+    is_unexplained = cause in UNEXPLAINED
+    return is_chosen, not is_refusal, is_unexplained, -len(diagnosis.findings), place

@@ -180,12 +180,7 @@ class _AgreementRule(Rule[OutputEvidence]):
     @reason("")
     @staticmethod
     def difference(
-        value: float,
-        limit: float,
-        *,
-        which: str,
-        reference: str,
-        top1_equal_ratio: float | None,
+        value: float, limit: float, *, which: str, reference: str, top1_equal_ratio: float | None
     ) -> str:
         return _difference(value, limit, which, reference, top1_equal_ratio)
 
@@ -195,12 +190,7 @@ class _AgreementRule(Rule[OutputEvidence]):
     )
     @staticmethod
     def saturated(
-        value: float,
-        limit: float,
-        *,
-        which: str,
-        reference: str,
-        top1_equal_ratio: float | None,
+        value: float, limit: float, *, which: str, reference: str, top1_equal_ratio: float | None
     ) -> str:
         return f"{_difference(value, limit, which, reference, top1_equal_ratio)}; {SATURATION}"
 
@@ -212,12 +202,7 @@ class _AgreementRule(Rule[OutputEvidence]):
     )
     @staticmethod
     def random(
-        value: float,
-        limit: float,
-        *,
-        which: str,
-        reference: str,
-        top1_equal_ratio: float | None,
+        value: float, limit: float, *, which: str, reference: str, top1_equal_ratio: float | None
     ) -> str:
         difference = _difference(value, limit, which, reference, top1_equal_ratio)
         return (
@@ -291,9 +276,7 @@ class _AgreementRule(Rule[OutputEvidence]):
         if share > limit and not _is_repeatable(evidence):
             kind = self.random
         found = kind(
-            which=which,
-            reference=agreement.reference,
-            top1_equal_ratio=agreement.top1_equal_ratio,
+            which=which, reference=agreement.reference, top1_equal_ratio=agreement.top1_equal_ratio
         )
         return at_most(share, limit, "ratio", found)
 
@@ -530,9 +513,5 @@ QUALITY_RULES: tuple[Rule[OutputEvidence], ...] = (
     AgreementRule(),
     AgreementOfAllRule(),
 )
-OUTPUT_RULES: tuple[Rule[Evidence], ...] = (
-    FiniteOutputsRule(),
-    TimedPathRule(),
-    *QUALITY_RULES,
-)
+OUTPUT_RULES: tuple[Rule[Evidence], ...] = (FiniteOutputsRule(), TimedPathRule(), *QUALITY_RULES)
 """In the order in which a person should read them."""

@@ -113,8 +113,5 @@ def _placement_text(worker: WorkerRecord) -> str:
     return f"of {total} operators: {places}"
 
 
-PLACEMENT_RULES: tuple[Rule[Evidence], ...] = (
-    DelegationRule(),
-    DelegatedShareRule(),
-)
+PLACEMENT_RULES: tuple[Rule[Evidence], ...] = (DelegationRule(), DelegatedShareRule())
 """In the order in which a person should read them."""

@@ -186,9 +186,7 @@ class StartTemperatureRule(Rule[Evidence]):
     harms = TIMES
     advise = advice.cool
     no_limit = plain(
-        "no_limit",
-        "no readable temperature has a known throttle temperature",
-        advice.see_sensors,
+        "no_limit", "no readable temperature has a known throttle temperature", advice.see_sensors
     )
     not_read = plain(
         "not_read", "the temperature was not read during the baseline", advice.see_sensors

@@ -62,13 +62,7 @@ from edgebench.host.store.bundle_file import SUFFIX, refuse_bundle
 from edgebench.host.store.layout import Store
 from edgebench.host.store.removal import remove_runs
 from edgebench.host.this_host import software
-from edgebench.protocol.errors import (
-    EdgebenchError,
-    LeaseHeld,
-    NoSuchDevice,
-    NoSuchRun,
-    StoreError,
-)
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld, NoSuchDevice, NoSuchRun, StoreError
 from edgebench.system.unforeseen import named_error
 from edgebench.system.whole_files import make_directory, write_whole
 

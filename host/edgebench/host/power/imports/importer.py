@@ -207,10 +207,7 @@ def _with_suggestion(error: FileRefused, path: Path, options: ImportOptions) -> 
     except FileRefused:  # not a file, or damaged
         return named
     works = options_that_work(
-        path,
-        options,
-        lambda tried: read(replace(file, options=tried)),
-        is_table=read is _from_csv,
+        path, options, lambda tried: read(replace(file, options=tried)), is_table=read is _from_csv
     )
     if works is not None:
         named.works_with = words_of(works, options)

@@ -63,11 +63,7 @@ KNOWN = (
     KnownTable(
         name="Joulescope UI statistics",
         marks=frozenset({"time", "current", "voltage", "power", "charge", "energy"}),
-        columns={
-            "time": (("time", S),),
-            "power": (("power", 1.0),),
-            "energy": (("energy", 1.0),),
-        },
+        columns={"time": (("time", S),), "power": (("power", 1.0),), "energy": (("energy", 1.0),)},
         samples=Samples.MEANS,
     ),
     # turbostat(8): PkgWatt is the energy since the row before over its time; with --Summary, a row

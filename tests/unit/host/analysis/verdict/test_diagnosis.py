@@ -85,6 +85,16 @@ def test_unexplained_scatter_stays_unexplained() -> None:
     assert causes_of(*map(failed, SCATTER)) == [Cause.VARIATION]
 
 
+def test_known_reason_comes_before_an_unknown_one() -> None:
+    """Otherwise a model with a constant output on a noisy machine would be measured for longer."""
+    constant = failed("agreement", "constant")
+    assert causes_of(*map(failed, SCATTER), constant) == [Cause.INPUTS, Cause.VARIATION]
+    slower = failed("yardstick")
+    assert causes_of(slower, *map(failed, SCATTER), failed("precision", "too_few"))[-1] is (
+        Cause.UNKNOWN_SLOWDOWN
+    )
+
+
 def test_cause_of_a_refusal_comes_first() -> None:
     """Otherwise the advice would leave the result invalid."""
     outputs = failed("finite_outputs")

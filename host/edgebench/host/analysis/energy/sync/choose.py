@@ -31,11 +31,7 @@ from edgebench.host.analysis.energy.sync.alignment import (
     host_line,
 )
 from edgebench.host.analysis.energy.sync.edges import align_edges
-from edgebench.host.analysis.energy.sync.load_code import (
-    ONE_CODE_DRIFT,
-    SEARCH_NS,
-    align_code,
-)
+from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT, SEARCH_NS, align_code
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes, align_loop
 from edgebench.host.result.energy import SYNTHETIC, EnergySync, SyncAttempt, SyncMethod
 from edgebench.host.result.reason import Reason

@@ -51,10 +51,7 @@ class _Match:
 
 
 def align_edges(
-    sync: SyncFacts,
-    edges: Mapping[int, Nanoseconds],
-    period_ns: float,
-    slope: float | None = None,
+    sync: SyncFacts, edges: Mapping[int, Nanoseconds], period_ns: float, slope: float | None = None
 ) -> Alignment:
     """Align the pulses with the edges of the input that carries them.
 

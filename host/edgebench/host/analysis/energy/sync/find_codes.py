@@ -191,10 +191,7 @@ def find_codes(
 
 
 def choose_place(
-    places: Sequence[CodePlace],
-    search: CodeSearch,
-    others: Sequence[LoadCode],
-    twin_count: int = 0,
+    places: Sequence[CodePlace], search: CodeSearch, others: Sequence[LoadCode], twin_count: int = 0
 ) -> CodePlace:
     """Choose the position of this run, by the codes of other runs of the same device.
 

@@ -121,9 +121,7 @@ def align_loop(
     if max(EDGE_COVERAGE * noise_ns, apart_ns) > half_ns / 2:
         raise EnergyRefused(
             reasons.faint_loop(
-                apart_ns=apart_ns,
-                fluctuation_ns=EDGE_COVERAGE * noise_ns,
-                limit_ns=half_ns / 2,
+                apart_ns=apart_ns, fluctuation_ns=EDGE_COVERAGE * noise_ns, limit_ns=half_ns / 2
             )
         )
     middle_ns = (rise_ns + fall_ns) // 2

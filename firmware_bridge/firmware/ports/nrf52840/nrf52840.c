@@ -1,8 +1,7 @@
-/* Not tested on hardware yet. Sources: nRF52840 Product Specification, by chapter and register;
- * NordicSemiconductor/nrfx, mdk/nrf52840.svd and nrf52840_bitfields.h (addresses, values).
+/* Nordic Semiconductor's nRF52840. Not tested on hardware yet. Sources: nRF52840 Product Specification, by chapter and
+ * register; NordicSemiconductor/nrfx, mdk/nrf52840.svd and nrf52840_bitfields.h (addresses, values).
  *
- * Serial line: UART0 on P0.06 (sends) and P0.08 (receives), which the debugger of the board forwards over USB. The
- * peripheral without DMA: it sends and receives single bytes. Timestamp pin: P1.03 (D2 of the Arduino connector).
+ * Serial line: UART0, the peripheral without DMA: it sends and receives single bytes.
  *
  * Clock: 64 MHz from the crystal of 32 MHz; the internal oscillator that runs after a reset has an error of percents. */
 #include <stddef.h>
@@ -13,7 +12,8 @@
 
 /* CLOCK. */
 #define START_CRYSTAL REGISTER(0x40000000u) /* TASKS_HFCLKSTART */
-#define CRYSTAL_RUNS REGISTER(0x40000100u)  /* EVENTS_HFCLKSTARTED */
+#define CLOCK_STATE REGISTER(0x4000040cu)   /* HFCLKSTAT: a bootloader may have started the crystal already */
+#define CRYSTAL_RUNS (BIT(16) | BIT(0))
 /* APPROTECT and UICR: the debug port stays open after a reset if the setting in flash says so. Chips before revision 3
  * open it by that setting alone. */
 #define DEBUG_DISABLE REGISTER(0x40000558u)
@@ -21,11 +21,10 @@
 /* NVMC. */
 #define FLASH_CACHE REGISTER(0x4001e540u) /* ICACHECNF */
 /* GPIO. */
-enum { PORT_0 = 0x50000000, PORT_1 = 0x50000300 };
+#define GPIO(pin, offset) REGISTER(0x50000000u + 0x300u * ((pin) / 32) + (offset))
 enum { OUT_SET = 0x508, OUT_CLEAR = 0x50c, PIN_SETTING = 0x700 };
-#define PIN_OUTPUT 3u		  /* direction; the input is disconnected */
+#define PIN_OUTPUT 3u /* direction; the input is disconnected */
 #define PIN_INPUT_PULLED_UP (3u << 2)
-enum { PIN_TX = 6, PIN_RX = 8, PIN = 3 };
 /* UART. */
 #define UART 0x40002000u
 enum { START_RX = 0x000, START_TX = 0x008, RECEIVED = 0x108, SENT = 0x11c, INTERRUPT_SET = 0x304, ENABLE = 0x500 };
@@ -35,9 +34,12 @@ enum { SELECT_TX = 0x50c, SELECT_RX = 0x514, RX_DATA = 0x518, TX_DATA = 0x51c, B
 #define BAUD_115200 0x01d7e000u
 #define BAUD_9600 0x00275000u
 
-static void configure(uint32_t gpio, uint32_t pin, uint32_t setting)
+static void configure(uint32_t pin, uint32_t setting) { GPIO(pin, PIN_SETTING + 4u * (pin % 32)) = setting; }
+
+static void configure_output(uint32_t pin)
 {
-	REGISTER(gpio + PIN_SETTING + 4u * pin) = setting;
+	GPIO(pin, OUT_SET) = BIT(pin % 32);
+	configure(pin, PIN_OUTPUT);
 }
 
 void board_start(void)
@@ -45,15 +47,13 @@ void board_start(void)
 	DEBUG_DISABLE = DEBUG_SETTING;
 	FLASH_CACHE = 1;
 	START_CRYSTAL = 1;
-	while (!CRYSTAL_RUNS)
+	while ((CLOCK_STATE & CRYSTAL_RUNS) != CRYSTAL_RUNS)
 		;
-	REGISTER(PORT_1 + OUT_SET) = BIT(PIN);
-	configure(PORT_1, PIN, PIN_OUTPUT);
-	REGISTER(PORT_0 + OUT_SET) = BIT(PIN_TX);
-	configure(PORT_0, PIN_TX, PIN_OUTPUT);
-	configure(PORT_0, PIN_RX, PIN_INPUT_PULLED_UP);
-	REGISTER(UART + SELECT_TX) = PIN_TX;
-	REGISTER(UART + SELECT_RX) = PIN_RX;
+	configure_output(PIN);
+	configure_output(LINE_TX);
+	configure(LINE_RX, PIN_INPUT_PULLED_UP);
+	REGISTER(UART + SELECT_TX) = LINE_TX;
+	REGISTER(UART + SELECT_RX) = LINE_RX;
 	REGISTER(UART + BAUD_RATE) = STARTS_IN_ENERGY_MODE ? BAUD_9600 : BAUD_115200;
 	REGISTER(UART + ENABLE) = UART_ENABLE;
 	REGISTER(UART + INTERRUPT_SET) = INTERRUPT_RECEIVED;
@@ -65,10 +65,10 @@ void port_pulse(void)
 {
 	uint64_t begin = port_ticks();
 
-	REGISTER(PORT_1 + OUT_CLEAR) = BIT(PIN);
+	GPIO(PIN, OUT_CLEAR) = BIT(PIN % 32);
 	while (port_ticks() - begin < PULSE_TICKS)
 		;
-	REGISTER(PORT_1 + OUT_SET) = BIT(PIN);
+	GPIO(PIN, OUT_SET) = BIT(PIN % 32);
 }
 
 /* Returns after the last bit is sent, so that the line is idle in a window. */

@@ -1,0 +1,180 @@
+"""Models and inputs, sent to a board and compared with what it received.
+
+A failed load restarts from `db load`, because the reference writes beyond its buffer if it gets
+more bytes than announced. No chunk is ever sent twice, and none after `m-load-done`.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from edgebench.firmware_bridge.dialects import events
+from edgebench.firmware_bridge.exchange import ATTEMPTS, UNANSWERED_LIMIT, BoardExchange
+from edgebench.firmware_bridge.facts import FirmwareInfo, ReadBack
+from edgebench.firmware_bridge.frames import LEAVE_FRAMES, FrameKind, FrameReader, FrameUpload
+from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged
+from edgebench.protocol.target import OnBytes
+
+FRAMES_FROM_BYTES = 512
+"""Smaller inputs are sent as hexadecimal digits, which is faster than changing to frame mode."""
+
+
+class BoardLoader:
+    """Makes one attempt of a load; the caller repeats it."""
+
+    def __init__(self, exchange: BoardExchange, on_bytes: OnBytes) -> None:
+        self._exchange = exchange
+        self._on_bytes = on_bytes
+
+    def has_frames(self, firmware: FirmwareInfo | None) -> bool:
+        """Whether data can be sent in frames."""
+        is_direct = self._exchange.interface_name is None
+        return (
+            is_direct
+            and firmware is not None
+            and bool(firmware.frame_max and firmware.frame_window)
+        )
+
+    def load_input(
+        self, data: bytes, firmware: FirmwareInfo | None, *, read_back: bool
+    ) -> ReadBack:
+        """Send an input, and compare it with the board's copy.
+
+        Args:
+            data: Bytes in the encoding that the firmware expects.
+            firmware: Facts of edgebench's firmware; None: other firmware.
+            read_back: Whether to make the board print all bytes, if it does not compute a CRC.
+
+        Raises:
+            BoardRefusal: the board has no space for so many bytes.
+            LineDamaged: the bytes do not arrive as sent.
+            BoardSilent: the board does not respond.
+        """
+        if self.has_frames(firmware) and len(data) >= FRAMES_FROM_BYTES:
+            self.send_frames(data, is_model=False)
+        else:
+            self.send_digits(data)
+        if firmware is not None:
+            self.check_crc("x-crc", data)
+            return ReadBack.CRC
+        return self._compare_printed(data) if read_back else ReadBack.NONE
+
+    def load_model(self, blob: bytes) -> None:
+        """Send a model in frames, and compare its CRC.
+
+        Raises:
+            LineDamaged: the model does not arrive as sent.
+            BoardSilent: the board does not respond.
+        """
+        self.send_frames(blob, is_model=True)
+        self.check_crc("x-crc model", blob)
+
+    def send_digits(self, data: bytes) -> None:
+        """Send an input as hexadecimal digits.
+
+        Raises:
+            BoardRefusal: the board has no space for so many bytes.
+            LineDamaged: the load fails at some bytes.
+        """
+        exchange, size = self._exchange, len(data)
+        reply = exchange.request(f"db load {size}")
+        mismatch = reply.first(events.InputMismatch)
+        text = reply.error or (mismatch.text if mismatch else None)
+        if text is not None and str(size) in text:
+            raise BoardRefusal(f"the board rejects an input of {size} bytes: {text}")
+        expected = reply.first(events.ExpectedSize)
+        if text is not None or expected is None or expected.size_bytes != size:
+            raise LineDamaged(
+                f"the board expects {expected} instead of {size} bytes: {text or 'no error'}"
+            )
+        chunk = exchange.dialect.chunk_bytes
+        for begin in range(0, size, chunk):
+            part = data[begin : begin + chunk]
+            reply = exchange.request(f"db {part.hex()}")
+            is_last = begin + chunk >= size
+            progress = reply.first(events.LoadProgress)
+            is_as_sent = progress is None or progress.size_bytes == begin + len(part)
+            is_done = reply.first(events.LoadEnd) is not None
+            if reply.error or is_done != is_last or not is_as_sent:
+                raise LineDamaged(
+                    f"load of {size} bytes failed at {begin}: "
+                    f"{reply.error or ('it ended early' if is_done else 'bytes are missing')}"
+                )
+            self._on_bytes(begin + len(part), size)
+
+    def send_frames(self, data: bytes, *, is_model: bool) -> None:
+        """Send an input or a model in frames, and return to line mode.
+
+        Raises:
+            LineDamaged: frames do not arrive.
+        """
+        exchange = self._exchange
+        opened = exchange.request("x-frames").first(events.FrameModeReply)
+        if opened is None:
+            raise LineDamaged("the board does not report its maximum frame size")
+        reader = FrameReader()
+        upload = FrameUpload(data, is_model, opened.payload_max, max(1, opened.window))
+        try:
+            while not upload.is_done:
+                if out := upload.next_frames():
+                    exchange.send(out)
+                frames = exchange.frames(reader, exchange.timing.frame_s)
+                if frames is None:
+                    upload.time_out()
+                for frame in frames or ():
+                    upload.receive(frame)
+                self._on_bytes(upload.received_bytes, len(data))
+        finally:
+            self._leave_frames()
+
+    def check_crc(self, command: str, data: bytes) -> None:
+        """Compare the CRC of the board's copy.
+
+        Raises:
+            LineDamaged: the board has other data.
+        """
+        reply = self._exchange.confirmed(command, events.BufferCrc)
+        if reply.first(events.BufferCrc) != events.BufferCrc(zlib.crc32(data), len(data)):
+            raise LineDamaged(f"the data on the board differs from the {len(data)} bytes sent")
+
+    def _compare_printed(self, data: bytes) -> ReadBack:
+        """Make the board print its input, and compare it with the sent bytes.
+
+        The reference prints all of it. According to its help, `db print` prints 16 bytes, or the
+        given number, and other firmware may do that.
+
+        Raises:
+            LineDamaged: the board has another input.
+        """
+        before: tuple[bytes, str | None] | None = None
+        command, silences = "db print", 0
+        for _ in range(ATTEMPTS):
+            try:
+                reply = self._exchange.request(command)
+            except BoardSilent:
+                self._exchange.resync()
+                silences += 1
+                if silences == UNANSWERED_LIMIT:
+                    return ReadBack.NONE
+                continue
+            printed = b"".join(one.data for one in reply.of_kind(events.BufferBytes))
+            if printed[: len(data)] == data:
+                return ReadBack.PRINTED
+            if (printed, reply.error) == before:
+                # Two equal replies, so the reply itself is not damaged.
+                if not printed and not reply.is_garbled:
+                    return ReadBack.NONE
+                if not data.startswith(printed) or command != "db print":
+                    break
+                command = f"db print {len(data)}"
+            before = printed, reply.error
+        raise LineDamaged(f"the input on the board differs from the {len(data)} bytes sent")
+
+    def _leave_frames(self) -> None:
+        exchange, reader = self._exchange, FrameReader()
+        for _ in range(ATTEMPTS):
+            exchange.send(LEAVE_FRAMES)
+            frames = exchange.frames(reader, exchange.timing.frame_s)
+            if any(frame.kind == FrameKind.ACK and frame.sequence == 0 for frame in frames or ()):
+                break
+        exchange.drain()
