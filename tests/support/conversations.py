@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,13 @@ from edgebench.firmware_bridge.dialects.streaming import interface_board, stream
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "conversations"
 _ENDS = {"<": "\r\n", "{": "\n"}
+DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "mlperf_tiny": mlperf_tiny,
+    "streaming": streaming,
+    "interface_board": interface_board,
+    "passthrough": lambda: PassthroughDialect(mlperf_tiny()),
+}
+"""The host's side of a conversation, by the name in its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +52,7 @@ class Conversation:
 
     def dialect(self) -> Dialect:
         """The host's side."""
-        if self.dialect_name == "passthrough":
-            return PassthroughDialect(mlperf_tiny())
-        makers = {
-            "mlperf_tiny": mlperf_tiny,
-            "streaming": streaming,
-            "interface_board": interface_board,
-        }
-        return makers[self.dialect_name]()
+        return DIALECTS[self.dialect_name]()
 
 
 def read_conversation(path: Path) -> Conversation:

@@ -135,6 +135,13 @@ def test_uf2_is_the_elf(board: str) -> None:
     assert b"".join(block[32 : 32 + PAGE_BYTES] for block in blocks) == flash
 
 
+def test_raw_image_of_the_nano_is_the_elf_behind_the_bootloader() -> None:
+    """Otherwise bossac would install other firmware, or overwrite the bootloader."""
+    assert memories("arduino-nano-33-ble")["CODE"].start == 0x10000
+    image = (PACKAGED / "arduino-nano-33-ble.bin").read_bytes()
+    assert image == flash_of("arduino-nano-33-ble")
+
+
 @pytest.mark.parametrize("board", ["nucleo-f446re", "nucleo-h743zi"])
 def test_energy_is_refused_where_the_line_is_without_power(board: str) -> None:
     """Otherwise a host would wait for a board that has no line while its energy is measured."""

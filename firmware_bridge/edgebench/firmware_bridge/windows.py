@@ -273,15 +273,15 @@ def _factors_once(
     depth = len(values) // count
     every = list(factors) * count if len(factors) == 1 else factors
     outputs = range(-128 - out.zero_point, 127 - out.zero_point)
-    found: list[FixedPoint] = []
+    chosen: list[FixedPoint] = []
     for unit, (factor, bias) in enumerate(zip(every, biases, strict=True)):
         row = [value - zero for value in values[unit * depth : (unit + 1) * depth]]
         above = sum(filter((0).__lt__, row))
         below = sum(row) - above
         # Inputs are from -128 to 127.
         sums = range(bias - 128 * above + 127 * below, bias + 127 * above - 128 * below + 1)
-        found.append(fixed_point_once(factor, sums, outputs))
-    return found
+        chosen.append(fixed_point_once(factor, sums, outputs))
+    return chosen
 
 
 def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:

@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.conversations import DIALECTS
 
 from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.events import BoardEvent, Dialect, Quirk
 from edgebench.firmware_bridge.dialects.interface_board import PassthroughDialect
 from edgebench.firmware_bridge.dialects.lines import LineDialect
 from edgebench.firmware_bridge.dialects.mlperf_tiny import mlperf_tiny
-from edgebench.firmware_bridge.dialects.streaming import interface_board, streaming
 from edgebench.protocol.errors import LocalProtocolError
 
 Conversation = list[tuple[str | None, str, list[BoardEvent]]]
@@ -470,11 +470,13 @@ CONVERSATIONS: dict[str, Conversation] = {
 
 def dialect_of(name: str) -> Dialect:
     """Dialect of a conversation."""
-    if name in ("interface", "io_manager"):
-        return PassthroughDialect(mlperf_tiny())
-    if name == "sound":
-        return interface_board()
-    return streaming() if name == "streaming" else mlperf_tiny()
+    names = {
+        "interface": "passthrough",
+        "io_manager": "passthrough",
+        "sound": "interface_board",
+        "streaming": "streaming",
+    }
+    return DIALECTS[names.get(name, "mlperf_tiny")]()
 
 
 def heard(dialect: Dialect, data: bytes, cuts: list[int] | None = None) -> list[BoardEvent]:

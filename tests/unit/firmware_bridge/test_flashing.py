@@ -81,6 +81,7 @@ def put(folder: Path, name: str, script: str) -> None:
             ],
         ),
         ("nrf52840-dk", "pyocd", None, ["flash", "--target", "nrf52840", "FILE"]),
+        ("nucleo-h743zi", "pyocd", None, ["flash", "--target", "stm32h743zitx", "FILE"]),
     ],
 )
 def test_command_is_what_the_tool_takes(
@@ -167,6 +168,16 @@ def test_firmware_of_the_package_needs_no_path(tools: Path, tmp_path: Path, boar
         board, None, tmp_path / "boards.json", tool=None, serial=None
     )
     assert re.search(rf"/elf/{board}\.(elf|bin)\b", command.run())
+
+
+def test_bootloader_of_arduino_gets_the_raw_image_at_a_port(tools: Path) -> None:
+    """Otherwise bossac would get an ELF, which it writes as it is, or choose the port itself."""
+    put(tools, "bossac", "true")
+    command = flash_command("arduino-nano-33-ble", None, serial="ttyACM0")
+    assert command.arguments[:6] == ("--port", "ttyACM0", "-U", "-i", "-e", "-w")
+    assert command.arguments[6].endswith("/elf/arduino-nano-33-ble.bin")
+    with pytest.raises(UsageError, match=r"bossac accepts .bin; got .elf"):
+        flash_command("arduino-nano-33-ble", Path(command.arguments[6]).with_suffix(".elf"))
 
 
 def test_board_without_packaged_firmware_needs_a_path(

@@ -333,7 +333,7 @@ def test_factor_of_fully_connected_has_the_products_of_double_precision() -> Non
         total = round((output + 0.5) / factor)
         expected = rounded(total * factor)
         mistaken_count += fixed_point(factor).once(total) != expected
-        found = fixed_point_once(factor, range(total, total + 1), range(-128, 127))
-        assert found.once(total) == expected
-        assert abs(found.multiplier - fixed_point(factor).multiplier) <= 1
+        chosen = fixed_point_once(factor, range(total, total + 1), range(-128, 127))
+        assert chosen.once(total) == expected
+        assert abs(chosen.multiplier - fixed_point(factor).multiplier) <= 1
     assert mistaken_count > 10, "otherwise the nearest factor would do"

@@ -1,9 +1,9 @@
 /* Common parts of boards with a Cortex-M, and the parts that each board provides.
  *
  * A board's folder has board.h (BOARD, CPU, CLOCK_HZ, IS_UNTESTED, TICK_SOURCE, RECEIVE_INTERRUPT,
- * EXTERNAL_INTERRUPTS, WAIT), a linker script, and the functions below; with port_pulse and
- * port_write of device/port.h. Its counter is in ports/cycle_counter, or ports/systick; its UART may be
- * that of ports/pl011. */
+ * EXTERNAL_INTERRUPTS, WAIT) and a linker script. The functions below, with port_pulse and port_write of
+ * device/port.h, are there or in a folder of its family (ports/stm32, ports/nrf52840, ports/rp2). Its counter is in
+ * ports/cycle_counter, or ports/systick; its UART may be that of ports/pl011. */
 #ifndef CORTEX_M_H
 #define CORTEX_M_H
 

@@ -44,10 +44,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="?",
         type=Path,
-        help="an .elf, .hex or .uf2 file (default: edgebench's firmware for this kind of board)",
+        help="an .elf, .hex, .uf2 or .bin file (default: edgebench's firmware for this kind of "
+        "board)",
     )
-    flash.add_argument("--tool", metavar="T", help="openocd, pyocd, picotool or probe-rs")
-    flash.add_argument("--serial", metavar="N", help="serial number of the debug probe")
+    flash.add_argument("--tool", metavar="T", help="openocd, pyocd, picotool, probe-rs or bossac")
+    flash.add_argument(
+        "--serial", metavar="N", help="serial number of the debug probe; for bossac, the port"
+    )
     flash.add_argument("--dry-run", action="store_true", help="only print the command")
     talk = actions.add_parser(
         "console",
