@@ -316,6 +316,7 @@ def _metrics(
             query_count=measured.first_row,
             duration_ns=measured.warmup_ns,
             level_range_ratio=drift_ratio(measured.steady),
+            p50_change_ratio=measured.warmup_change_ratio,
         ),
         cold_start_ns=ColdStartNs(start.import_ns, start.load_ns, start.first_inference_ns),
         memory_bytes=MemoryBytes(
