@@ -14,8 +14,12 @@ from support.apart import apart
 
 ALONE = "mark.alone"
 """Text of a file with tests that run alone."""
-WAITING = ("system", "loopback", "cli", "contract", "unit/meters", "unit/agent")
-"""Folders with tests that wait for other processes; the files that take longest come first."""
+LONG = ("system", "loopback", "cli", "contract")
+"""Folders with files that take longest, and wait for other processes; the longest come first."""
+SHORT = ("unit/meters", "unit/agent")
+"""Folders with files that wait for moments; all others compute."""
+LAST_LONG = 0.9
+"""Share of the order after which no long file begins: the last processes end at the same time."""
 
 
 def pytest_collection_finish() -> None:
@@ -46,21 +50,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def mixed(items: Sequence[pytest.Item], tests: Path) -> list[pytest.Item]:
-    """Spread the files that wait for other processes evenly among those that compute.
+    """Spread the long files, and those that wait, evenly among those that compute.
 
-    Files stay whole. Without this, the cores would be idle during the first group, and too few for
-    the second.
+    Files stay whole. Otherwise the cores would be idle in some stretches, and too few in others.
     """
     by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
         by_file.setdefault(item.path, []).append(item)
-    waiting = [
-        path for folder in WAITING for path in by_file if path.is_relative_to(tests / folder)
-    ]
-    computing = [path for path in by_file if path not in waiting]
+    long, short = (
+        [path for folder in folders for path in by_file if path.is_relative_to(tests / folder)]
+        for folders in (LONG, SHORT)
+    )
+    computing = [path for path in by_file if path not in {*long, *short}]
     places = {
-        path: number / len(paths)
-        for paths in (waiting, computing)
+        path: share * number / len(paths)
+        for paths, share in ((long, LAST_LONG), (short, 1.0), (computing, 1.0))
         for number, path in enumerate(paths)
     }
     return [item for path in sorted(places, key=places.__getitem__) for item in by_file[path]]

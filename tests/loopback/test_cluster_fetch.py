@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +18,19 @@ from support.tools import need_runtime
 
 from edgebench.host.bench.events import MeasurementEvent, PhaseReport
 from edgebench.host.campaign.cluster.lab import FILES_DIRECTORY
-from edgebench.host.campaign.cluster.lanes import PART_BYTES
 from edgebench.protocol.record import Phase
 
+PART_BYTES = 2**18
+"""A quarter of what a coordinator fetches at a time: a run of four parts is made in a quarter of
+the time."""
 CUT_AFTER_PARTS = 3
+SMALL_PARTS = f"""
+import sys
+from edgebench.host.campaign.cluster import lanes
+from edgebench.host.cli.main import main
+lanes.PART_BYTES = {PART_BYTES}
+sys.exit(main(sys.argv[1:]))
+"""
 FILE = """\
 schema = 1
 name = "large"
@@ -31,7 +43,7 @@ device = ["large"]
 [settings]
 preset = "quick"
 duration_s = 1
-min_query_count = 900000
+min_query_count = 225000
 max_duration_s = 120
 is_checked = false
 cooldown_timeout_s = 0
@@ -75,7 +87,13 @@ def test_run_that_was_cut_off_comes_over_the_link_once(lab: Lab, tmp_path: Path)
     file = tmp_path / "campaign.toml"
     file.write_text(FILE)
     cluster = f"tcp://127.0.0.1:{lab.relay.port}"
-    process = host.popen("campaign", "run", str(file), "--cluster", cluster)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SMALL_PARTS, "campaign", "run", str(file), "--cluster", cluster],
+        env=os.environ | host.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     # Before that, states of the devices have crossed for as long as the run took.
     (run_id, received), before_bytes = first_part(host), lab.relay.from_target_bytes
     lab.relay.cut_after_bytes = before_bytes + CUT_AFTER_PARTS * PART_BYTES
@@ -115,7 +133,7 @@ def test_job_that_dask_begins_no_more_is_settled(lab: Lab, tmp_path: Path) -> No
     """Otherwise a lab host that dies often in a single long run would end the whole campaign."""
     host, phases = Host(tmp_path / "host"), list[Phase]()
     file = tmp_path / "campaign.toml"
-    file.write_text(FILE.replace("duration_s = 1\n", "duration_s = 4\n").replace("900000", "5"))
+    file.write_text(FILE.replace("duration_s = 1\n", "duration_s = 4\n").replace("225000", "5"))
     campaign = host.lab.begin_campaign(file, cluster=lab.scheduler.address)
 
     def keep(event: MeasurementEvent) -> None:

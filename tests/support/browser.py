@@ -14,7 +14,7 @@ import pytest
 from support.tools import need_tool
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+    from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request
 
 CHROMIUM = "chromium"
 ARGUMENTS = (
@@ -72,30 +72,48 @@ def opened_page(
 ) -> Iterator[WatchedPage]:
     """A page at an address, or of a file, once it is loaded and its charts are drawn.
 
+    One tab shows all files of a browser, one after another, as they keep nothing: a new tab takes
+    three quarters of a second of CPU. Addresses may leave cookies and scripts, and have their own.
+
     Args:
         browser: The browser.
         address: Address, or path of a file.
         width: Width of the window in pixels.
         scheme: Colours that the user prefers.
     """
-    page = browser.new_page(
-        viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=False
-    )
+    is_file = isinstance(address, Path)
+    shared = browser.contexts[0] if is_file and browser.contexts else None
+    context = shared or browser.new_context(accept_downloads=False)
+    page = shared.pages[0] if shared else context.new_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(media="screen", color_scheme=scheme)
     watched = WatchedPage(page)
 
-    def hear(message: ConsoleMessage) -> None:
+    def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             watched.complaints.append(message.text)
 
-    def note(request: Request) -> None:
+    def on_request(request: Request) -> None:
         watched.requests.append(request.url)
 
-    page.on("console", hear)
-    page.on("request", note)
-    page.on("pageerror", lambda error: watched.complaints.append(str(error)))
+    def on_error(error: Error) -> None:
+        watched.complaints.append(str(error))
+
+    page.on("console", on_console)
+    page.on("request", on_request)
+    page.on("pageerror", on_error)
     try:
         page.goto(address.absolute().as_uri() if isinstance(address, Path) else address)
         page.evaluate(_TWO_FRAMES)
         yield watched
-    finally:
-        page.close()
+    except BaseException:
+        context.close()
+        raise
+    if not is_file:
+        context.close()
+        return
+    page.remove_listener("console", on_console)
+    page.remove_listener("request", on_request)
+    page.remove_listener("pageerror", on_error)
+    page.mouse.move(0, 0)  # or a chart of the next page would show what is below the mouse
+    page.goto("about:blank")

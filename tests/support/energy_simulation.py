@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import tempfile
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -263,20 +262,15 @@ def _write_csv(
         times_s = times_s + chance.exponential(file.jitter_s, len(times_s))
     if file.step_w:
         power_w = np.rint(power_w / file.step_w) * file.step_w
-    rows = zip(times_s.tolist(), (1e3 * power_w).tolist(), strict=True)
     if file.is_clock:
-        text = "".join(f"{_clock_text(at_s)};{milliwatts:.7g}\n" for at_s, milliwatts in rows)
+        times = np.rint(1e6 * times_s).astype("datetime64[us]").astype(str).tolist()
     else:
-        text = "".join(f"{at_s:.6f};{milliwatts:.7g}\n" for at_s, milliwatts in rows)
+        times = [f"{at_s:.6f}" for at_s in times_s.tolist()]
+    rows = zip(times, (1e3 * power_w).tolist(), strict=True)
+    text = "".join([f"{time};{milliwatts:.7g}\n" for time, milliwatts in rows])
     text = text.replace(".", ",") if file.has_commas else text.replace(";", ",")
     head = "time" if file.is_clock else "time_s"
     path.write_text(f"{head}{';' if file.has_commas else ','}power_mW\n{text}")
-
-
-def _clock_text(at_s: float) -> str:
-    return (datetime(1970, 1, 1) + timedelta(microseconds=round(1e6 * at_s))).isoformat(
-        timespec="microseconds"
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,9 @@ def find_boards(
         board, trouble, is_meter = known.get(port.key) if port.key else None, None, False
         if is_confirming:
             try:
-                board = probe_board(port, opener=opener, timing=timing)
+                # A serial number of a board is not that of a meter.
+                may_be_meter = board is None or port.serial_number is None
+                board = probe_board(port, opener=opener, timing=timing, may_be_meter=may_be_meter)
             except MeterPort:
                 board, is_meter = None, True
             except BoardSilent as exc:
@@ -269,9 +271,20 @@ def find_boards(
 
 
 def probe_board(
-    port: SerialPortInfo, *, opener: OpenLine = open_line, timing: BoardTiming = PROBE_TIMING
+    port: SerialPortInfo,
+    *,
+    opener: OpenLine = open_line,
+    timing: BoardTiming = PROBE_TIMING,
+    may_be_meter: bool = True,
 ) -> KnownBoard:
     """Probe the board at a port; many boards restart when their port is opened.
+
+    Args:
+        port: Port to open.
+        opener: Opens a port at a speed.
+        timing: Timeouts of the replies.
+        may_be_meter: Whether a port with an id of meters is first queried as a meter, which takes
+            the time of a reply if it is a board.
 
     Raises:
         NotPermitted: the user may not use the port.
@@ -283,7 +296,8 @@ def probe_board(
     line = opener(port.path, speeds[0])
     board = Board(line, timing=timing)
     try:
-        if (port.vendor, port.product) in SHARED_IDS and _is_meter(line, timing):
+        is_shared = (port.vendor, port.product) in SHARED_IDS
+        if may_be_meter and is_shared and _is_meter(line, timing):
             raise MeterPort(f"{port.path} has an energy meter, X-NUCLEO-LPM01A")
         return known_board(board.connect(speeds))
     finally:

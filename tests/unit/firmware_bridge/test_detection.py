@@ -122,6 +122,15 @@ def test_any_port_on_usb_that_is_no_meter_by_its_reply_can_be_confirmed(tmp_path
     assert find_boards(memory, is_confirming=False, ports=ports) == boards
 
 
+def test_confirmed_board_is_not_queried_as_a_meter_again(tmp_path: Path) -> None:
+    """Otherwise each `bridge list --confirm` would wait 2 s for a reply of a meter."""
+    desk, memory = Desk(), KnownBoards(tmp_path / "boards.json")
+    for _ in range(2):
+        find_boards(memory, is_confirming=True, ports=[MAKER], opener=desk.open)
+    first, second = desk.lines
+    assert first.now_ns() - second.now_ns() >= 2e9
+
+
 def test_boards_of_one_serial_number_have_keys_of_their_places(tmp_path: Path) -> None:
     """Otherwise the second CP2102 with the serial number 0001 would be listed as the first."""
     memory = KnownBoards(tmp_path / "boards.json")

@@ -102,6 +102,15 @@ class Measurement:
         return len(self.invoke_ns) if self.query_ns is None else len(self.query_ns)
 
     @property
+    def warmup_change_ratio(self) -> float | None:
+        """Change of the median if the detected warm-up counts; None without a detected warm-up."""
+        issued = self.traces.queries.warmup_count
+        if self.first_row <= issued:
+            return None
+        whole_ns = float(np.median(self.traces.queries.invoke_ns[issued:]))
+        return whole_ns / max(float(np.median(self.invoke_ns)), 1.0) - 1
+
+    @property
     def throughput_per_s(self) -> float | None:
         """Inferences per second; None if the counted inferences took no time."""
         return len(self.invoke_ns) * 1e9 / self.span_ns if self.span_ns > 0 else None

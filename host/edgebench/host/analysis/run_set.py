@@ -151,6 +151,8 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
     is_of_levels = not metric.path.endswith(".p50")
+    if interval is not None and not is_of_levels and metric.group in LATENCY_SPANS:
+        interval = _with_warmups(interval, having, values)
     drift = set_drift_ratio(having, is_of_levels=is_of_levels) if metric.group in _DRIFTING else 0.0
     if interval is not None and drift:
         # Each run shows a part of the drift: a longer run could be anywhere in the drift's range,
@@ -161,7 +163,11 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
         interval = min(low - reach, low * factor), max(high + reach, high * factor)
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
-        meter = abs(median) * _meter_ratio(runs)
+        energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
+        known_j = ((energy.gross_j_per_inference, energy.u95_absolute_j) for energy in energies)
+        meter = abs(median) * max(
+            (abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0
+        )
         low, high = median - interval[0], interval[1] - median
         interval = (median - math.hypot(low, meter), median + math.hypot(high, meter))
     return SetMetric(
@@ -172,6 +178,27 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
         ci95=interval,
         next_run=None if metric.budget is not None else next_run_interval(values),
     )
+
+
+def _with_warmups(
+    interval: tuple[float, float], runs: Sequence[Run], values: NDArray[np.float64]
+) -> tuple[float, float]:
+    """The interval of a median, extended to that with the warm-ups that only few runs have.
+
+    Each run is a new process, so its warm-up occurs in every run. Slow inferences at the start of
+    less than half of the runs are rather a level of the device, which the next runs may have, too.
+
+    Args:
+        interval: Interval of the median without the warm-ups.
+        runs: The runs, at least five.
+        values: Their medians without the warm-ups, shape (runs,).
+    """
+    changes = [run.metrics.warmup.p50_change_ratio if run.metrics.warmup else None for run in runs]
+    if not 0 < sum(change is not None for change in changes) < len(runs) / 2:
+        return interval
+    whole = median_interval(values * [1 + (change or 0.0) for change in changes])
+    assert whole is not None, "as many values as those of the interval"
+    return min(interval[0], whole[0]), max(interval[1], whole[1])
 
 
 def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -240,13 +267,6 @@ def _end_ratio(runs: Sequence[Run]) -> float:
             return 1.0
         ends.append((1.5 * blocks[-1] - 0.5 * blocks[-2]) / max(float(np.median(blocks)), 1.0))
     return max(float(np.median(ends)), 0.0) or 1.0
-
-
-def _meter_ratio(runs: Sequence[Run]) -> float:
-    """Relative uncertainty of an energy by the meter, k = 2, which the runs of a set share."""
-    energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
-    known_j = ((energy.gross_j_per_inference, energy.u95_absolute_j) for energy in energies)
-    return max((abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0)
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:

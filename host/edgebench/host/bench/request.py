@@ -155,7 +155,20 @@ class BenchRequest:
                 f"got {ambient_c:g}"
             )
         if self.against is not None:
-            self._check_comparison(self.against)
+            # Check that the comparison is possible before any of its runs is made.
+            against = self.against
+            if len(self.models) != 1:
+                raise UsageError(f"--against takes a single baseline model, got {len(self.models)}")
+            if self.accuracy or self.spec.is_profiled:
+                raise UsageError(_ONLY_LATENCIES)
+            if not 1 <= against.pair_count <= MAX_RUN_COUNT:
+                raise UsageError(f"pairs must be 1..{MAX_RUN_COUNT}, got {against.pair_count}")
+            check_keys(against.allowed)
+            check_metrics(
+                against.metrics,
+                is_metered=self.energy is not None,
+                has_battery=self.energy is not None and self.energy.battery_capacity_j is not None,
+            )
 
     @property
     def wait_s(self) -> float:
@@ -220,25 +233,6 @@ class BenchRequest:
                 device,
             )
         return replace(self, models=(model_on_device(name),))
-
-    def _check_comparison(self, against: ComparisonRequest) -> None:
-        """Check that the comparison is possible before any of its runs is made.
-
-        Raises:
-            UsageError: the comparison is not possible.
-        """
-        if len(self.models) != 1:
-            raise UsageError(f"--against takes a single baseline model, got {len(self.models)}")
-        if self.accuracy or self.spec.is_profiled:
-            raise UsageError(_ONLY_LATENCIES)
-        if not 1 <= against.pair_count <= MAX_RUN_COUNT:
-            raise UsageError(f"pairs must be 1..{MAX_RUN_COUNT}, got {against.pair_count}")
-        check_keys(against.allowed)
-        check_metrics(
-            against.metrics,
-            is_metered=self.energy is not None,
-            has_battery=self.energy is not None and self.energy.battery_capacity_j is not None,
-        )
 
 
 class BenchOptions(SpecChanges, HostOptions, total=False):

@@ -115,7 +115,6 @@ _ELSEWHERE = frozenset({"on", "wait", "runs", "extra_runs"})
 """Options whose counterparts are top-level keys or axes of the file, and `extra_runs`: the runs of
 a campaign are planned before the first is made."""
 SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
-"""Keys of `[settings]`, each with its option."""
 _FILES = ("accuracy", "reference", "inputs")
 
 

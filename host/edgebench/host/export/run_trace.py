@@ -12,7 +12,7 @@ its facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,7 +27,6 @@ from edgebench.host.series.run_series import (
     PowerSeries,
     QuerySeries,
     RunSeries,
-    Span,
     SpanKind,
     read_series,
 )
@@ -108,7 +107,18 @@ def run_trace_of(exported_run: ExportedRun) -> RunTrace:
     begin_s, end_s = series.span_s
     clock = _TraceClock(round(begin_s * 1e9))
     queries, waiting = _queries(series.queries, clock)
-    slices = [*queries, *_inferences(run, series, clock), *_spans(series.spans, clock)]
+    tracks: list[SliceTrack] = []
+    for kind, name in _TRACKS.items():
+        groups = [
+            SliceGroup.single(
+                printable(span.name), clock.at(span.begin_s), clock.at(span.end_s), span.facts
+            )
+            for span in sorted(series.spans, key=lambda span: span.begin_s)
+            if span.kind is kind
+        ]
+        if groups:
+            tracks.append(SliceTrack(name, tuple(groups)))
+    slices = [*queries, *_inferences(run, series, clock), *tracks]
     slices += _gaps(series, clock)
     if run.metrics.profile is not None:
         slices.append(_operators(run.metrics.profile, clock))
@@ -205,21 +215,6 @@ def _queries(
     order = np.argsort(time_ns, kind="stable")  # at equal times, ends come before arrivals
     count = np.cumsum(changes[order])
     return [], [CounterTrack("queries due and not done", "", time_ns[order], count)]
-
-
-def _spans(spans: Sequence[Span], clock: _TraceClock) -> list[SliceTrack]:
-    tracks: list[SliceTrack] = []
-    for kind, name in _TRACKS.items():
-        groups = [
-            SliceGroup.single(
-                printable(span.name), clock.at(span.begin_s), clock.at(span.end_s), span.facts
-            )
-            for span in sorted(spans, key=lambda span: span.begin_s)
-            if span.kind is kind
-        ]
-        if groups:
-            tracks.append(SliceTrack(name, tuple(groups)))
-    return tracks
 
 
 def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:

@@ -128,6 +128,9 @@ class WarmupCut:
     level_range_ratio: float | None = None
     """Range of the levels of the latency, over the lowest; null if the run does not drift, and is
     neither a `slowdown` nor without a steady state."""
+    p50_change_ratio: float | None = None
+    """Change of the median if the detected warm-up counts: the median of all timed inferences over
+    the median without the warm-up, minus 1. Null if no warm-up was detected in the timed part."""
 
 
 @dataclass(frozen=True, slots=True)

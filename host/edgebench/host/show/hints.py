@@ -777,12 +777,7 @@ def hint_for(error: e.EdgebenchError, given: CommandLine | None = None) -> str:
 
 
 def steps_after(error: e.EdgebenchError, given: CommandLine) -> list[NextStep]:
-    """The next steps after an error; if the failed run is stored, the last step shows the run.
-
-    Args:
-        error: An error that edgebench raised.
-        given: The command that failed, with its arguments.
-    """
+    """The next steps after an error; if the failed run is stored, the last step shows the run."""
     step = _hint(error, given)(error, given)
     if isinstance(error, e.UsageError) and error.meant and not isinstance(error, e.MeterNotServed):
         step = NextStep("did you mean {}? otherwise {}", error.meant, step)

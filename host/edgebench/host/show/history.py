@@ -45,7 +45,6 @@ STYLES = {
     HistoryOutcome.WORSE: "red",
     HistoryOutcome.INCONCLUSIVE: "yellow",
 }
-"""Style of each outcome on a terminal."""
 _PLAIN = str.maketrans("●○│─▲◆┤…·→—", "*o|-^#|.,>-")
 """ASCII replacements, for terminals without Unicode."""
 
@@ -133,18 +132,18 @@ def _settings(subjects: Sequence[HistorySubject]) -> list[str]:
     for subject in subjects:
         threads = "" if subject.threads == 1 else f"{subject.threads} threads"
         others = similar[subject.model, subject.device, subject.runtime, subject.scenario]
-        parts = [subject.scenario, threads, subject.kind, *_differing_settings(subject, others)]
+        parts = [
+            subject.scenario,
+            threads,
+            subject.kind,
+            *[
+                setting_text(key, value)
+                for key, value in subject.settings.items()
+                if any(other.settings.get(key) != value for other in others)
+            ],
+        ]
         lines.append(_LIST.join(filter(None, parts)))
     return lines
-
-
-def _differing_settings(subject: HistorySubject, similar: Sequence[HistorySubject]) -> list[str]:
-    """Other settings in which the history differs from any of the similar histories."""
-    return [
-        setting_text(key, value)
-        for key, value in subject.settings.items()
-        if any(other.settings.get(key) != value for other in similar)
-    ]
 
 
 def setting_text(key: str, value: str) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.analysis.run_set import alone
 from edgebench.host.analysis.yardstick import UsualSpeed
-from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
+from edgebench.host.result.latency import PERCENTILES, Stability
 from edgebench.host.result.measured import BindingNs, Metrics, ProfileResult
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Conditions, Failure, Run
@@ -437,7 +437,13 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     if metrics.throughput_per_s is not None:
         facts.append(("throughput", f"{format_rate(metrics.throughput_per_s)} inferences/s"))
     if metrics.loadgen is not None:
-        facts.append(("LoadGen", _loadgen(metrics.loadgen)))
+        result = metrics.loadgen
+        words = ["VALID" if result.is_valid else "INVALID"]
+        spans = ("p50", result.p50_ns), ("p90", result.p90_ns), ("p99", result.p99_ns)
+        words += [f"{name} {format_ns(value)}" for name, value in spans if value]
+        if result.samples_per_s is not None:
+            words.append(f"{format_rate(result.samples_per_s)} samples/s")
+        facts.append(("LoadGen", ", ".join(words)))
     if metrics.accuracy is not None:
         shown = accuracy_words(metrics.accuracy)
         facts.append(("accuracy", f"{metrics.accuracy.metric} {shown}"))
@@ -541,12 +547,3 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
         f"end: performance retention {format_percent(thermal.retention_ratio, 1)}",
         f"throughput {first}/s at the start, {format_rate(last_per_s)}/s at the end",
     ]
-
-
-def _loadgen(result: LoadgenResult) -> str:
-    shown = ["VALID" if result.is_valid else "INVALID"]
-    spans = ("p50", result.p50_ns), ("p90", result.p90_ns), ("p99", result.p99_ns)
-    shown += [f"{name} {format_ns(value)}" for name, value in spans if value]
-    if result.samples_per_s is not None:
-        shown.append(f"{format_rate(result.samples_per_s)} samples/s")
-    return ", ".join(shown)

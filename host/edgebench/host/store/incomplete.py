@@ -230,11 +230,6 @@ def mark_lost(
 def follow_agent(store: Store, old: str, new: str) -> None:
     """Expect the runs of an agent from the agent that replaced it on the same device.
 
-    Args:
-        store: The store.
-        old: Fingerprint of the replaced agent.
-        new: Fingerprint of the new agent.
-
     Raises:
         StoreError: the store cannot be read or written.
     """

@@ -77,7 +77,6 @@ class RunSummary:
     energy_refused: str | None
     """Why a metered run has no energy."""
     set_id: str | None
-    """Id of the run's set."""
     verdict: str
     """Verdict of the run, `failed`, `damaged` or `newer`; the numbers of an invalid run are only in
     its document."""
@@ -102,7 +101,6 @@ class RunSummary:
     replaces: str | None = None
     """Id of the disturbed run of the set that this run replaces."""
     command_id: str | None = None
-    """Id of the command that made the run."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -152,11 +150,9 @@ class RunFilter:
     device: str | None = None
     """Name or pattern."""
     tag: str | None = None
-    """Tag of the runs."""
     since: datetime | None = None
     """Earliest time; without a time zone, in local time."""
     last: int | None = None
-    """Number of newest runs."""
 
     def chosen(self, rows: Sequence[RunSummary]) -> list[RunSummary]:
         """The selected rows, in their order."""

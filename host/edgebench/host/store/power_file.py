@@ -53,6 +53,8 @@ Read = Callable[[int, list[str]], Any]
 """Reads these columns of a row group by number."""
 _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
 """Columns with numbers; the channel of a row group is in the metadata."""
+KEPT_LINES = 2
+"""Row groups that stay in memory: a window ends in at most two, of 6 MB with their energies."""
 CONSTANT_ROWS_PER_BYTE = 32
 """Limit on the rows per byte of power.parquet, which is read by row group: a fast meter whose value
 never changes, such as a dead meter, takes a byte for 18 rows."""
@@ -74,6 +76,10 @@ class PowerFile:
         default_factory=dict[str, Nanoseconds], compare=False
     )
     """Times of samples that are read as missing, by channel, ascending."""
+    _kept_lines: dict[int, PowerLine] = field(
+        default_factory=dict[int, PowerLine], init=False, repr=False, compare=False
+    )
+    """Power over time in the row groups that were used last, by position in the file."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
@@ -153,9 +159,7 @@ class PowerFile:
                     ends = slice(piece, piece + 2)
                     line = PowerLine(outline.time_ns[ends], outline.power_w[ends])
                 else:
-                    number, _ = groups[piece // 2]
-                    table = read(number, ["time_ns", "begin_ns", "watts_w"])
-                    line = line_of(table, self._is_averaging)
+                    line = self._line(read, groups[piece // 2][0])
                 here = slice(first[piece], last[piece])
                 energy_j[here] = before_j[piece] + line.cumulative_j(ordered[here])
         in_given_order = np.empty_like(energy_j)
@@ -203,6 +207,16 @@ class PowerFile:
             RunDamaged: the file is damaged.
         """
         return max(part.max_w for part in self._parts(channel, begin_ns, end_ns))
+
+    def _line(self, read: Read, number: int) -> PowerLine:
+        """Power over time in a row group, which successive windows usually share."""
+        line = self._kept_lines.get(number)
+        if line is None:
+            line = line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
+            while len(self._kept_lines) >= KEPT_LINES:
+                self._kept_lines.pop(next(iter(self._kept_lines)))
+            self._kept_lines[number] = line
+        return line
 
     def lines(self, channel: str) -> Iterator[PowerLine]:
         """Power over time of a channel, by row group.

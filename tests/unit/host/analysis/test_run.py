@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from support.records import (
     CREATED_UTC,
@@ -91,7 +92,25 @@ def test_metrics_leave_the_warm_up_out() -> None:
         "query_count": WARMUP_COUNT,
         "duration_ns": int(latencies()[:WARMUP_COUNT].sum()),
         "level_range_ratio": None,
+        "p50_change_ratio": None,
     }
+
+
+def test_metrics_have_the_change_of_the_median_by_a_detected_warm_up() -> None:
+    """Otherwise a set could not show the slow level that only few of its runs begin on."""
+    slow_first = latencies()
+    slow_first[: WARMUP_COUNT + 245] *= 2
+    run = analyse_run(
+        run_record(worker_record(slow_first)),
+        traces_of(slow_first),
+        created_utc=CREATED_UTC,
+        clock=None,
+    )
+    warmup = run.metrics.warmup
+    assert warmup is not None
+    assert (warmup.steady_class, warmup.query_count) == ("warmup", WARMUP_COUNT + 245)
+    change = np.median(slow_first[WARMUP_COUNT:]) / np.median(slow_first[-245:]) - 1
+    assert warmup.p50_change_ratio == pytest.approx(change)
 
 
 def test_run_without_warm_up_has_a_warm_up_of_nothing() -> None:

@@ -373,6 +373,32 @@ def test_drift_that_the_runs_share_shows_in_the_set(
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "highest_ns"),
+    [
+        ([None] * 8, 1006),
+        ([0.01, 0.02] + [None] * 6, 1011),  # the highest of eight counts little
+        ([1.0, 1.0, 1.0] + [None] * 5, 2002),
+        ([1.0] * 4 + [None] * 4, 1006),
+    ],
+)
+def test_warmup_of_few_runs_is_in_the_interval(
+    changes: list[float | None], highest_ns: float
+) -> None:
+    """Slow starts of three runs of eight are a level of the device; those of four, its warm-up.
+
+    Otherwise the median would be that of a device that never is on its slow level.
+    """
+    runs = [
+        changed(run, {"metrics.warmup.p50_change_ratio": change})
+        for run, change in zip(runs_of(list(range(1000, 1008))), changes, strict=True)
+    ]
+    found = find_set(runs).metrics["latency_ns.p50"]
+    assert found.ci95 is not None
+    assert found.median == 1003.5
+    assert found.ci95 == pytest.approx((1001, highest_ns), abs=1)
+
+
 def speeds(integer_ns: list[float], *, bytes_per_s: float = 4e9) -> list[Run]:
     """Runs with these times of integer work after each; before, another process slowed it down."""
     runs = runs_of([1000] * len(integer_ns))

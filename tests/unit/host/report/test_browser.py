@@ -248,6 +248,7 @@ def test_two_fingers_zoom_every_panel(browser: Browser, pages: dict[str, Path]) 
         for apart in (40, 60, 80, 100):
             fingers("touchMove", apart)
         fingers("touchEnd", None)
+        touch.detach()
         [zoomed] = ranges(page)
         full_s, zoomed_s = (float(end or 0) - float(begin or 0) for begin, end in (full, zoomed))
         assert zoomed_s == pytest.approx(full_s * 0.3, rel=0.1), "a third of the distance"

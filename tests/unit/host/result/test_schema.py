@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,15 @@ RUNS = sorted(FIXTURES.glob("v*/*/run.json"))
 OURS = [path for path in RUNS if path.parts[-3] == f"v{SCHEMA_VERSION}"]
 
 
+@cache
+def validator() -> jsonschema.Draft202012Validator:
+    """The schema is derived once: that takes longer than to check a document."""
+    return jsonschema.Draft202012Validator(run_schema())
+
+
 def errors(document: dict[str, Any]) -> list[str]:
     """Places where a document violates the schema."""
-    found = jsonschema.Draft202012Validator(run_schema()).iter_errors(document)
+    found = validator().iter_errors(document)
     return [f"{error.json_path}: {error.message}" for error in found]
 
 

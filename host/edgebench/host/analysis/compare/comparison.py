@@ -156,7 +156,6 @@ class Comparison:
     single runs, and if the spread between occasions is not known."""
     outcome: ComparisonOutcome
     reasons: tuple[Reason, ...]
-    """Reasons for the outcome."""
     reason: str = field(init=False)
     """Text of the reasons, a single line."""
 

@@ -283,7 +283,17 @@ def _prepare(
     if not all(sides):
         raise UsageError("a comparison needs runs on both sides")
     baseline, candidate = (_without_failed(without_replaced(side)) for side in sides)
-    _refuse_invalid([*baseline, *candidate])
+    runs = [*baseline, *candidate]
+    for run_set in find_sets(run for run in runs if run.member is not None):
+        if run_set.verdict.is_refused and run_set.counted:
+            failed = _rules_behind(run_set.verdict)
+            text = f"set {run_set.set_id} is invalid ({failed}): nothing to compare"
+            raise MeasurementError(text, invalid=run_set.set_id)
+    for run in runs:
+        if run.verdict.is_refused:
+            failed = _rules_behind(run.verdict)
+            text = f"run {run.run_id} is invalid ({failed}): nothing to compare"
+            raise MeasurementError(text, invalid=run.run_id)
     ids = [run.run_id for run in [*baseline, *candidate]]
     twice = {run_id for run_id in ids if ids.count(run_id) > 1}
     if twice:
@@ -371,19 +381,6 @@ def _without_failed(runs: Sequence[Run]) -> list[Run]:
         code = runs[0].failure.code
         raise MeasurementError(f"run {runs[0].run_id} failed ({code}): nothing to compare")
     return counted
-
-
-def _refuse_invalid(runs: Sequence[Run]) -> None:
-    for run_set in find_sets(run for run in runs if run.member is not None):
-        if run_set.verdict.is_refused and run_set.counted:
-            failed = _rules_behind(run_set.verdict)
-            text = f"set {run_set.set_id} is invalid ({failed}): nothing to compare"
-            raise MeasurementError(text, invalid=run_set.set_id)
-    for run in runs:
-        if run.verdict.is_refused:
-            failed = _rules_behind(run.verdict)
-            text = f"run {run.run_id} is invalid ({failed}): nothing to compare"
-            raise MeasurementError(text, invalid=run.run_id)
 
 
 def _rules_behind(verdict: Verdict) -> str:

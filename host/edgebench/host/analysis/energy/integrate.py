@@ -11,7 +11,7 @@ Source: the glossary, integration of sampling and averaging meters; see also doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ class PowerLine:
     """Times of the nodes, not descending, shape (n,), n >= 1; equal times are a step."""
     power_w: Floats
     """Power at the nodes, shape (n,), no NaN."""
+    _nodes_j: Floats | None = field(default=None, init=False, repr=False)
+    """Energy up to each node, shape (n,); None until it is used first."""
 
     def at(self, time_ns: int) -> float:
         """Power at a time; at a step, the later power."""
@@ -75,17 +77,20 @@ class PowerLine:
         Args:
             time_ns: Within the line, shape (m,), in any order.
         """
-        passed_s = np.diff(self.time_ns) / 1e9
-        steps_j = passed_s * (self.power_w[1:] + self.power_w[:-1]) / 2
-        nodes_j = np.concatenate([[0.0], np.cumsum(steps_j)])
+        nodes_j = self._nodes_j
+        if nodes_j is None:
+            passed_s = np.diff(self.time_ns) / 1e9
+            steps_j = passed_s * (self.power_w[1:] + self.power_w[:-1]) / 2
+            nodes_j = np.concatenate([[0.0], np.cumsum(steps_j)])
+            object.__setattr__(self, "_nodes_j", nodes_j)
         node = np.searchsorted(self.time_ns, time_ns, side="right") - 1
-        node = np.clip(node, 0, max(0, len(steps_j) - 1))
+        node = np.clip(node, 0, max(0, len(nodes_j) - 2))
         behind_s = (time_ns - self.time_ns[node]) / 1e9
-        slope = np.zeros(len(self.time_ns))
-        np.divide(np.diff(self.power_w), passed_s, out=slope[:-1], where=passed_s > 0)
-        energy_j: Floats = nodes_j[node] + behind_s * (
-            self.power_w[node] + slope[node] * behind_s / 2
-        )
+        after = np.minimum(node + 1, len(nodes_j) - 1)
+        passed_s = (self.time_ns[after] - self.time_ns[node]) / 1e9
+        slope = np.zeros(len(node))
+        np.divide(self.power_w[after] - self.power_w[node], passed_s, out=slope, where=passed_s > 0)
+        energy_j: Floats = nodes_j[node] + behind_s * (self.power_w[node] + slope * behind_s / 2)
         return energy_j
 
     def check(self, begin_ns: int, end_ns: int) -> None:

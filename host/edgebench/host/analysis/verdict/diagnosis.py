@@ -85,13 +85,7 @@ def excess(finding: Finding) -> float:
 def _root(
     finding: Finding, failures: Sequence[Finding], causes: Mapping[str, Cause | None]
 ) -> Cause | None:
-    """Cause that a failed rule is attributed to; `effect_of` has no circles.
-
-    Args:
-        finding: The failed rule.
-        failures: All failed rules.
-        causes: Cause that each of them shows, by the id of the rule.
-    """
+    """Cause that a failed rule is attributed to; `effect_of` has no circles."""
     rule, kind = BY_ID.get(finding.id), kind_of(finding)
     if rule is None:
         return None

@@ -54,7 +54,6 @@ class SetEvidence:
     runs: tuple[Run, ...]
     """Runs that are not invalid, in the order of measurement."""
     planned: int
-    """Planned number of runs."""
     needed: int
     """Number of runs that an interval between runs needs."""
     name: str
