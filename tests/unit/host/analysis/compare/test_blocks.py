@@ -175,7 +175,7 @@ def test_spread_between_occasions_widens_the_interval() -> None:
     assert found.result.outcome is not WORSE
     assert found.result.minimum_detectable_ratio is not None
     assert found.result.minimum_detectable_ratio > 0.04
-    assert "5 occasions of these models, standard deviation 1.00%" in _text(found)
+    assert "5 occasions of these models, standard deviation 1.00 %" in _text(found)
     pooled = compared(sides, replace(spread, model_count=3, is_pooled=True))
     assert "5 occasions of 3 models" in _text(pooled)
     assert compared(sides, replace(spread, deviation=0.001)).result.outcome is WORSE

@@ -80,7 +80,7 @@ def test_energy_may_be_that_of_an_activity_that_every_sample_met() -> None:
     in_step = ClockDifference(0.0, 0.0)
     found = unsampled_w(in_step, level(2.0), [level(1.7), level(1.7)], 1000.0)
     assert COVERAGE * found == pytest.approx(1.7)
-    with pytest.raises(EnergyRefused, match="takes up to 96% of the energy, limit 90%"):
+    with pytest.raises(EnergyRefused, match="takes up to 96 % of the energy, limit 90 %"):
         unsampled_w(in_step, level(1.05), [level(1.01)], 1000.0)
 
 
