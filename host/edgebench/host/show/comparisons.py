@@ -148,8 +148,8 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
         return None
     pair_count = needed_run_count(Design.PAIRED, len(comparisons))
     made_by, address = sets[0].first.command, device_address(sets[0].first)
-    if made_by is not None and "--against" in made_by.words:
-        given = CommandLine(command="bench", arguments=made_by.arguments)
+    given = CommandLine(command="bench", arguments=() if made_by is None else made_by.arguments)
+    if given.value("candidate") is not None:
         again = given.bench(pairs=pair_count)
     else:
         on = [] if address is None else ["--on", address]
