@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.agents import wait_until
 from support.commands import Run
-from support.powercap import Counter
+from support.powercap import RANGE_UJ, Counter
+from support.recordings import decoded
 from support.tools import need_shared
+
+from edgebench.host.result.reasons.words import format_watts
+from edgebench.protocol.traces import METER_FILE
 
 WRAP_UJ = 2**37
 """Where the counters of some processors wrap, whatever their range says (amanusk/s-tui#29)."""
@@ -38,14 +44,27 @@ def test_counter_that_wraps_early_has_no_energy(edgebench: Run, tmp_path: Path) 
         for root in (zone, tmp_path)
     ]
     assert ranges[0] == ranges[1], "the zone of the case"
-    counter.show(WRAP_UJ - 1_000_000)
-    wrap = threading.Timer(0.6, lambda: counter.show(1_000_000))
-    wrap.start()
-    code, error = recorded(edgebench, f"rapl:{tmp_path}", 1.5)
-    wrap.join()
-    assert code == 3
-    assert "1 sample left out: up to 1." in error
-    assert "MW, limit 36.8 kW" in error
+    before_uj, after_uj = WRAP_UJ - 1_000_000, 1_000_000
+    counter.show(before_uj)
+    folder = tmp_path / "recording"
+
+    def wrap() -> None:
+        wait_until((folder / METER_FILE).exists, "the counter was read")
+        time.sleep(0.3)
+        counter.show(after_uj)
+
+    thread = threading.Thread(target=wrap)
+    thread.start()
+    words = ("meters", "record", f"rapl:{tmp_path}", "--duration", "1.5s", "--output", str(folder))
+    said = edgebench(*words)
+    thread.join()
+    found = decoded(folder / METER_FILE)
+    [place] = np.flatnonzero(found.power_w)
+    read_s = (found.time_ns[place] - found.begin_ns[place]) / 1e9  # a busy machine reads later
+    power_w = (RANGE_UJ + 1 - before_uj + after_uj) / 1e6 / read_s
+    assert found.power_w[place] == pytest.approx(power_w)
+    assert said.code == 3
+    assert f"1 sample left out: up to {format_watts(power_w)}, limit 36.8 kW" in said.err
 
 
 def test_power_in_milliwatts_is_refused_when_the_meter_is_opened(edgebench: Run) -> None:

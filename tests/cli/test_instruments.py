@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -55,10 +56,12 @@ def measured(host: Host, meter: str, *words: str) -> dict[str, Any]:
 
 
 def _lost(document: dict[str, Any]) -> str | None:
-    """What other load did: samples that a poll lost, or a load code that the worker played late."""
+    """What other load did: lost samples, a late load code, latencies that are steady too late."""
     refused = document["metrics"]["energy"]["refused"]
     reasons = "loss: ", text_of([clocks_not_aligned()]), "4000 instantaneous samples per second"
-    return refused if refused is not None and refused.startswith(reasons) else None
+    late = r"window of \d+ ms is too short: .* needs \d+ ms; \d+ ms .* before it was steady"
+    is_of_the_machine = refused and (refused.startswith(reasons) or re.fullmatch(late, refused))
+    return refused if is_of_the_machine else None
 
 
 def flickering_supply() -> Supply:

@@ -238,9 +238,12 @@ def test_campaign_measures_a_machine_and_a_board_of_it(host: Host, tmp_path: Pat
     assert list(counts.notna()) == [False, False, True, True]
     # Each count is off by up to two ticks of the counter, and a tick is five instructions.
     assert counts[2] == pytest.approx(counts[3], abs=20)
-    for run_id in table["run_id"][2:]:
+    first, second = table["run_id"][2:]
+    for run_id in (first, second):
         spec = host.lab.run(run_id).result.spec
         assert (spec.engine, spec.duration_s) == (Engine.TARGET, 0.5)
+    compared = host.run("compare", first, "--against", second)
+    assert (compared.returncode, "exact" in compared.stdout + compared.stderr) == (0, True)
     traces = [assert_is_read_back(one) for one in find_exported(host.lab.store, table["run_id"])]
     assert {len(trace.windows) > 0 for trace in traces} == {True, False}
 

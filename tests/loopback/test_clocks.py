@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,13 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.emulated_clock import EmulatedClock
 from support.tools import need_runtime
-from support.undisturbed import undisturbed
 from support.watchers import At
 
 from edgebench.agent.clock import SOURCE_FILE
 from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
 from edgebench.agent.telemetry.source import read_text
-from edgebench.host.analysis.verdict.clock import CLOCK_SUSPECT_RATIO
 from edgebench.host.bench.verify import verify
+from edgebench.host.client import Client
 from edgebench.host.show.notes import run_notes
 from edgebench.host.stored_run import StoredRun
 from edgebench.protocol.record import Phase
@@ -46,6 +46,7 @@ SETTINGS: dict[str, Any] = {
 LONG: dict[str, Any] = {"scenario": "server", "target_qps": 50.0, "duration_s": 3.0}
 """A run that is long beside the error of the probes, and mostly waits."""
 
+PROBE_COUNT = 100
 PAUSE_S = 3.0
 
 
@@ -108,14 +109,6 @@ def failed(run: StoredRun) -> set[str]:
     return {finding["id"] for finding in rules if finding["outcome"] == "fail"}
 
 
-def late_probes(run: StoredRun) -> str | None:
-    """Why the rates of both clocks cannot be compared: other processes delayed the probes."""
-    clock = run.result.conditions.clock
-    if clock is None or clock.slope_error < CLOCK_SUSPECT_RATIO:
-        return None
-    return f"the rate is known to {clock.slope_error:.3%} only"
-
-
 def later(seconds: float, action: Callable[[], None]) -> None:
     """Act after this time, beside the run; the loop begins shortly after its phase."""
     threading.Timer(seconds, action).start()
@@ -159,11 +152,17 @@ def test_interval_holds_the_truth_on_a_coarse_clock(
     [(0.0005, set()), (0.005, {"clock_drift"}), (0.1, {"clock", "clock_drift"})],
 )
 def test_clock_that_is_slow_is_named(
-    host: Host, clock: EmulatedClock, slow_ratio: float, failing: set[str]
+    host: Host,
+    clock: EmulatedClock,
+    monkeypatch: pytest.MonkeyPatch,
+    slow_ratio: float,
+    failing: set[str],
 ) -> None:
     """Otherwise each latency of a board whose timer loses ticks would be too small, and valid."""
+    # A busy machine may delay all of a few probes by milliseconds, and then no rate is known.
+    monkeypatch.setattr(Client, "probe_clock", partialmethod(Client.probe_clock, PROBE_COUNT))
     clock.set(rate=1 - slow_ratio)
-    run = undisturbed(lambda: bench(host, MODEL, **LONG), late_probes)
+    run = bench(host, MODEL, **LONG)
     assert failed(run) & CLOCK_RULES == failing
     if failing:
         found = rule(run, min(failing))

@@ -159,14 +159,14 @@ def test_ctrl_c_keeps_what_was_measured(agent: AgentProcess, paired: Host) -> No
     """Otherwise Ctrl-C would discard minutes of measurement, or leave the worker running."""
     command = paired.popen("bench", MODEL, "--on", "board", *LONG)
     wait_until_measuring(agent.state)
-    time.sleep(0.5)  # 50 queries
+    time.sleep(1.5)  # 150 queries on average, at random times
     command.send_signal(signal.SIGINT)
     _, errors = command.communicate(timeout=30)
     assert command.returncode == 130, errors
     assert "interrupted: 1 run kept in" in errors
     run = paired.lab.run()
     assert run.verdict == "invalid"
-    assert len(run.queries) > 20
+    assert len(run.queries) > 100
     assert agent.status().running is None
     assert verify(paired.lab.store, run.id) == []
 

@@ -6,8 +6,10 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from support.threaded import outrank
 
 RANGE_UJ = 262143328850
 """max_energy_range_uj of many Intel processors."""
@@ -17,8 +19,9 @@ _TICK_S = 0.002
 class Counter:
     """A zone whose counter the test sets.
 
-    While it burns, `late_s` is the longest time that it stood still: a busy machine does not let
-    the test count, and a reading is as wrong as the counter is old.
+    The counter is in memory: on a disk, a writer waits while other tests sync their files. While it
+    burns, `late_s` is the longest time that it stood still: a busy machine does not let the test
+    count, and a reading is as wrong as the counter is old.
     """
 
     def __init__(self, root: Path, index: int = 0, name: str = "package-0") -> None:
@@ -26,15 +29,16 @@ class Counter:
         self._folder.mkdir(parents=True)
         (self._folder / "name").write_text(f"{name}\n")
         (self._folder / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
-        (self._folder / "energy_uj").touch()
+        self._counter = os.memfd_create("energy_uj")  # until this process ends
+        (self._folder / "energy_uj").symlink_to(f"/proc/{os.getpid()}/fd/{self._counter}")
         self.late_s = 0.0
         self.show(0)
 
     def show(self, energy_uj: object) -> None:
         """Set the counter, in place: the driver keeps the file open, and must not find it empty."""
-        with (self._folder / "energy_uj").open("r+") as file:
-            file.write(f"{energy_uj}\n")
-            file.truncate()
+        text = f"{energy_uj}\n".encode()
+        os.pwrite(self._counter, text, 0)
+        os.ftruncate(self._counter, len(text))
 
     @contextmanager
     def burning(self, power_w: float) -> Iterator[None]:
@@ -45,8 +49,7 @@ class Counter:
 
         def burn() -> None:
             nonlocal shown_s
-            with suppress(OSError):  # the hardware waits for nobody; only root may pretend to it
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+            outrank()
             while not over.wait(_TICK_S):
                 now_s = time.monotonic()
                 self.show(int(power_w * 1e6 * (now_s - begin_s)))

@@ -25,8 +25,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import is_dataclass
 from importlib import import_module
-from typing import TextIO, Union
+from typing import TYPE_CHECKING, TextIO, Union, get_args, get_type_hints
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 HOST, AGENT = "edgebench", "edgebench-agent"
 """The programs."""
@@ -36,6 +40,8 @@ _AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
 """Variables that a process reads when it starts or imports: the server's are those of its start."""
 _IN_NAMESPACE = ("ip", "netns", "exec")
 """Words before the name of a network namespace and a command."""
+_IMPORTED_LATE = ("pyarrow.compute", "scipy.special", "zeroconf.asyncio")
+"""Modules that commands import in functions, and that take a tenth of a second."""
 _CLONE_NEWNET = 0x40000000
 """Network namespace, for setns. Source: linux/sched.h."""
 
@@ -291,17 +297,57 @@ def enter(namespace: str) -> None:
 
 def _import_commands() -> None:
     from edgebench.host.cli.main import _LOADED, COMMANDS
+    from edgebench.protocol.messages import Message
 
     for name in COMMANDS:
         import_module(f"edgebench.host.cli.{name.replace('-', '_')}")
     for names in _LOADED.values():
         for name in names:
             import_module(name)
+    for name in _IMPORTED_LATE:
+        import_module(name)
+    from edgebench.host.result import document
+    from edgebench.host.result.facts import HostFacts
+    from edgebench.host.result.run import Run
+    from edgebench.host.result.run_set import RunSet
+    from edgebench.host.store.live import LiveCommand, LiveDevice
+    from edgebench.protocol.record import RunRecord
+
+    _make_hooks(document._converter, Run, RunSet)
+    _make_hooks_of_plain(Message, RunRecord, HostFacts, LiveCommand, LiveDevice)
 
 
 def _import_agent() -> None:
+    from edgebench.protocol.messages import Message
+
     for name in ("agent.cli", "agent.daemon", "agent.advertise"):
         import_module(f"edgebench.{name}")
+    _make_hooks_of_plain(Message)
+
+
+def _make_hooks_of_plain(*kinds: object) -> None:
+    from edgebench.protocol import plain
+
+    for converter in (plain._converter, plain._wire_converter):
+        _make_hooks(converter, *kinds)
+
+
+def _make_hooks(converter: Converter, *kinds: object) -> None:
+    """Make the functions that convert these types and their fields, which takes longer than a call.
+
+    Each fork would make them anew.
+    """
+    left, done = list(kinds), set[object]()
+    while left:
+        kind = left.pop()
+        if kind in done:
+            continue
+        done.add(kind)
+        left += get_args(kind)
+        if isinstance(kind, type) and is_dataclass(kind):
+            converter.get_structure_hook(kind)
+            converter.get_unstructure_hook(kind)
+            left += get_type_hints(kind).values()
 
 
 def main(program: str, descriptor: int) -> int:

@@ -6,11 +6,10 @@ clock of this machine, which the meters' doubles read (`pulse_instruments.py`).
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +23,7 @@ from support.agents import AgentProcess, Host
 from support.firmware_process import built
 from support.pulse_instruments import ACTIVE_W, SUPPLY_V
 from support.reference_kernels import BUILT_IN
+from support.threaded import outrank
 
 INFERENCE_US = 2000
 """Least time of an inference on the emulated board; computing takes a tenth of it."""
@@ -48,16 +48,6 @@ class Instruments:
         answer = self.process.stdout.readline().strip()
         assert answer, "the instruments have ended"
         return answer
-
-
-def outrank(pid: int) -> None:
-    """Run a process before all others, where that is allowed.
-
-    A real board and a real meter have processors and clocks of their own: no host makes them late,
-    however busy that is.
-    """
-    with suppress(PermissionError):
-        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
 
 
 @dataclass(frozen=True)

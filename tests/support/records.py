@@ -220,6 +220,18 @@ def judged_record(worker: r.WorkerRecord) -> r.WorkerRecord:
     return replace(worker, check=replace(worker.check, dataset_sample_count=10))
 
 
+def profiled_record(record: r.RunRecord) -> r.RunRecord:
+    """The account of a run with a profile of two operators."""
+    assert record.worker is not None
+    operators = (
+        r.OperatorTime(0, "CONV_2D", "conv", "xnnpack", 2, 140_000, 70_000),
+        r.OperatorTime(1, "SOFTMAX", "softmax", "cpu", 2, 40_000, 20_000),
+    )
+    check = replace(record.worker.check, operators=operators, profile_run_count=2)
+    spec = replace(record.spec, is_profiled=True)
+    return replace(record, spec=spec, worker=replace(record.worker, check=check))
+
+
 def dataset_answers() -> dict[str, NDArray[Any]]:
     """What the model answered to the data set: nine of ten are right."""
     found = np.zeros((10, 1, 10), np.int8)
@@ -228,11 +240,14 @@ def dataset_answers() -> dict[str, NDArray[Any]]:
     return {"dataset.0": found}
 
 
-def store_run(store: Store, run_id: str = RUN_ID, *, is_judged: bool = False) -> Path:
+def store_run(
+    store: Store, run_id: str = RUN_ID, *, is_judged: bool = False, is_profiled: bool = False
+) -> Path:
     """Store a good run, with an accuracy if it is judged; its directory."""
     latency_ns = latencies()
     worker = worker_record(latency_ns)
     record = run_record(judged_record(worker) if is_judged else worker, run_id)
+    record = profiled_record(record) if is_profiled else record
     facts = JUDGED if is_judged else HostFacts()
     return put_into_store(store, record, latency_ns, facts=facts)
 

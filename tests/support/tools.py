@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -13,7 +14,7 @@ ROOT_OF_CHECKOUT = Path(__file__).resolve().parents[2]
 SHARED = ROOT_OF_CHECKOUT.parent / "shared"
 
 
-def skip_or_fail(reason: str) -> None:
+def skip_or_fail(reason: str) -> NoReturn:
     """Skip the running test, or fail it where nothing may be missing."""
     if os.environ.get(REQUIRE_VARIABLE):
         pytest.fail(f"required here: {reason}")

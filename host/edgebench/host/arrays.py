@@ -21,7 +21,6 @@ class ArrayFile:
     """Contents of a .npz file given by the user."""
 
     arrays: dict[str, NDArray[Any]]
-    """Arrays by name."""
     sha256: str
     size_bytes: int
 

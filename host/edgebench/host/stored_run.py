@@ -59,7 +59,6 @@ class StoredSet(RunSet):
     """Set of runs of a model, displayed as a table and a picture in a notebook."""
 
     stored: tuple[StoredRun, ...] = field(default=(), repr=False, compare=False)
-    """The runs with their traces."""
 
     @classmethod
     def of(cls, run_set: RunSet, stored: Sequence[StoredRun] = ()) -> StoredSet:

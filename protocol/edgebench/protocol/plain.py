@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from cattrs import Converter, IterableValidationError, IterableValidationNote
 from cattrs.errors import BaseValidationError
-from cattrs.gen import make_dict_structure_fn, override
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from edgebench.protocol.bounds import Bounds, bounds_of
 from edgebench.protocol.errors import EdgebenchError, RemoteProtocolError
@@ -83,9 +84,12 @@ def make_printable(converter: Converter) -> Converter:
 def make_bounded(converter: Converter) -> Converter:
     """Make a strict converter check the numbers of dataclasses against the bounds of their unit.
 
-    Dataclasses that get their own hook later apply the hooks of `number_hooks`.
+    Dataclasses that get their own hook later apply the hooks of `number_hooks`. Hooks are cached
+    here, because cattrs drops those in its own cache whenever it makes the hook of a list or a map:
+    it would make most of them several times.
     """
 
+    @cache
     def reader(kind: Any) -> Any:
         hooks = number_hooks(converter, kind)
         overrides: dict[str, Any] = {
@@ -98,9 +102,15 @@ def make_bounded(converter: Converter) -> Converter:
             **overrides,
         )
 
-    converter.register_structure_hook_factory(
-        lambda kind: is_dataclass(get_origin(kind) or kind), reader
-    )
+    @cache
+    def writer(kind: Any) -> Any:
+        return make_dict_unstructure_fn(kind, converter)
+
+    def has_fields(kind: Any) -> bool:
+        return is_dataclass(get_origin(kind) or kind)
+
+    converter.register_structure_hook_factory(has_fields, reader)
+    converter.register_unstructure_hook_factory(has_fields, writer)
     return converter
 
 

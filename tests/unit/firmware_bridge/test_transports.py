@@ -178,13 +178,13 @@ def test_board_behind_a_socket_is_measured() -> None:
         port = server.getsockname()[1]
         with closing(open_line(f"socket://127.0.0.1:{port}", 115_200)) as line:
             connection, _ = server.accept()
-            _ServedBoard(connection.fileno(), connection.fileno(), BoardDouble())
-            board = measured(line)
-            assert board.facts.baud_rate is None
-            connection.shutdown(socket.SHUT_RDWR)
-            with pytest.raises(BoardLost, match=r"board at 127\.0\.0\.1"):
-                board.outputs()
-            connection.close()
+            with connection:
+                _ServedBoard(connection.fileno(), connection.fileno(), BoardDouble())
+                board = measured(line)
+                assert board.facts.baud_rate is None
+                connection.shutdown(socket.SHUT_RDWR)
+                with pytest.raises(BoardLost, match=r"board at 127\.0\.0\.1"):
+                    board.outputs()
 
 
 def test_program_that_speaks_as_a_board_is_measured() -> None:

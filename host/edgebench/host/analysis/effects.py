@@ -32,7 +32,6 @@ class Observation:
     """Metric of a valid run, with its levels."""
 
     levels: Levels
-    """Level of each factor."""
     round: int
     value: float
     """Metric of the run, above zero."""

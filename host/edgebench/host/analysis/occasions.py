@@ -45,7 +45,6 @@ class OccasionSpread:
     occasion_count: int = 0
     """Number of occasions that the estimate rests on."""
     model_count: int = 0
-    """Number of models."""
     is_pooled: bool = False
     """Whether other models of the device count because the compared models have too few."""
 

@@ -20,6 +20,7 @@ def profile_of_worker(worker: WorkerRecord, measured: Measurement) -> ProfileRes
         sum_ns_per_inference=_sum_ns(check),
         unprofiled_p50_ns=measured.invoke.p50,
         error=check.profile_error,
+        reading_ns=check.profile_reading_ns,
     )
 
 

@@ -47,7 +47,6 @@ from edgebench.protocol.record import (
     Phase,
     RunRecord,
     SyncFacts,
-    TargetMemory,
     TargetRecord,
     WorkerRecord,
 )
@@ -99,6 +98,7 @@ def analyse_run(
         command=facts.command,
         simulated=record.simulated,
         emulated=record.emulated,
+        time_scale=record.time_scale,
         spec=record.spec,
         model=worker.model,
         device=record.device,
@@ -151,6 +151,7 @@ def analyse_target(
         command=facts.command,
         simulated=record.simulated,
         emulated=record.emulated or target.firmware.emulator is not None,
+        time_scale=record.time_scale,
         spec=record.spec,
         model=target.model,
         device=record.device,
@@ -177,34 +178,31 @@ def _target_metrics(
     facts: HostFacts,
     energy: EnergyResult | None,
 ) -> Metrics:
+    memory = target.memory
+    flash = (memory.flash_bytes, memory.firmware_flash_bytes)
+    ram = (memory.ram_bytes, memory.firmware_ram_bytes, memory.stack_peak_bytes)
     return replace(
         NO_METRICS,
         latency_ns=measured.latency,
         throughput_per_s=measured.throughput_per_s,
         instructions_per_inference=measured.instructions_per_inference,
         windows=measured.summary,
-        target_memory_bytes=_target_memory(target.memory),
+        target_memory_bytes=TargetMemoryBytes(
+            flash=memory.flash_bytes,
+            ram=memory.ram_bytes,
+            arena=memory.arena_bytes,
+            flash_total=_total(flash),
+            ram_total=_total(ram),
+            firmware_flash=memory.firmware_flash_bytes,
+            firmware_ram=memory.firmware_ram_bytes,
+            stack=memory.stack_bytes,
+            stack_peak=memory.stack_peak_bytes,
+        ),
         upload_s=target.upload_s,
         accuracy=_accuracy(measured.quality, target.check, facts),
         agreement=measured.quality.agreement,
         profile=profile_of_target(target, measured) if spec.is_profiled else None,
         energy=energy,
-    )
-
-
-def _target_memory(memory: TargetMemory) -> TargetMemoryBytes:
-    flash = (memory.flash_bytes, memory.firmware_flash_bytes)
-    ram = (memory.ram_bytes, memory.firmware_ram_bytes, memory.stack_peak_bytes)
-    return TargetMemoryBytes(
-        flash=memory.flash_bytes,
-        ram=memory.ram_bytes,
-        arena=memory.arena_bytes,
-        flash_total=_total(flash),
-        ram_total=_total(ram),
-        firmware_flash=memory.firmware_flash_bytes,
-        firmware_ram=memory.firmware_ram_bytes,
-        stack=memory.stack_bytes,
-        stack_peak=memory.stack_peak_bytes,
     )
 
 
@@ -248,6 +246,7 @@ def analyse_failure(
         command=facts.command,
         simulated=record.simulated,
         emulated=record.emulated,
+        time_scale=record.time_scale,
         spec=spec,
         model=record.model,
         device=record.device,

@@ -163,7 +163,11 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
         interval = min(low - reach, low * factor), max(high + reach, high * factor)
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
-        meter = abs(median) * _meter_ratio(runs)
+        energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
+        known_j = ((energy.gross_j_per_inference, energy.u95_absolute_j) for energy in energies)
+        meter = abs(median) * max(
+            (abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0
+        )
         low, high = median - interval[0], interval[1] - median
         interval = (median - math.hypot(low, meter), median + math.hypot(high, meter))
     return SetMetric(
@@ -263,13 +267,6 @@ def _end_ratio(runs: Sequence[Run]) -> float:
             return 1.0
         ends.append((1.5 * blocks[-1] - 0.5 * blocks[-2]) / max(float(np.median(blocks)), 1.0))
     return max(float(np.median(ends)), 0.0) or 1.0
-
-
-def _meter_ratio(runs: Sequence[Run]) -> float:
-    """Relative uncertainty of an energy by the meter, k = 2, which the runs of a set share."""
-    energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
-    known_j = ((energy.gross_j_per_inference, energy.u95_absolute_j) for energy in energies)
-    return max((abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0)
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:

@@ -20,7 +20,6 @@ class UsualSpeed:
     integer_ratio: float
     """Time of the integer work over the median of the earlier runs; above 1: slower than usual."""
     run_count: int
-    """Number of earlier runs."""
 
 
 def integer_ns(yardstick: Yardstick) -> float:

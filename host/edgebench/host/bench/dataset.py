@@ -54,7 +54,16 @@ def open_dataset(text: str) -> Dataset:
         DatasetFileRefused: the file is not a data set.
     """
     if text == BUILT_IN and not os.path.exists(text):
-        return _open(_write_builtin(), BUILT_IN)
+        # Write the built-in test set as a data set; the bytes of the file are always the same.
+        manifest = json.loads((_FOLDER / "manifest.json").read_text())
+        with np.load(_FOLDER / manifest["test_set"]["file"]) as file:
+            images, labels = file["images"], file["labels"]
+        divisor = manifest["models"][0]["input_divisor"]
+        folder = Path(tempfile.mkdtemp(prefix="edgebench-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        path = folder / f"{BUILT_IN}.npz"
+        np.savez(path, x=images.astype(np.float32) / divisor, y=labels.astype(np.int64))
+        return _open(path, BUILT_IN)
     return _open(Path(text), printable(Path(text).name))
 
 
@@ -63,7 +72,13 @@ def _open(path: Path, name: str) -> Dataset:
     arrays = file.arrays
     labels = _labels(arrays, path)
     metric = _metric(arrays, labels, path)
-    _refuse_labels(labels, metric, path)
+    # Check that the labels are in the range of the metric.
+    if metric == "top1" and (np.any(labels < 0) or np.any(labels != np.floor(labels))):
+        raise DatasetFileRefused(
+            f"data set needs class numbers from 0 in y for the metric top1: {path}"
+        )
+    if np.any(np.abs(labels.astype(np.float64)) > MAX_LABEL):
+        raise DatasetFileRefused(f"data set has labels above {MAX_LABEL:g} in y: {path}")
     kept = {"y": labels} | ({"x": arrays["x"]} if metric == _NEEDS_SAMPLES else {})
     return Dataset(name, path, file.sha256, file.size_bytes, metric, kept)
 
@@ -108,30 +123,3 @@ def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -
             f"data set needs samples of both labels for the metric {metric}: {path}"
         )
     return metric
-
-
-def _refuse_labels(labels: NDArray[Any], metric: str, path: Path) -> None:
-    """Check that the labels are in the range of the metric.
-
-    Raises:
-        DatasetFileRefused: labels are not class numbers for top1, or exceed `MAX_LABEL`.
-    """
-    if metric == "top1" and (np.any(labels < 0) or np.any(labels != np.floor(labels))):
-        raise DatasetFileRefused(
-            f"data set needs class numbers from 0 in y for the metric top1: {path}"
-        )
-    if np.any(np.abs(labels.astype(np.float64)) > MAX_LABEL):
-        raise DatasetFileRefused(f"data set has labels above {MAX_LABEL:g} in y: {path}")
-
-
-def _write_builtin() -> Path:
-    """Write the built-in test set as a data set; the bytes of the file are always the same."""
-    manifest = json.loads((_FOLDER / "manifest.json").read_text())
-    with np.load(_FOLDER / manifest["test_set"]["file"]) as file:
-        images, labels = file["images"], file["labels"]
-    divisor = manifest["models"][0]["input_divisor"]
-    folder = Path(tempfile.mkdtemp(prefix="edgebench-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"{BUILT_IN}.npz"
-    np.savez(path, x=images.astype(np.float32) / divisor, y=labels.astype(np.int64))
-    return path

@@ -54,7 +54,9 @@ from edgebench.protocol.errors import (
     TraceOfAnotherRun,
     TraceRefused,
     UsageError,
+    os_error_as,
 )
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
@@ -127,14 +129,12 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
             _refuse_unknown_samples(power, energy)
             raise TraceRefused(f"{request.name}: {energy.refused}")
         file.check_unchanged()
-        try:
+        with os_error_as(StoreError, "energy not stored", directory):
             copy = scratch / run_id
             with changed_run(store, run_id, copy):
                 _keep(copy, path, scratch, request, facts)
                 run = replace(run, files=file_digests(copy))
                 write_whole(copy / RUN_FILE, json.dumps(to_document(run), indent=1) + "\n")
-        except OSError as exc:
-            raise StoreError(f"energy not stored: {exc.strerror}: {directory}") from exc
     note_run(store, run_id)
     return run
 
@@ -143,7 +143,8 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
     """Write the samples of the file to power.parquet; return the request without its alignment."""
     gain_ratio = options.gain_ratio
     if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
-        raise UsageError(f"--gain must be above 0 and at most 100 %, got {gain_ratio:.3%}")
+        shown = format_percent(gain_ratio, 3)
+        raise UsageError(f"--gain must be above 0 and at most 100 %, got {shown}")
     value, unit = options.offset or (None, Unit.WATT)
     columns = options.columns
     request = TraceRequest(

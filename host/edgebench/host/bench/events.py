@@ -306,7 +306,6 @@ CommandEvent = (
     | DeviceSelected
     | DeviceFailed
 )
-"""Events of the whole command."""
 DeviceEvent = (
     DeviceBusy
     | DeviceStillBusy
@@ -334,10 +333,8 @@ DeviceEvent = (
     | RunStoredElsewhere
     | BusyDeviceSkipped
 )
-"""Events of a device that is measured."""
 MeasurementEvent = CommandEvent | DeviceEvent
 Notify = Callable[[MeasurementEvent], None]
-"""Consumer of events."""
 
 
 def raise_failures(event: MeasurementEvent) -> None:

@@ -181,7 +181,13 @@ class FinishingProcess:
                 status = _end(ended)
         if not answer:
             raise MeasurementError(f"analysis of run {directory.name} ended with status {status}")
-        _raise_error(FinishReply(**json.loads(answer)))
+        # Raise the error of the other process, if any.
+        reply = FinishReply(**json.loads(answer))
+        if reply.code is not None:
+            kind = _HOST_ERRORS.get(reply.kind)
+            raise kind(reply.text) if kind else error_from_code(reply.code, reply.text)
+        if reply.errno is not None:
+            raise OSError(reply.errno, os.strerror(reply.errno), reply.path)
         return from_document(json.loads((directory / RUN_FILE).read_bytes()))
 
     def _ask(self, request: bytes) -> bytes:
@@ -239,15 +245,6 @@ class FinishReply:
     """Number of an `OSError`."""
     path: str | None = None
     """File of the `OSError`."""
-
-
-def _raise_error(reply: FinishReply) -> None:
-    """Raise the error of the other process, if any."""
-    if reply.code is not None:
-        kind = _HOST_ERRORS.get(reply.kind)
-        raise kind(reply.text) if kind else error_from_code(reply.code, reply.text)
-    if reply.errno is not None:
-        raise OSError(reply.errno, os.strerror(reply.errno), reply.path)
 
 
 def _answer(line: bytes) -> FinishReply:

@@ -86,7 +86,10 @@ def check_device(client: Client, name: str, cancellation: Cancellation) -> Healt
     temp_c = seat.temp_c if seat else None
     if seat is not None and seat.fault:
         raise TargetError(seat.fault)
-    _require_room(system)
+    room = system.models_room_bytes
+    if room is not None and room < MIN_ROOM_BYTES:
+        has, needs = format_distinct_sizes(room, MIN_ROOM_BYTES)
+        raise NoSpace(f"room for models is {has}, at least {needs} is needed")
     _require_cool(system, temp_c)
     model = _model_for(system)
     run = _quick_run(client, name, model, cancellation)
@@ -103,13 +106,6 @@ def check_device(client: Client, name: str, cancellation: Cancellation) -> Healt
         model=model.name,
         latency_ns_p50=latency.p50 if latency else None,
     )
-
-
-def _require_room(system: SystemDescription) -> None:
-    room = system.models_room_bytes
-    if room is not None and room < MIN_ROOM_BYTES:
-        has, needs = format_distinct_sizes(room, MIN_ROOM_BYTES)
-        raise NoSpace(f"room for models is {has}, at least {needs} is needed")
 
 
 def _require_cool(system: SystemDescription, temp_c: float | None) -> None:

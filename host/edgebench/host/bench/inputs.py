@@ -33,10 +33,6 @@ class InputFile:
 def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
     """Read and check a file of inputs.
 
-    Args:
-        path: The file.
-        shapes: Shapes that the user chose, by input name.
-
     Raises:
         UsageError: the file does not exist, does not contain inputs, or contradicts a shape.
     """

@@ -14,6 +14,7 @@ from edgebench.protocol.errors import (
     NoSuchModel,
     NotAModel,
     UsageError,
+    os_error_as,
 )
 from edgebench.protocol.text import printable
 
@@ -60,7 +61,22 @@ class Model:
         if self.is_on_device:
             return ""
         if self not in _DIGESTS:
-            _DIGESTS[self] = _digest(self, on_bytes)
+            digest, size_bytes, begin_s = hashlib.sha256(), 0, time.monotonic()
+            with (
+                os_error_as(UsageError, "model not readable", self.path),
+                self.path.open("rb") as file,
+            ):
+                while block := file.read(_BLOCK_BYTES):
+                    digest.update(block)
+                    size_bytes += len(block)
+                    if on_bytes and time.monotonic() - begin_s > QUIET_S:
+                        on_bytes(size_bytes, self.size_bytes)
+            if size_bytes != self.size_bytes:
+                raise FileChanged(
+                    f"model changed while it was read: {size_bytes} bytes, not {self.size_bytes}: "
+                    f"{self.path}"
+                )
+            _DIGESTS[self] = digest.hexdigest()
         return _DIGESTS[self]
 
     def is_same_as(self, other: Model) -> bool:
@@ -98,22 +114,3 @@ def open_model(path: Path, name: str | None = None) -> Model:
 def model_on_device(name: str) -> Model:
     """The model in a device's firmware, by the name that the device reports."""
     return Model(Path(name), printable(name), 0, 0, is_on_device=True)
-
-
-def _digest(model: Model, on_bytes: OnBytes | None) -> str:
-    digest, size_bytes, begin_s = hashlib.sha256(), 0, time.monotonic()
-    try:
-        with model.path.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
-                size_bytes += len(block)
-                if on_bytes and time.monotonic() - begin_s > QUIET_S:
-                    on_bytes(size_bytes, model.size_bytes)
-    except OSError as exc:
-        raise UsageError(f"model not readable: {exc.strerror}: {model.path}") from exc
-    if size_bytes != model.size_bytes:
-        raise FileChanged(
-            f"model changed while it was read: {size_bytes} bytes, not {model.size_bytes}: "
-            f"{model.path}"
-        )
-    return digest.hexdigest()

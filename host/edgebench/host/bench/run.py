@@ -29,13 +29,14 @@ from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_facts
 from edgebench.host.store.host_file import packed_facts
-from edgebench.host.store.incomplete import ExpectedRun, claimed, write_expectation
-from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.host.store.incomplete import ExpectedRun, write_expectation
+from edgebench.host.store.layout import RAW_DIRECTORY, Store, locked_run
 from edgebench.meters.base import Meter, MeterSession
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     FileChanged,
+    InputsRefused,
     MeterLost,
     ModelRefused,
     StoreError,
@@ -44,7 +45,7 @@ from edgebench.protocol.errors import (
     error_from_code,
 )
 from edgebench.protocol.messages import Progress, Telemetry
-from edgebench.protocol.record import Phase
+from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import METER_FILE
 
@@ -108,6 +109,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
     """Measure a model on a device and store the run.
 
     Raises:
+        InputsRefused: shapes or inputs do not fit the model; nothing is stored.
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         EdgebenchError: any other failure; a finished run stays on the device until it is stored.
     """
@@ -123,14 +125,14 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
     with (
         _forgotten_if_refused(store, run_id),
         store.expecting(run_id) as directory,
-        claimed(directory),
+        locked_run(directory),
     ):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_expectation(directory, _expected(client, model, probes[0]))
         host_file = packed_facts(directory)
     with ExitStack() as storing:
         with ExitStack() as stack:
-            stack.enter_context(claimed(directory))
+            stack.enter_context(locked_run(directory))
             with _forgotten_if_refused(store, run_id):
                 spool = directory / RAW_DIRECTORY / METER_FILE
                 session = _begin(stack, meter, spool) if meter else None
@@ -156,6 +158,11 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
         if not ended.is_spooled:
             store.forget_expected(run_id)
             raise error_from_code(ended.code, ended.error or "the device could not store the run")
+        if ended.code == InputsRefused.code and ended.outcome is Outcome.FAILED:
+            # A mistake in the command, found before the first inference, is no result to keep.
+            store.forget_expected(run_id)
+            client.acknowledge(run_id)
+            raise error_from_code(ended.code, ended.error or "the inputs do not fit the model")
         probes.append(client.probe_clock())
         host_record = HostRecord(probes, session.trouble if session else None)
         run = collect(client, store, run_id, host_record, device.analyse, is_kept=device.is_kept)

@@ -19,11 +19,6 @@ def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost)
 
     A device that does not respond is skipped; its lane waits for it and checks again.
 
-    Args:
-        plan: The campaign.
-        requests: Requests of its cells.
-        host: The host that is paired with its devices.
-
     Raises:
         MeterNotServed: an agent does not serve the meter; the message names all such devices.
         UsageError: the meter of a device cannot set the supply voltage of a cell.

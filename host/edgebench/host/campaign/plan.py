@@ -115,7 +115,6 @@ class CampaignPlan:
     name: str
     created_utc: str
     file: str
-    """Path of the campaign file."""
     spec: CampaignSpec
     cells: tuple[Cell, ...]
     digests: dict[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from edgebench.host.campaign.journal import Journal, JournalRecord, LaneNote, Refusal
+from edgebench.host.campaign.journal import Journal, LaneNote, Refusal
 from edgebench.host.campaign.plan import MAX_ATTEMPT, CampaignPlan, PlannedRun, attempt_name
 from edgebench.host.campaign.spec import INVALID, MADE_AGAIN
 from edgebench.host.store.index import DAMAGED, RunSummary, list_runs
@@ -122,12 +122,6 @@ def campaign_state(
     # The journal is read first, so that a run stored in between counts as stored.
     record = journal.read()
     stored = {run.run_id: run for run in list_runs(store) if f"-{plan.id}-" in run.run_id}
-    return CampaignState(plan=plan, runs=_progress(plan, record, stored), lanes=record.lanes)
-
-
-def _progress(
-    plan: CampaignPlan, record: JournalRecord, stored: Mapping[str, RunSummary]
-) -> dict[PlannedRun, RunProgress]:
     attempts: dict[PlannedRun, list[Attempt]] = {planned: [] for planned in plan.planned}
     # Ids contain the place in the plan, so a store without the journal is sufficient.
     for run_id in sorted(dict.fromkeys((*record.intended, *stored)), key=_attempt_number):
@@ -138,7 +132,13 @@ def _progress(
                     run_id, stored.get(run_id), record.refused.get(run_id), run_id in record.gone
                 )
             )
-    return {planned: judged(planned, found, plan.spec.retry) for planned, found in attempts.items()}
+    return CampaignState(
+        plan=plan,
+        runs={
+            planned: judged(planned, found, plan.spec.retry) for planned, found in attempts.items()
+        },
+        lanes=record.lanes,
+    )
 
 
 def _attempt_number(run_id: str) -> int:

@@ -60,7 +60,6 @@ FILES, WORDS = "files", "words"
 _SAFE = re.compile(r"[\w.,:/@+=%-]+")
 """Names that need no quoting in a shell; only these are offered."""
 _FILES = {"FILE", "FILE.toml", "FILE.zip", "DIR", "PATH", "DATASET", "BOARD"}
-"""Placeholders of paths."""
 
 
 def parser() -> argparse.ArgumentParser:

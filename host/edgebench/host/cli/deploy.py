@@ -49,12 +49,7 @@ def parser() -> argparse.ArgumentParser:
         "host, or the installed package edgebench-kit)",
     )
     made.add_argument("--uninstall", action="store_true", help="remove the agent and all its data")
-    _add_packages(made.add_argument_group("what is installed"))
-    _add_agent(made.add_argument_group("the agent"))
-    return made
-
-
-def _add_packages(packages: argparse._ArgumentGroup) -> None:
+    packages = made.add_argument_group("what is installed")
     packages.add_argument(
         "--runtime",
         action="append",
@@ -73,6 +68,8 @@ def _add_packages(packages: argparse._ArgumentGroup) -> None:
         help="also install the firmware bridge, for microcontrollers attached to the device "
         "(default: unchanged, initially not)",
     )
+    _add_agent(made.add_argument_group("the agent"))
+    return made
 
 
 def _add_agent(agent: argparse._ArgumentGroup) -> None:

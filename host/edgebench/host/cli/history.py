@@ -48,12 +48,7 @@ def add_history_filter(group: argparse._ArgumentGroup) -> None:
 
 
 def add_level_gate(made: argparse.ArgumentParser, level: str) -> None:
-    """Add the metric of histories, and the loss at which the command fails.
-
-    Args:
-        made: The parser.
-        level: Which level is compared with the level before it, for the help.
-    """
+    """Add the metric of histories, and the loss at which the command fails."""
     metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
     fails = f"exit 4 if {level} is worse than the previous level by more than this, with its "

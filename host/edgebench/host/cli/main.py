@@ -150,7 +150,17 @@ def _dispatch(words: list[str]) -> ExitCode:
         print(software())
         return ExitCode.DONE
     if first not in COMMANDS:
-        return _report_unknown(words)
+        from edgebench.host.cli.failure import report_failure, wants_json
+        from edgebench.host.options.peers import hint_for_command
+        from edgebench.protocol.errors import UsageError, with_meant
+
+        error = UsageError(f"unknown command {words[0]!r}")
+        hint = "see the list of commands: edgebench --help"
+        if (instruction := hint_for_command(words)) is not None:
+            hint = f"{instruction}; otherwise {hint}"
+        elif with_meant(error, words[0], (*COMMANDS, "help", "version")).meant:
+            hint = f"did you mean edgebench {error.meant}? otherwise {hint}"
+        return report_failure(str(error), hint, ExitCode.USAGE, as_json=wants_json(words))
     return _run(first, others)
 
 
@@ -165,20 +175,6 @@ def _options_last(words: list[str]) -> list[str]:
         return words
     end = next((at for at in range(count, len(words)) if words[at] == "--"), len(words))
     return [*words[count:end], *words[:count], *words[end:]]
-
-
-def _report_unknown(words: Sequence[str]) -> ExitCode:
-    from edgebench.host.cli.failure import report_failure, wants_json
-    from edgebench.host.options.peers import hint_for_command
-    from edgebench.protocol.errors import UsageError, with_meant
-
-    error = UsageError(f"unknown command {words[0]!r}")
-    hint = "see the list of commands: edgebench --help"
-    if (instruction := hint_for_command(words)) is not None:
-        hint = f"{instruction}; otherwise {hint}"
-    elif with_meant(error, words[0], (*COMMANDS, "help", "version")).meant:
-        hint = f"did you mean edgebench {error.meant}? otherwise {hint}"
-    return report_failure(str(error), hint, ExitCode.USAGE, as_json=wants_json(words))
 
 
 def _run(command: str, words: list[str]) -> ExitCode:

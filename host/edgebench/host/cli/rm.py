@@ -48,14 +48,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def remove(
     store: Store, stored: Sequence[str], aside: Sequence[SetAsideRun], options: argparse.Namespace
 ) -> ExitCode:
-    """Remove the runs if --yes is given; print their ids and their size.
-
-    Args:
-        store: The store.
-        stored: Ids of stored runs.
-        aside: Runs that were set aside.
-        options: Options of the command.
-    """
+    """Remove the runs if --yes is given; print their ids and their size."""
     from edgebench.host.store.removal import remove_runs, size_bytes
     from edgebench.host.store.set_aside import remove_set_aside
     from edgebench.protocol.sizes import format_bytes

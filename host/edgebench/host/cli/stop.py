@@ -32,19 +32,17 @@ def run(options: argparse.Namespace) -> ExitCode:
     elif stopped is None:
         print(f"no run of yours is in progress on {device}")
     else:
-        _print_stopped(printable(stopped), device)
+        # Print what was stopped, and that the command itself continues with its next run.
+        run_id = printable(stopped)
+        from edgebench.host.show.tables import console, print_line
+
+        out = console()
+        for line in (
+            f"stopped: run {run_id} on {device}; its measurements are on the device",
+            "only this run was stopped: if the command that started it is still running, it "
+            "collects the run and continues with the next; to end that command, press Ctrl-C in "
+            "its terminal",
+            f"next, if no command collects it: edgebench collect --on {shlex.quote(device)}",
+        ):
+            print_line(out, line)
     return ExitCode.DONE
-
-
-def _print_stopped(run_id: str, device: str) -> None:
-    """Print what was stopped, and that the command itself continues with its next run."""
-    from edgebench.host.show.tables import console, print_line
-
-    out = console()
-    for line in (
-        f"stopped: run {run_id} on {device}; its measurements are on the device",
-        "only this run was stopped: if the command that started it is still running, it collects "
-        "the run and continues with the next; to end that command, press Ctrl-C in its terminal",
-        f"next, if no command collects it: edgebench collect --on {shlex.quote(device)}",
-    ):
-        print_line(out, line)

@@ -59,7 +59,21 @@ def run(options: argparse.Namespace) -> ExitCode:
         return _verify_several(store, options.run, is_set=is_set, as_json=options.json)
     run = find_run(store, options.run)
     if options.rejudge:
-        return _rejudge_run(run.store, run.run_id, as_json=options.json)
+        # Print the run as this version computes it, then its stored verdict and today's verdict.
+        from edgebench.host.analysis.run_set import alone
+        from edgebench.host.bench.verify import rejudge
+        from edgebench.host.result.document import to_document
+        from edgebench.host.show.page import run_page
+        from edgebench.host.show.tables import console
+
+        today = rejudge(run.store, run.run_id)
+        if options.json:
+            print(json.dumps(to_document(today), indent=1))
+            return ExitCode.DONE
+        out = console()
+        out.print(run_page(today, out.width))
+        _print_verdicts(alone(today), alone(run.store.run(run.run_id)))
+        return ExitCode.DONE
     differences = verify(run.store, run.run_id)
     return _report("run", {"run_id": run.run_id}, differences, run.name, as_json=options.json)
 
@@ -173,24 +187,6 @@ def _print_differences(what: str, differences: Sequence[Difference]) -> None:
 
 def _print_hint(name: str) -> None:
     echo_hint(f"see the stored values: edgebench show {shlex.quote(name)}")
-
-
-def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
-    """Print the run as this version computes it, then its stored verdict and today's verdict."""
-    from edgebench.host.analysis.run_set import alone
-    from edgebench.host.bench.verify import rejudge
-    from edgebench.host.result.document import to_document
-    from edgebench.host.show.page import run_page
-    from edgebench.host.show.tables import console
-
-    today = rejudge(store, run_id)
-    if as_json:
-        print(json.dumps(to_document(today), indent=1))
-        return ExitCode.DONE
-    out = console()
-    out.print(run_page(today, out.width))
-    _print_verdicts(alone(today), alone(store.run(run_id)))
-    return ExitCode.DONE
 
 
 def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:

@@ -15,11 +15,6 @@ _REASONS = {
 def require_board(device: KnownDevice, hardware: Hardware, address: str) -> None:
     """Check that the machine of an agent is the device's machine.
 
-    Args:
-        device: The device.
-        hardware: Machine of the agent.
-        address: Address of the agent.
-
     Raises:
         WrongBoard: the agent runs on another machine.
     """

@@ -31,7 +31,6 @@ class HostCertificate:
     authority: bytes
     """Public key of the authority, in the wire format of SSH."""
     is_of_host: bool
-    """Whether the certificate is for a host, not for a user."""
     names: tuple[str, ...]
     """Hosts that may present the certificate; empty: any host."""
     after_s: int

@@ -40,10 +40,6 @@ _COPIED = ("METADATA", "entry_points.txt", "licenses/LICENSE")
 def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
     """Write the wheel, and return its path.
 
-    Args:
-        directory: Directory of the wheel.
-        has_bridge: Whether the wheel contains the firmware bridge.
-
     Raises:
         UsageError: the agent is importable here, but not installed as a distribution.
     """

@@ -12,7 +12,7 @@ its facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,7 +27,6 @@ from edgebench.host.series.run_series import (
     PowerSeries,
     QuerySeries,
     RunSeries,
-    Span,
     SpanKind,
     read_series,
 )
@@ -108,10 +107,21 @@ def run_trace_of(exported_run: ExportedRun) -> RunTrace:
     begin_s, end_s = series.span_s
     clock = _TraceClock(round(begin_s * 1e9))
     queries, waiting = _queries(series.queries, clock)
-    slices = [*queries, *_inferences(run, series, clock), *_spans(series.spans, clock)]
+    tracks: list[SliceTrack] = []
+    for kind, name in _TRACKS.items():
+        groups = [
+            SliceGroup.single(
+                printable(span.name), clock.at(span.begin_s), clock.at(span.end_s), span.facts
+            )
+            for span in sorted(series.spans, key=lambda span: span.begin_s)
+            if span.kind is kind
+        ]
+        if groups:
+            tracks.append(SliceTrack(name, tuple(groups)))
+    slices = [*queries, *_inferences(run, series, clock), *tracks]
     slices += _gaps(series, clock)
     if run.metrics.profile is not None:
-        slices.append(_operators(run.metrics.profile, clock))
+        slices.append(_operators(run, run.metrics.profile, clock))
     counters = [*waiting, *_power(series, clock)]
     for name, points in series.sensors.items():
         unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
@@ -207,23 +217,12 @@ def _queries(
     return [], [CounterTrack("queries due and not done", "", time_ns[order], count)]
 
 
-def _spans(spans: Sequence[Span], clock: _TraceClock) -> list[SliceTrack]:
-    tracks: list[SliceTrack] = []
-    for kind, name in _TRACKS.items():
-        groups = [
-            SliceGroup.single(
-                printable(span.name), clock.at(span.begin_s), clock.at(span.end_s), span.facts
-            )
-            for span in sorted(spans, key=lambda span: span.begin_s)
-            if span.kind is kind
-        ]
-        if groups:
-            tracks.append(SliceTrack(name, tuple(groups)))
-    return tracks
+def _operators(run: Run, profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
+    """Track of a synthetic inference, composed of the median time of each operator.
 
-
-def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
-    """Track of a synthetic inference, composed of the median time of each operator."""
+    Its name has the marks of the device. The times of an emulator that counts instructions are
+    virtual, and are left out of the facts.
+    """
     groups: list[SliceGroup] = []
     begin_ns = -clock.begin_ns
     for operator in profile.operators:
@@ -234,9 +233,15 @@ def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
             "count": str(operator.count),
             "total_ns": str(operator.total_ns),
         }
+        if operator.instructions is not None:
+            facts["instructions"] = f"{operator.instructions:g}"
+            del facts["total_ns"]
         groups.append(SliceGroup.single(printable(operator.operator), begin_ns, end_ns, facts))
         begin_ns = end_ns
-    return SliceTrack("operators, medians laid end to end", tuple(groups))
+    name = ", ".join(["operators, medians laid end to end", *run.marks.device])
+    if any(operator.instructions is not None for operator in profile.operators):
+        name += ": virtual time, in proportion to the instructions"
+    return SliceTrack(name, tuple(groups))
 
 
 def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:

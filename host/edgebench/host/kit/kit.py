@@ -78,7 +78,6 @@ class KitManifest:
     """C library and its version, such as glibc 2.36."""
     unpacked_bytes: int
     archive_sha256: str
-    """SHA-256 of the compressed archive."""
     files: tuple[KitMember, ...]
     packages: tuple[KitPackage, ...]
     place: str = PLACE

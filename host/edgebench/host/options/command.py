@@ -30,7 +30,6 @@ class Command:
     """A command line of `edgebench`."""
 
     words: tuple[str, ...]
-    """Command and arguments."""
 
     def __str__(self) -> str:
         """The line, quoted for a shell."""

@@ -22,9 +22,7 @@ class PeerWord(NamedTuple):
     """Spellings of other tools with the same meaning."""
 
     words: tuple[str, ...]
-    """The spellings."""
     tools: str
-    """Tools that have the words."""
     hint: str
     """What to write here, beginning with a verb."""
     commands: tuple[str, ...] = ()
@@ -301,7 +299,6 @@ COMMANDS = (
     PeerWord(("power", "meter"), "powerstat", "list and check energy meters: edgebench meters"),
     PeerWord(("man", "usage", "docs"), "git", "list the commands: edgebench help"),
 )  # fmt: skip
-"""Commands of other tools."""
 VALUES = (
     PeerWord(("wide", "table"), "kubectl",
              "omit -o: a wide terminal shows more columns, and -o csv all"),

@@ -81,7 +81,6 @@ class ChartTrace:
     end: str = ""
     """Ends of windows, seconds."""
     inferences: str = ""
-    """Number of inferences in each window."""
     value: str = ""
     begin_s: float = 0.0
     end_s: float = 0.0
@@ -122,7 +121,6 @@ class SensorPanel:
 
     title: str
     suffix: str
-    """Suffix of the sensors' names."""
     unit: Unit
 
 

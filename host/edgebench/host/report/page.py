@@ -144,10 +144,22 @@ def run_page(
     histories = {id(run.history): run.history for run in runs if run.history is not None}
     run_ids = {run.run.run_id for run in runs}
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} results side by side"
+    # Distributions of the latencies of the subjects, each with its p50.
+    marks = [
+        ChartMark(f"{place + 1}. p50", number.value, low, high, place)
+        for place, subject in enumerate(subjects)
+        for number in subject.percentiles
+        if number.path == "latency_ns.p50"
+        for low, high in [number.interval or (None, None)]
+    ]
+    named = [
+        (f"{place}. {subject.name}", subject.latencies_ns)
+        for place, subject in enumerate(subjects, 1)
+    ]
     return ReportPage(
         title=title,
         subjects=subjects,
-        overlay=_overlay(subjects),
+        overlay=overlaid_chart(named, marks),
         conditions=tuple(condition_rows(sets)),
         ratios=tuple(ratio_rows(sets, allowed, spread_of)) if len(sets) > 1 else (),
         histories=tuple(history_parts([*histories.values()], run_ids)),
@@ -281,22 +293,6 @@ def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[Repo
         )
         for run_set, name, command in zip(sets, subject_names(sets), commands_of(sets), strict=True)
     )
-
-
-def _overlay(subjects: Sequence[ReportSubject]) -> DistributionChart | None:
-    """Distributions of the latencies of the subjects, each with its p50."""
-    marks = [
-        ChartMark(f"{place + 1}. p50", number.value, low, high, place)
-        for place, subject in enumerate(subjects)
-        for number in subject.percentiles
-        if number.path == "latency_ns.p50"
-        for low, high in [number.interval or (None, None)]
-    ]
-    named = [
-        (f"{place}. {subject.name}", subject.latencies_ns)
-        for place, subject in enumerate(subjects, 1)
-    ]
-    return overlaid_chart(named, marks)
 
 
 def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:

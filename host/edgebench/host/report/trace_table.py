@@ -9,8 +9,9 @@ import numpy as np
 from edgebench.host.report.charts import SENSOR_PANELS, panel_sensors
 from edgebench.host.result.units import ABSENT, format_instructions, format_ns, format_watts
 from edgebench.host.series.envelope import Envelope, even_edges
-from edgebench.host.series.latency_line import LatencyLine, latency_line
+from edgebench.host.series.latency_line import latency_line
 from edgebench.host.series.run_series import RunSeries, WindowSeries
+from edgebench.protocol.percent import format_percent
 
 ROW_COUNT = 20
 """Number of intervals in a table."""
@@ -30,7 +31,15 @@ def trace_tables(series: RunSeries) -> list[TraceTable]:
     edges_s = even_edges(*series.span_s, ROW_COUNT)
     tables: list[TraceTable] = []
     if series.latency is not None and series.latency.steady_ns.size:
-        tables.append(_latency_table(latency_line(series.latency, ROW_COUNT)))
+        # The percentiles of the line of the chart, for fewer intervals of inferences.
+        line = latency_line(series.latency, ROW_COUNT)
+        columns = zip(line.begin_s, line.p10_ns, line.p50_ns, line.p90_ns, line.max_ns, strict=True)
+        rows = [
+            (f"{begin_s:.4f} s", *(_shown(value, "ns") for value in values))
+            for begin_s, *values in columns
+        ]
+        title = f"Latency of {line.size:,} inferences each"
+        tables.append(TraceTable(title, tuple(rows), ("from", "p10", "p50", "p90", "highest")))
     if series.windows is not None:
         tables.append(_window_table(series.windows))
     for channel in series.power:
@@ -43,17 +52,6 @@ def trace_tables(series: RunSeries) -> list[TraceTable]:
         for name, points in panel_sensors(series, panel).items():
             tables.append(_table(f"{panel.title}, {name}", points.envelope(edges_s), panel.unit))
     return tables
-
-
-def _latency_table(line: LatencyLine) -> TraceTable:
-    """The percentiles of the line of the chart, for fewer intervals of inferences."""
-    columns = zip(line.begin_s, line.p10_ns, line.p50_ns, line.p90_ns, line.max_ns, strict=True)
-    rows = [
-        (f"{begin_s:.4f} s", *(_shown(value, "ns") for value in values))
-        for begin_s, *values in columns
-    ]
-    title = f"Latency of {line.size:,} inferences each"
-    return TraceTable(title, tuple(rows), ("from", "p10", "p50", "p90", "highest"))
 
 
 def _window_table(windows: WindowSeries) -> TraceTable:
@@ -91,4 +89,4 @@ def _shown(value: float, unit: str) -> str:
         return format_watts(value)
     if unit == "hz":
         return f"{value / 1e9:.3f} GHz"
-    return f"{value:.1f} °C" if unit == "c" else f"{value:.1%}"
+    return f"{value:.1f} °C" if unit == "c" else format_percent(value, 1)

@@ -172,6 +172,7 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
             field.metadata or not field.init for field in fields(get_origin(kind) or kind)
         )
 
+    @cache
     def reader(kind: Any) -> Any:
         return make_dict_structure_fn(
             kind,
@@ -180,6 +181,7 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
             **_overrides(kind, number_hooks(converter, kind), is_written=False),
         )
 
+    @cache
     def writer(kind: Any) -> Any:
         return make_dict_unstructure_fn(kind, converter, **_overrides(kind, {}, is_written=True))
 

@@ -8,7 +8,7 @@ separate time axis, which starts at its first sample, and `power_apart` states t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -255,6 +255,7 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
     record = read_record(directory)
     times = _RunTimes(directory, run, record)
     power, apart = _power(directory, run.metrics.energy, times.zero_ns, detail)
+    ends = [event for event in record.events if event.kind in _ENDS]
     return RunSeries(
         latency=times.latency(),
         queries=times.queries(run),
@@ -263,7 +264,20 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
             name: Points((series.time_ns - times.zero_ns) / 1e9, series.value)
             for name, series in read_telemetry(directory, record.telemetry).series.items()
         },
-        spans=(*_phases(record.events, times.zero_ns), *times.window_spans(), *_throttled(run)),
+        spans=(
+            *[
+                Span(
+                    SpanKind.PHASE,
+                    event.kind,
+                    (event.time_ns - times.zero_ns) / 1e9,
+                    (following.time_ns - times.zero_ns) / 1e9,
+                )
+                for event, following in pairwise(ends)
+                if event.kind != IDLE_ENDED
+            ],
+            *times.window_spans(),
+            *_throttled(run),
+        ),
         power=power,
         power_apart=apart,
     )
@@ -389,20 +403,6 @@ def _target_latency(target: TargetRecord, zero_ns: int) -> LatencySeries | None:
         first += window.count
     start_s = np.concatenate(starts)
     return LatencySeries(start_s, latency_ns[: len(start_s)].astype(np.float64), 0)
-
-
-def _phases(events: Iterable[Event], zero_ns: int) -> list[Span]:
-    ends = [event for event in events if event.kind in _ENDS]
-    return [
-        Span(
-            SpanKind.PHASE,
-            event.kind,
-            (event.time_ns - zero_ns) / 1e9,
-            (following.time_ns - zero_ns) / 1e9,
-        )
-        for event, following in pairwise(ends)
-        if event.kind != IDLE_ENDED
-    ]
 
 
 def _throttled(run: Run) -> list[Span]:

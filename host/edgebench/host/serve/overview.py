@@ -77,7 +77,17 @@ class Overview:
         """Read what has changed; return the changes as a message, or None if there are none."""
         before = dict(self._rows)
         is_live_changed = self._live.poll()
-        stamp = self._runs_stamp()
+        # A value that changes when a run or a command begins or ends, or the store changes.
+        sources = self._live.sources
+        states = tuple(
+            (name, source.is_over, device, state.number, state.stored_count, state.failed_count)
+            for name, source in sources.items()
+            for device, state in source.devices.items()
+        )
+        changed_ns = 0
+        with suppress(OSError):
+            changed_ns = os.stat(self._sources.store.runs).st_mtime_ns
+        stamp = (*states, changed_ns)
         is_old = stamp != self._stamp or time.monotonic() - self._read_s > WHOLE_S
         if is_live_changed or not self._rows:
             self._rows["lanes"] = {
@@ -105,19 +115,6 @@ class Overview:
             for section, rows in self._rows.items()
         }
         return _message(sections, is_whole=True)
-
-    def _runs_stamp(self) -> tuple[object, ...]:
-        """A value that changes when a run or a command begins or ends, or the store changes."""
-        sources = self._live.sources
-        states = tuple(
-            (name, source.is_over, device, state.number, state.stored_count, state.failed_count)
-            for name, source in sources.items()
-            for device, state in source.devices.items()
-        )
-        changed_ns = 0
-        with suppress(OSError):
-            changed_ns = os.stat(self._sources.store.runs).st_mtime_ns
-        return (*states, changed_ns)
 
     def _read_files(self) -> None:
         """Read devices, campaigns and runs; each unreadable section gets a note."""

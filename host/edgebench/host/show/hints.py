@@ -147,6 +147,12 @@ def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
 
 def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
     """Measure without what does not fit; the host has no list of the model's inputs."""
+    if given.value("input_shapes") and given.value("inputs"):
+        text = (
+            "fit --shape, and the arrays of --inputs, to the inputs that the error lists; or leave "
+            "out both, and random inputs are drawn: {}"
+        )
+        return NextStep(text, given.bench(without=["shape", "inputs"]))
     if given.value("input_shapes"):
         text = (
             "give --shape a name and a shape of the inputs that the error lists; or leave it out, "
@@ -777,12 +783,7 @@ def hint_for(error: e.EdgebenchError, given: CommandLine | None = None) -> str:
 
 
 def steps_after(error: e.EdgebenchError, given: CommandLine) -> list[NextStep]:
-    """The next steps after an error; if the failed run is stored, the last step shows the run.
-
-    Args:
-        error: An error that edgebench raised.
-        given: The command that failed, with its arguments.
-    """
+    """The next steps after an error; if the failed run is stored, the last step shows the run."""
     step = _hint(error, given)(error, given)
     if isinstance(error, e.UsageError) and error.meant and not isinstance(error, e.MeterNotServed):
         step = NextStep("did you mean {}? otherwise {}", error.meant, step)

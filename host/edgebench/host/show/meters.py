@@ -30,7 +30,7 @@ from edgebench.host.show.tables import console, text
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.rails import LEFT_OUT
 from edgebench.meters.registry import DRIVERS
-from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
 from edgebench.system.terminal import echo, echo_hint
 
@@ -79,20 +79,19 @@ def print_info(header: Header, *, as_json: bool) -> None:
     for reason in header.facts.get(LEFT_OUT, ()):
         facts.add_row(Text("left out", style="bold"), text(reason))
     for limit in capability.current_limits:
-        facts.add_row(Text("current", style="bold"), text(_limit(limit)))
+        where = "" if limit.range is None else f"range {limit.range}, "
+        where += "" if limit.channel is None else f"{limit.channel}, "
+        origin = ", ".join(filter(None, (limit.origin.value, limit.reference)))
+        facts.add_row(
+            Text("current", style="bold"),
+            text(f"{where}to {format_amperes(limit.limit_a)} ({origin})"),
+        )
     terms = DataTable("uncertainty", "value", "applies to", "origin", "reference")
     for term in header.uncertainty:
         terms.add_row(*_term(term))
     out = console()
     out.print(facts)
     out.print(terms)
-
-
-def _limit(limit: CurrentLimit) -> str:
-    where = "" if limit.range is None else f"range {limit.range}, "
-    where += "" if limit.channel is None else f"{limit.channel}, "
-    origin = ", ".join(filter(None, (limit.origin.value, limit.reference)))
-    return f"{where}to {format_amperes(limit.limit_a)} ({origin})"
 
 
 def _term(term: UncertaintyTerm) -> list[str]:
@@ -182,21 +181,8 @@ def _checks_table(session: StoredSession) -> Table:
 
 
 def _plain_checks(session: StoredSession) -> dict[str, object]:
-    return {
-        "directory": str(session.directory),
-        "meter": to_plain(session.facts.header.info),
-        "is_trusted": session.is_trusted,
-        "verdict": _plain_verdict(session.verdict),
-        "interrupted_s": session.interrupted_s,
-        "loss": to_plain(session.facts.loss),
-        "checks": [
-            {"id": check.id, "outcome": _OUTCOMES[check.is_passed][0], "detail": check.detail}
-            for check in session.checks
-        ],
-    }
+    verdict = session.verdict
 
-
-def _plain_verdict(verdict: RecordingVerdict) -> dict[str, object]:
     def plain(reasons: Sequence[Reason]) -> list[dict[str, object]]:
         return [
             {"id": reason.id, "facts": to_plain(reason.facts), "detail": text_of((reason,))}
@@ -204,10 +190,21 @@ def _plain_verdict(verdict: RecordingVerdict) -> dict[str, object]:
         ]
 
     return {
-        "state": verdict.state.value,
-        "reasons": plain(verdict.reasons),
-        "not_stated": plain(verdict.not_stated),
-        "reading": plain(verdict.reading),
+        "directory": str(session.directory),
+        "meter": to_plain(session.facts.header.info),
+        "is_trusted": session.is_trusted,
+        "verdict": {
+            "state": verdict.state.value,
+            "reasons": plain(verdict.reasons),
+            "not_stated": plain(verdict.not_stated),
+            "reading": plain(verdict.reading),
+        },
+        "interrupted_s": session.interrupted_s,
+        "loss": to_plain(session.facts.loss),
+        "checks": [
+            {"id": check.id, "outcome": _OUTCOMES[check.is_passed][0], "detail": check.detail}
+            for check in session.checks
+        ],
     }
 
 

@@ -351,12 +351,7 @@ def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:
 
 
 def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
-    """Table of the rules that failed or could not be checked, and a line that counts the others.
-
-    Args:
-        verdict: The verdict.
-        is_all: Whether the table lists every rule.
-    """
+    """Table of the rules that failed or could not be checked, and a line that counts the others."""
     listed = [rule for rule in verdict.rules if is_all or rule.outcome not in _FOLDED]
     parts: list[RenderableType] = []
     if listed:

@@ -37,7 +37,6 @@ class Batch:
     device: str
     samples: LiveSamples
     run_id: str | None
-    """Run in progress."""
     load_1m: float | None
     """Load average of the device over the last minute; None if not reported."""
 

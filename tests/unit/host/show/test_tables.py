@@ -396,9 +396,19 @@ def test_runs_of_one_model_are_told_apart() -> None:
     first, _, second, _ = verdict_lines(sets)
     assert re.search(r" on \S+ \(a\): the device was hot: hot$", first)
     assert re.search(r" on \S+ \(b\): the device was short of memory: swaps$", second)
-    shared, advice = verdict_lines(find_sets([slow, slow]))
-    assert shared.endswith(": both: the device was hot: hot")
-    assert advice.startswith("to improve: ")
+    cooler = (
+        "to improve: improve the cooling, or wait for longer before each run: "
+        f"{ASKED} --cooldown 20m"
+    )
+    assert verdict_lines(find_sets([slow, slow])) == [
+        "suspect: both: the device was hot: hot",
+        cooler,
+    ]
+    other = changed(both, {"model.name": "other.tflite"})
+    assert verdict_lines(find_sets([slow, other, slow])) == [
+        "suspect: 2 × digits.tflite on tflite: the device was hot: hot",
+        cooler.replace("digits.tflite", "digits.tflite other.tflite"),
+    ]
 
 
 def test_run_beside_a_set_has_its_interval_in_its_own_column() -> None:
@@ -569,10 +579,12 @@ def test_one_cut_run_hides_no_reason_of_the_others_of_its_set() -> None:
         replace(one, run_id=f"a{number}", member=SetMember("set-a", number, 5))
         for number, one in enumerate([cut, busy, busy, busy, busy])
     ]
-    lines = verdict_lines(find_sets(members))
-    assert [line.partition(" on tflite: ")[2] for line in lines[::2]] == [
-        "the measurement did not complete in 1 of 5 runs: interrupted",
-        "other programs used the device in 4 of 5 runs; in the worst, others took 40 %",
+    named = "suspect: digits.tflite on tflite: "
+    assert verdict_lines(find_sets(members)) == [
+        f"{named}the measurement did not complete in 1 of 5 runs: interrupted",
+        f"to improve: let the run finish: {GIVEN} --duration 0.05s --min-queries 500",
+        f"{named}other programs used the device in 4 of 5 runs; in the worst, others took 40 %",
+        f"to improve: {END_OTHERS}",
     ]
 
 
@@ -580,11 +592,11 @@ def test_reasons_are_the_rules_that_failed() -> None:
     """Otherwise a run would be reported as invalid without a reason."""
     suspect = failing({"enough_queries": "10 queries", "background_load": "others took 40 %"})
     made = changed(suspect, {"verdict.state": State.INVALID})
-    lines = verdict_lines(find_sets([made]))
-    assert any("10 queries" in line for line in lines)
-    states = [line.partition(": digits.tflite on tflite: ")[0] for line in lines]
-    assert states[::2] == ["invalid", "suspect"], "a milder cause does not make it invalid"
-    assert len(lines) == len(("invalid", "advice", "suspect")), "its cause has advice first"
+    assert verdict_lines(find_sets([made])) == [
+        "invalid: digits.tflite on tflite: too little was measured: 10 queries",
+        f"to improve: {LONGER} 120s",
+        "suspect: digits.tflite on tflite: other programs used the device: others took 40 %",
+    ]
     assert verdict_lines(find_sets([run()])) == []
 
 

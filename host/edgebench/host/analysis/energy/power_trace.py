@@ -24,7 +24,6 @@ class TracePiece:
     highest_w: float
     texture: Texture
     read: Callable[[], SampleRows]
-    """Read its samples."""
 
 
 TraceT = TypeVar("TraceT")

@@ -71,7 +71,6 @@ class PulsedWindow:
     """Window of inferences that starts and ends with a pulse, as the bridge observed it."""
 
     count: int
-    """Number of inferences in the window."""
     began_ns: int
     """Arrival of the line before its first pulse, bridge clock."""
     ended_ns: int

@@ -90,7 +90,6 @@ class AlignedRun:
     loop_ns: Window
     """Window of the timed inferences."""
     inference_count: int
-    """Number of the timed inferences."""
     codes: Sequence[LoadCode] = ()
     """Load codes that were found in the trace."""
 
@@ -204,13 +203,22 @@ def _look_at_channel(power: PowerTrace, channel: str, run: AlignedRun) -> SeenMe
     if capability.is_averaging:
         own_w = 0.0 if Kind.NOISE in declared else readings.loop_noise_w
         noise = math.hypot(own_w, spikes.deviation_w)
+    # Errors that all values have: spikes, which are or are not real, and half a step.
+    step_w = 0.0 if Kind.RESOLUTION in declared else readings.step_w
+    found: list[UncertaintyTerm] = []
+    if spikes.most_w:
+        offset = term(Kind.OFFSET, spikes.most_w, "mean power of isolated spikes", Unit.WATT)
+        found.append(replace(offset, is_common=False))
+    if step_w:
+        what = "step of the values, estimated from the trace"
+        found.append(term(Kind.RESOLUTION, step_w / 2, what, Unit.WATT))
     return SeenMeter(
         smoothing_s=smoothing_s,
         noise_w=noise,
         # The term for the power between samples leaves out flagged repetitions.
         update_s=0.0 if power.flags & Flag.DUPLICATE else readings.update_s,
         lag_s=lag_s,
-        terms=_terms(spikes.most_w, 0.0 if Kind.RESOLUTION in declared else readings.step_w),
+        terms=tuple(found),
     )
 
 
@@ -245,18 +253,6 @@ def _fall_s(
     )
     interval_s = readings.update_s or length / power.header.capability.rate_hz
     return interval_s if bound_s is None else bound_s
-
-
-def _terms(spike_w: float, step_w: float) -> tuple[UncertaintyTerm, ...]:
-    """Errors that all values have: spikes, which are or are not real, and half a step."""
-    found: list[UncertaintyTerm] = []
-    if spike_w:
-        offset = term(Kind.OFFSET, spike_w, "mean power of isolated spikes", Unit.WATT)
-        found.append(replace(offset, is_common=False))
-    if step_w:
-        what = "step of the values, estimated from the trace"
-        found.append(term(Kind.RESOLUTION, step_w / 2, what, Unit.WATT))
-    return tuple(found)
 
 
 def _samples(power: PowerTrace, channel: str, line: ClockLine, window_ns: Window) -> Samples:

@@ -79,7 +79,15 @@ def find_frequency(
 ) -> Frequency:
     """Frequency by the first available source in the profile's order, or the accelerator's."""
     if delegation is not None:
-        return _of_accelerator(telemetry, delegation, edges_ns, by_window)
+        name, nowhere = f"devfreq.{delegation.devfreq}", np.full(len(edges_ns) - 1, np.nan)
+        freq = telemetry.series.get(f"{name}.freq_hz")
+        cap = telemetry.series.get(f"{name}.freq_hz_cap")
+        return Frequency(
+            freq_hz=None if freq is None else by_window(freq, edges_ns),
+            cap_hz=None if cap is None else by_window(cap, edges_ns),
+            policy=nowhere,
+            cluster=nowhere,
+        )
     policy = _policy_by_window(telemetry, edges_ns)
     freq_hz = None
     for source in expected.freq_truth:
@@ -94,20 +102,6 @@ def find_frequency(
         cap_hz=_read_by_policy(telemetry, policy, "freq_hz_cap", edges_ns, by_window),
         policy=policy,
         cluster=_clusters(telemetry, policy),
-    )
-
-
-def _of_accelerator(
-    telemetry: TelemetryTrace, delegation: Delegation, edges_ns: Nanoseconds, by_window: ByWindow
-) -> Frequency:
-    name, nowhere = f"devfreq.{delegation.devfreq}", np.full(len(edges_ns) - 1, np.nan)
-    freq = telemetry.series.get(f"{name}.freq_hz")
-    cap = telemetry.series.get(f"{name}.freq_hz_cap")
-    return Frequency(
-        freq_hz=None if freq is None else by_window(freq, edges_ns),
-        cap_hz=None if cap is None else by_window(cap, edges_ns),
-        policy=nowhere,
-        cluster=nowhere,
     )
 
 

@@ -109,7 +109,6 @@ class FrequencySignal(Signal):
     """Whether the run has a trusted frequency, not only a cap."""
     baseline_hz: float | None
     nominal_hz: float | None
-    """Nominal frequency of the device."""
     change_ratio: float | None
     """95th percentile of the windows' relative distance from the baseline; None if not measured."""
 

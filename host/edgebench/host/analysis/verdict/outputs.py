@@ -27,8 +27,9 @@ from edgebench.host.analysis.verdict.rule import (
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.options.command import NextStep
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
-from edgebench.host.result.units import format_accuracy, format_percent
+from edgebench.host.result.units import format_accuracy
 from edgebench.host.result.verdict import NumberKind, RuleOutcome
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import TargetRecord, TimedPathFault, WorkerRecord
 
 OutputEvidence = Evidence | TargetEvidence
@@ -453,7 +454,18 @@ class _AccuracyRule(Rule[OutputEvidence]):
     def check(self, evidence: OutputEvidence) -> Ruling:
         accuracy, reference = evidence.measured.quality.accuracy, evidence.facts.reference
         if accuracy is None:
-            return self._without_accuracy(evidence)
+            check, error = evidence.measured_record.check, evidence.measured.quality.accuracy_error
+            if evidence.record.spec.dataset_sha256 is None:
+                return not_applicable(self.no_dataset())
+            is_target = isinstance(evidence.measured_record, TargetRecord)
+            if is_target and not check.dataset_sample_count:
+                return unknown(self.not_answered())  # rule dataset_complete has the reason
+            if error:
+                return holds(False, self.not_judged(why=error))
+            if check.dataset_sample_count:
+                return unknown(self.labels_elsewhere())
+            why = check.dataset_error or "the data set was not run"
+            return holds(False, self.not_judged(why=why))
         metric, count = accuracy.metric, accuracy.sample_count
         if reference is None:
             return unknown(
@@ -475,20 +487,6 @@ class _AccuracyRule(Rule[OutputEvidence]):
         good, bad = (good, bad) if is_error else (bad, good)
         ratio = good / bad if bad > 0 else float(good >= bad)
         return at_least(ratio, self.limit, "ratio", found)
-
-    def _without_accuracy(self, evidence: OutputEvidence) -> Ruling:
-        check, error = evidence.measured_record.check, evidence.measured.quality.accuracy_error
-        if evidence.record.spec.dataset_sha256 is None:
-            return not_applicable(self.no_dataset())
-        is_target = isinstance(evidence.measured_record, TargetRecord)
-        if is_target and not check.dataset_sample_count:
-            return unknown(self.not_answered())  # rule dataset_complete has the reason
-        if error:
-            return holds(False, self.not_judged(why=error))
-        if check.dataset_sample_count:
-            return unknown(self.labels_elsewhere())
-        why = check.dataset_error or "the data set was not run"
-        return holds(False, self.not_judged(why=why))
 
 
 class AccuracyFloorRule(_AccuracyRule):

@@ -31,7 +31,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.result.run import Run
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import Yardstick
 
 OUTVOTED_RATIO = 1 / 8
@@ -54,7 +54,6 @@ class SetEvidence:
     runs: tuple[Run, ...]
     """Runs that are not invalid, in the order of measurement."""
     planned: int
-    """Planned number of runs."""
     needed: int
     """Number of runs that an interval between runs needs."""
     name: str

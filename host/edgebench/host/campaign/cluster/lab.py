@@ -138,7 +138,6 @@ class DeviceJob:
     begun: tuple[str, ...] = ()
     """Runs that were begun, with an outcome unknown to the coordinator."""
     run_id: str | None = None
-    """Run to make."""
     place: Place | None = None
     member: SetMember | None = None
     references: Mapping[str, ReferenceAccuracy] = field(default_factory=dict)

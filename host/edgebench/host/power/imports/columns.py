@@ -69,7 +69,6 @@ class TableColumn:
     """A column that is used."""
 
     name: str
-    """Name in the file."""
     index: int
     scale: float
     """Factor to SI units; for the time, to nanoseconds."""

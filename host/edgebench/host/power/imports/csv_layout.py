@@ -50,7 +50,6 @@ class LineShape:
     is_aligned: bool = False
     """Columns are separated by any number of blanks."""
     is_json: bool = False
-    """Lines are JSON objects."""
     has_monitor_times: bool = False
     """Each line begins with a time of the Arduino serial monitor."""
 
@@ -93,7 +92,6 @@ class CsvLayout:
     skipped_count: int
     """Number of lines up to and including the header, and its row of units."""
     units_line: int | None
-    """Line with the units of the columns."""
     columns: TableColumns
     encoding: str
     style: NumberStyle

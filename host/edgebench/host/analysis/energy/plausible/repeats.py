@@ -59,7 +59,6 @@ class Noise:
     steps: Floats
     """Absolute differences, shape (n,)."""
     value_count: int
-    """Number of different values."""
 
     @property
     def same_ratio(self) -> float:

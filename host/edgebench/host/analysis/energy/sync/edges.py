@@ -47,7 +47,6 @@ class _Match:
     found: Nanoseconds
     """Indices of the pulses with a matching edge."""
     edges: Nanoseconds
-    """Times of those edges."""
 
 
 def align_edges(

@@ -84,7 +84,9 @@ class CodeSearch:
             MeasurementError: the trace is shorter than the code, or has too many positions.
         """
         is_busy = np.array(code.is_busy, np.float64)
-        chip_ns = _chip_ns(code)
+        half = max(1, len(code.is_busy) // 2)
+        edges_ns = np.array(code.edges_ns, np.int64)
+        chip_ns = float(np.median(edges_ns[half:] - edges_ns[:-half])) / half
         step_ns = step_ns or max(1, round(chip_ns / STEPS_PER_CHIP))
         count = (span_ns[1] - span_ns[0]) // step_ns
         span_s = (span_ns[1] - span_ns[0]) / 1e9
@@ -104,13 +106,6 @@ class CodeSearch:
         first = max(0, int((begin_ns - within_ns - self.first_ns) / self.step_ns))
         last = int((begin_ns + within_ns - self.first_ns) / self.step_ns) + 2
         return float(self.correlation[first : max(0, last)].max(initial=0.0))
-
-
-def _chip_ns(code: LoadCode) -> float:
-    """Mean length of a chip, without stalls: over half a code, shifts of edges average out."""
-    half = max(1, len(code.is_busy) // 2)
-    edges_ns = np.array(code.edges_ns, np.int64)
-    return float(np.median(edges_ns[half:] - edges_ns[:-half])) / half
 
 
 def _correlation(chips_w: Floats, is_busy: NDArray[np.float64], least_w: float) -> Floats:
