@@ -76,7 +76,7 @@ def test_worst_comes_first_with_what_changed(edgebench: Run, fill: Any) -> None:
     assert first.startswith("worse: worse.tflite on board, tflite, single_stream: latency_ns.p50 ")
     assert "1.00 ms → 1.10 ms, +9.98 % (+9.82 % .. +10.14 %), since 2026-03-11 00:00 UTC" in first
     assert "runtime_version 2.0 → 2.1" in beside
-    assert "temperature at the start 45 → 61 °C" in beside
+    assert "temperature after the warm-up 45 → 61 °C" in beside
     assert second.startswith("worse: slightly.tflite")
     assert third.startswith("better: better.tflite")
     assert without.strip() == "with it: no condition that was recorded"

@@ -12,11 +12,12 @@ from support.agents import Host
 from support.commands import Measured, Run
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
+from edgebench.host.analysis.compare.comparison import Design, needed_run_count
 from edgebench.host.analysis.run import analyse_run
-from edgebench.host.bench.request import MIN_PAIRS
 from edgebench.host.result.document import to_document
 
 Ids = list[str]
+MIN_PAIRS = needed_run_count(Design.PAIRED)
 
 
 def store_side(host: Host, name: str, p50s: list[int], *, day: int = 1, **changes: Any) -> Ids:
@@ -99,6 +100,9 @@ def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) ->
     assert said.code == 5
     assert "is undecided against" in said.out
     assert "too few runs" in said.out
+    again = "edgebench bench before.tflite --against after.tflite"
+    assert f"to improve: make 6 pairs: {again}" in said.out
+    assert "--pairs 6" in said.out
 
 
 def test_one_side_is_told_what_the_other_is_called(edgebench: Run, host: Host) -> None:
@@ -206,6 +210,11 @@ def test_paired_campaign_measures_and_decides(measured: Measured, tmp_path: Path
         assert again.returncode == result.returncode
         [compared] = json.loads(again.stdout)["comparisons"]
         assert compared == found | {"comparison_id": pairs if names == (pairs,) else None}
+    shown = measured.host.run("show", pairs, "--store", str(store))
+    assert " digits_int8.tflite" in shown.stdout.split("\n", 1)[0]
+    assert "(6 and 6 runs, paired)" in shown.stdout.split(" runtime ")[0]
+    shown = measured.host.run("show", pairs, "--store", str(store), "--json")
+    assert json.loads(shown.stdout)["comparisons"][0]["result"] == found["result"]
     listed = measured.host.run("runs", pairs, "--store", str(store), "--json")
     assert len(json.loads(listed.stdout)["runs"]) == 12
     for run in document["runs"][:2]:

@@ -137,5 +137,21 @@ def test_what_does_not_fit_the_model_is_one_line_with_a_next_step(
     if option == "--shape":
         assert re.search(rf"leave it out, .*open: {again}", hint)
         assert value not in hint
+        store = tmp_path / "store"
+        assert not [*store.glob("runs/*"), *store.glob("incoming/*")]
     else:
         assert re.search(rf"{again}--shape NAME=1x128, or --inputs FILE\.npz", hint)
+
+
+def test_shape_that_pairs_do_not_have_is_refused_once_and_stores_nothing(
+    measured: Measured, tmp_path: Path, models: dict[str, str]
+) -> None:
+    """Otherwise a mistyped name would fill the list of runs with a failed run for each pair."""
+    need_runtime("onnxruntime")
+    path, store = models["onnxruntime"], tmp_path / "store"
+    words = (path, "--against", path, "--pairs", "2", "--quick", "--shape", "ids=1x128")
+    result = measured.host.run("bench", *words, "--store", str(store))
+    assert result.returncode == 2
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert "the model has no input 'ids'; it has: 'input_ids' [batch, " in error
+    assert not [*store.glob("runs/*"), *store.glob("incoming/*")]

@@ -138,7 +138,7 @@ def test_every_energy_has_its_uncertainty(
 @pytest.mark.parametrize(
     ("faults", "check", "words"),
     [
-        (MANY_LOST, "loss", "limit 0.1%"),
+        (MANY_LOST, "loss", "limit 0.1 %"),
         (Faults(gone_after_s=0.4), "complete", "is gone"),
         (Faults(not_a_number=("S3",)), "calibration", "S3"),
     ],
@@ -257,7 +257,7 @@ def test_refused_recording_says_why_and_what_to_do(edgebench: Run, tmp_path: Pat
         recorded = edgebench(*words)
     for said in (recorded, edgebench("show", str(folder))):
         error, hint = [line for line in said.err.splitlines() if line.startswith(("err", "hint"))]
-        assert re.match(r"error: no energy, because .*: loss: \d+ samples.*, limit 0\.1%", error)
+        assert re.match(r"error: no energy, because .*: loss: \d+ samples.*, limit 0\.1 %", error)
         assert "edgebench meters selftest METER" in hint
     said = edgebench("meters", "selftest", "synthetic:constant,error=50000", "--duration", "2.8s")
     error, hint = said.err.splitlines()
@@ -313,7 +313,7 @@ def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> Non
     said = edgebench("meters", "import", str(path), "--output", str(folder))
     assert said.code == 0, said.err
     assert "3.00 J ±17 %" in said.out
-    assert "gain error not stated: 15% is assumed" in said.out
+    assert "gain error not stated: 15 % is assumed" in said.out
     assert [line.split()[:2] for line in said.out.splitlines() if " unknown " in line] == [
         ["calibration", "unknown"],
         ["loss", "unknown"],

@@ -272,9 +272,6 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.analysis.compare.comparison": [
             ("ALPHA", 0.05, "(Holm), is below 0.05"),
         ],
-        "host.bench.request": [
-            ("MIN_PAIRS", 6, "That takes at least six pairs"),
-        ],
         "host.analysis.compare.runs": [
             ("DEFAULT_MARGIN_RATIO", 0.01, "sets the margin, 1 % by default"),
         ],

@@ -393,6 +393,7 @@ class Runner:
         elif measured.is_interrupted:
             outcome = Outcome.INTERRUPTED
         error = _reason(run, outcome, error)
+        simulation = self._surroundings.simulation
         return RunRecord(
             run_id=run.request.run_id,
             owner=run.owner,
@@ -411,7 +412,8 @@ class Runner:
             events=tuple(run.events),
             metered=run.metering.facts,
             emulated=is_emulated(),
-            simulated=self._surroundings.simulation is not None,
+            simulated=simulation is not None,
+            time_scale=None if simulation is None else simulation.time_scale,
             confinement=run.worker.confinement,
             target=measured if isinstance(measured, TargetRecord) else None,
         )

@@ -257,6 +257,8 @@ def with_supply(text: str, supply_v: float) -> str:
 
     >>> with_supply("ppk2:/dev/ttyACM0,source", 1.8), with_supply("lpm01a", 2.5)
     ('ppk2:/dev/ttyACM0,source,supply=1.8', 'lpm01a,supply=2.5')
+    >>> with_supply("lpm01a,supply=2.50", 2.5)
+    'lpm01a,supply=2.50'
 
     Raises:
         NoSuchMeter: no driver has that name.
@@ -279,13 +281,38 @@ def with_supply(text: str, supply_v: float) -> str:
             f"meter {name} sets no supply voltage without the option {driver.supply_switch}, "
             f"{supply_v:g} V requested: {text},{driver.supply_switch}"
         )
-    if (given := options.values.get("supply")) is not None:
+    if (given := options.values.get("supply")) is None:
+        complete = f"{text},supply={supply_v:g}"
+    elif supply_of(text) == supply_v:
+        complete = text
+    else:
         raise WrongMeterOption(
             f"two supply voltages, {supply_v:g} V and supply={given} of meter {name}: leave one out"
         )
-    complete = f"{text},supply={supply_v:g}"
     find_meter(complete)  # the driver checks its limits
     return complete
+
+
+def supply_of(text: str) -> float | None:
+    """The supply voltage to which a meter with this text sets the device, in volts.
+
+    None if it sets none: a voltage that the text only states is that of another supply.
+
+    >>> supply_of("ppk2:/dev/ttyACM0,source,supply=1.8"), supply_of("ppk2:/dev/ttyACM0,supply=1.8")
+    (1.8, None)
+
+    Raises:
+        NoSuchMeter: no driver has that name.
+        WrongMeterOption: the voltage is not a number.
+    """
+    name, rest = split_name(text)
+    driver, options = _driver(name), Options.parse(name, rest)
+    if not driver.sets_supply or driver.supply_switch not in ("", *options.values):
+        return None
+    try:
+        return options.number("supply")
+    except UsageError as exc:
+        raise WrongMeterOption(str(exc)) from exc
 
 
 def is_external(text: str) -> bool:

@@ -706,6 +706,9 @@ class RunRecord:
     """Facts of the meter at the device, if the specification names a meter."""
     emulated: bool = False
     simulated: bool = False
+    time_scale: float | None = None
+    """Seconds of a simulated device's heat per second of the run; None for other devices, and from
+    older agents."""
     confinement: Confinement | None = None
     """Confinement of the worker; None if no worker was confined yet, and from older agents."""
     target: TargetRecord | None = None

@@ -30,6 +30,11 @@ class Simulation(Protocol):
         """File from which the worker reads the speed of the device; see `Simulator.slowed`."""
         ...
 
+    @property
+    def time_scale(self) -> float:
+        """Seconds of the device's heat per second of real time."""
+        ...
+
     def attach(self, worker_pid: int) -> None:
         """Show the files of this process as those of a process of the device."""
         ...

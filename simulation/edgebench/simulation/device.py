@@ -57,6 +57,11 @@ class SimulatedDevice:
         """File shared with the worker; see `slowed`."""
         return self.root / SPEED_FILE
 
+    @property
+    def time_scale(self) -> float:
+        """Seconds of the device's heat per second of real time."""
+        return self.board.time_scale
+
     def attach(self, worker_pid: int) -> None:
         """Link the files of this process into the tree."""
         link = self.root / "proc" / str(worker_pid)

@@ -20,6 +20,7 @@ from edgebench.protocol.errors import (
     SampleShapeRefused,
     SampleTypeRefused,
 )
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import TensorSpec
 from edgebench.protocol.sizes import format_distinct_sizes
 
@@ -122,9 +123,9 @@ def clipped_ratio(
         ratio = clipped_count / values.size
         if ratio > CLIPPED_LIMIT_RATIO:
             text = (
-                f"{_range_text(spec)} and clips {ratio:.2%} of its "
+                f"{_range_text(spec)} and clips {format_percent(ratio, 2)} of its "
                 f"values, {float(values.min()):.4g} to {float(values.max()):.4g}; "
-                f"limit {CLIPPED_LIMIT_RATIO:.0%}"
+                f"limit {format_percent(CLIPPED_LIMIT_RATIO)}"
             )
             raise InputsRefused(library_line(text))
         ratios.append(ratio)
@@ -268,7 +269,8 @@ def _refuse_clipped(blocks: Iterable[Tensor], spec: TensorSpec) -> None:
     ratio = clipped_count / max(1, count)
     if ratio > CLIPPED_LIMIT_RATIO:
         text = f"samples of the data set are {low:.4g} to {high:.4g}; {_range_text(spec)} and "
-        text += f"clips {ratio:.2%} of the values, limit {CLIPPED_LIMIT_RATIO:.0%}"
+        limit = format_percent(CLIPPED_LIMIT_RATIO)
+        text += f"clips {format_percent(ratio, 2)} of the values, limit {limit}"
         raise SamplesClipped(library_line(text))
 
 

@@ -55,6 +55,7 @@ from edgebench.protocol.errors import (
     TraceRefused,
     UsageError,
 )
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
@@ -143,7 +144,8 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
     """Write the samples of the file to power.parquet; return the request without its alignment."""
     gain_ratio = options.gain_ratio
     if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
-        raise UsageError(f"--gain must be above 0 and at most 100 %, got {gain_ratio:.3%}")
+        shown = format_percent(gain_ratio, 3)
+        raise UsageError(f"--gain must be above 0 and at most 100 %, got {shown}")
     value, unit = options.offset or (None, Unit.WATT)
     columns = options.columns
     request = TraceRequest(

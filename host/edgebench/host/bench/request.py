@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from edgebench.host.analysis.compare.comparability import check_keys
-from edgebench.host.analysis.compare.comparison import ALPHA
 from edgebench.host.analysis.compare.runs import ComparisonOptions, check_metrics
 from edgebench.host.analysis.extra_runs import DEFAULT_EXTRA_RUNS
 from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
@@ -28,7 +27,7 @@ from edgebench.host.power.metering import (
     check_wiring,
     new_energy_request,
     other_instrument,
-    supplied_meter,
+    with_set_supply,
 )
 from edgebench.host.result.facts import CommandFacts, EnergyRequest
 from edgebench.protocol.device import SystemDescription
@@ -57,27 +56,10 @@ from edgebench.protocol.spec import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-MIN_PAIRS = 6
-"""Minimum number of pairs for a significant result: 2 / 2**6 is below 0.05, 2 / 2**5 is not.
-
-Source: the smallest two-sided p value of Wilcoxon's signed-rank test.
-"""
 DEFAULT_PAIRS = 10
 MAX_RUN_COUNT = 1000
 MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
 _ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile separately"
-
-
-def needed_pair_count(comparison_count: int) -> int:
-    """Minimum number of pairs for a significant result in a family of comparisons.
-
-    Holm's method multiplies the smallest p value by the number of comparisons.
-
-    >>> needed_pair_count(1), needed_pair_count(2), needed_pair_count(12)
-    (6, 7, 9)
-    """
-    too_large = comparison_count * 2 / 2**MIN_PAIRS / ALPHA
-    return MIN_PAIRS + math.ceil(math.log2(max(1.0, too_large)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +178,7 @@ class BenchRequest:
             energy = replace(energy, meter=wired) if wired is not None else None
             if energy is not None:
                 check_wiring(energy.meter, (device,))
-                supplied_meter(energy)
+                energy = with_set_supply(energy)
         return replace(self, devices=(device,), energy=energy)
 
     def on_system(self, system: SystemDescription) -> BenchRequest:

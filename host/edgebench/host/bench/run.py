@@ -36,6 +36,7 @@ from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     FileChanged,
+    InputsRefused,
     MeterLost,
     ModelRefused,
     StoreError,
@@ -44,7 +45,7 @@ from edgebench.protocol.errors import (
     error_from_code,
 )
 from edgebench.protocol.messages import Progress, Telemetry
-from edgebench.protocol.record import Phase
+from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import METER_FILE
 
@@ -108,6 +109,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
     """Measure a model on a device and store the run.
 
     Raises:
+        InputsRefused: shapes or inputs do not fit the model; nothing is stored.
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         EdgebenchError: any other failure; a finished run stays on the device until it is stored.
     """
@@ -156,6 +158,11 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
         if not ended.is_spooled:
             store.forget_expected(run_id)
             raise error_from_code(ended.code, ended.error or "the device could not store the run")
+        if ended.code == InputsRefused.code and ended.outcome is Outcome.FAILED:
+            # A mistake in the command, found before the first inference, is no result to keep.
+            store.forget_expected(run_id)
+            client.acknowledge(run_id)
+            raise error_from_code(ended.code, ended.error or "the inputs do not fit the model")
         probes.append(client.probe_clock())
         host_record = HostRecord(probes, session.trouble if session else None)
         run = collect(client, store, run_id, host_record, device.analyse, is_kept=device.is_kept)

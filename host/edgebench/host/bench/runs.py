@@ -131,7 +131,8 @@ class BenchRuns(RunPlan):
         super().__init__(device, notify)
         self._request = request
         self._abandoned: set[str] = set()
-        """Sets whose first run failed; their other runs would fail, too, and are skipped."""
+        """Sets whose first run failed, and comparisons whose inputs were refused; their other runs
+        would fail, too, and are skipped."""
         self.runs: list[Run] = []
 
     def refuse_impossible(self, session: DeviceSession) -> None:
@@ -152,7 +153,7 @@ class BenchRuns(RunPlan):
             kind = events.ReferenceAdded if is_added else events.ReferenceSkipped
             self.notify(kind(self.device, model.name))
         for number, step in enumerate(steps, 1):
-            if step.member and step.member.set_id in self._abandoned:
+            if _group_of(step) in self._abandoned:
                 continue
             yield self._order(request, step, Place(number, len(steps)))
         number = len(steps)
@@ -214,6 +215,15 @@ class BenchRuns(RunPlan):
             raise error
         if order.member and order.member.number == 0:
             self._abandoned.add(order.member.set_id)
+        if order.pair and isinstance(error, InputsRefused):
+            self._abandoned.add(order.pair.comparison_id)
+
+
+def _group_of(step: Step) -> str | None:
+    """Id of the set or comparison of a step."""
+    if step.member is not None:
+        return step.member.set_id
+    return step.pair.comparison_id if step.pair is not None else None
 
 
 class CollectRuns(RunPlan):

@@ -96,7 +96,11 @@ def run(options: argparse.Namespace) -> ExitCode:
             request = _request(options, lab.store)
             _warn_of_few_pairs(request)
             runs = lab.measure(request, watcher.notify)
-            if request.against is not None:
+            failures = [failure.error for failure in watcher.failures]
+            # A command that was refused as a whole has no pairs, not pairs that are invalid.
+            are_refused = [isinstance(error, UsageError) for error in failures]
+            is_refused = not runs and bool(failures) and all(are_refused)
+            if request.against is not None and not is_refused:
                 compared = compare_measured(request.against, [run.result for run in runs])
         except Interrupted:
             is_interrupted = True
@@ -181,13 +185,13 @@ def _warn_of_few_pairs(request: BenchRequest) -> None:
 
     A single pair is enough for instruction counts.
     """
-    from edgebench.host.bench.request import needed_pair_count
+    from edgebench.host.analysis.compare.comparison import Design, needed_run_count
 
     if request.against is None:
         return
     # Words such as "all" are not yet resolved to runtimes and devices.
     count = max(1, len(request.against.metrics)) * len(request.devices)
-    least, pairs = needed_pair_count(count), request.against.pair_count
+    least, pairs = needed_run_count(Design.PAIRED, count), request.against.pair_count
     if pairs < least:
         together = f" in {count} comparisons" if count > 1 else ""
         echo(

@@ -186,7 +186,8 @@ def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
     if not hasattr(options, "models"):  # `collect`: its arguments are not those of `bench`
         given = replace(given, arguments=())
     else:
-        models = [name for name in options.models if Path(name).name == failure.model]
+        named = [*options.models, *filter(None, [options.against])]
+        models = [name for name in named if Path(name).name == failure.model]
         if len(models) == 1:
             given = replace(given, names={**given.names, "MODEL": (models[0],)})
     return hint_for(failure.error, given)

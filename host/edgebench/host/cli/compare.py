@@ -48,7 +48,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         margin_ratio=options.fail_on,
         allowed=options.allow or (),
     )
-    is_doubtful = any(comparison.verdicts.suspect_count for comparison in comparisons)
+    is_doubtful = any(
+        comparison.verdicts.suspect_count or comparison.result.needed_count is not None
+        for comparison in comparisons
+    )
     names = [*options.baseline, *options.against] if is_doubtful and not options.json else []
     sets = choose_sets(address.run() for address in find_each(lab.store, names))
     report(comparisons, sets, is_json=options.json)
@@ -67,13 +70,18 @@ def report(
 
     Args:
         comparisons: The comparisons.
-        sets: The compared sets, for the reasons of their verdicts.
+        sets: The compared sets, for their verdicts and for the command that makes more runs; they
+            may be left out if all are valid and have enough runs.
         is_json: Print a JSON document.
         runs: Runs measured for the comparisons; None if the runs were stored before.
         errors: Failures of other runs.
     """
     from edgebench.host.result.document import to_document
-    from edgebench.host.show.comparisons import comparison_lines, comparisons_table
+    from edgebench.host.show.comparisons import (
+        comparison_lines,
+        comparisons_table,
+        more_runs_line,
+    )
     from edgebench.host.show.tables import console, print_line
     from edgebench.host.show.verdict import verdict_lines
     from edgebench.protocol.plain import to_plain
@@ -87,7 +95,8 @@ def report(
         return
     out = console()
     out.print(comparisons_table(comparisons, out.width))
-    for line in (*comparison_lines(comparisons), *verdict_lines(sets)):
+    more = more_runs_line(comparisons, sets)
+    for line in (*comparison_lines(comparisons), *filter(None, [more]), *verdict_lines(sets)):
         print_line(out, line)
 
 

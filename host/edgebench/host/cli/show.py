@@ -22,9 +22,11 @@ from edgebench.system.exit_code import ExitCode
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from rich.console import Console, RenderableType
 
+    from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.analysis.yardstick import UsualSpeed
     from edgebench.host.result.run import Run
     from edgebench.host.result.run_set import RunSet
@@ -207,6 +209,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.result.facts import BASELINE, CANDIDATE
+    from edgebench.host.show.comparisons import comparison_lines, more_runs_line
     from edgebench.host.show.headline import headlines
     from edgebench.host.show.notes import note_lines
     from edgebench.host.show.ratios import ratio_lines
@@ -219,20 +222,28 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         tails_line,
     )
     from edgebench.host.show.verdict import verdict_lines
+    from edgebench.protocol.plain import to_plain
 
     runs = [address.run() for address in addresses]
     sets = choose_sets(runs)
+    compared, doubt = _compared_pairs(runs)
     if options.json:
-        document = {
+        document: dict[str, object] = {
             "runs": list(map(to_document, runs)),
             "sets": [set_document(run_set) for run_set in sets if run_set.set_id],
             "headlines": [headline.document for headline in headlines(sets)],
         }
+        if compared:
+            document["comparisons"] = to_plain(tuple(compared))
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
     out = console()
-    for headline in headlines(sets):
-        print_line(out, headline.line)
+    begin = [headline.line for headline in headlines(sets)]
+    if compared:  # its lines have the ratio, too
+        begin = comparison_lines(compared)
+        begin += filter(None, [more_runs_line(compared, sets)])
+    for line in filter(None, (*begin, doubt)):
+        print_line(out, line)
     table = results_table(sets, out.width)
     out.print(table)
     for picture in _overlaid(out, addresses, sets):
@@ -252,3 +263,31 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     for line in lines:
         print_line(out, line)
     return ExitCode.DONE
+
+
+def _compared_pairs(runs: Sequence[Run]) -> tuple[list[RunComparison], str | None]:
+    """The comparisons of runs that were made as pairs, judged as their command judged them.
+
+    Returns:
+        The comparisons, empty for other runs; and why pairs cannot be compared.
+    """
+    from edgebench.host.analysis.compare.runs import compare_pairs
+    from edgebench.host.options.bench import JUDGEMENT
+    from edgebench.host.result.facts import BASELINE, CANDIDATE
+    from edgebench.protocol.errors import EdgebenchError
+
+    pairs = [run for run in runs if run.pair is not None]
+    if {run.pair.side for run in pairs if run.pair} != {BASELINE, CANDIDATE}:
+        return [], None
+    commands = {run.command for run in pairs}
+    made_by = commands.pop() if len(commands) == 1 else None
+    arguments = () if made_by is None else made_by.arguments
+    judged: dict[str, Any] = {}
+    for option in JUDGEMENT:
+        values = [option.kind.read(words[1]) for words in arguments if words[0] == option.flag]
+        if values:
+            judged[option.field] = values[-1] if option.join is None else option.join(values)
+    try:
+        return compare_pairs(pairs, **judged), None
+    except EdgebenchError as exc:
+        return [], f"not compared: {exc}"

@@ -121,7 +121,7 @@ def run_trace_of(exported_run: ExportedRun) -> RunTrace:
     slices = [*queries, *_inferences(run, series, clock), *tracks]
     slices += _gaps(series, clock)
     if run.metrics.profile is not None:
-        slices.append(_operators(run.metrics.profile, clock))
+        slices.append(_operators(run, run.metrics.profile, clock))
     counters = [*waiting, *_power(series, clock)]
     for name, points in series.sensors.items():
         unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
@@ -217,8 +217,12 @@ def _queries(
     return [], [CounterTrack("queries due and not done", "", time_ns[order], count)]
 
 
-def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
-    """Track of a synthetic inference, composed of the median time of each operator."""
+def _operators(run: Run, profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
+    """Track of a synthetic inference, composed of the median time of each operator.
+
+    Its name has the marks of the device. The times of an emulator that counts instructions are
+    virtual, and are left out of the facts.
+    """
     groups: list[SliceGroup] = []
     begin_ns = -clock.begin_ns
     for operator in profile.operators:
@@ -229,9 +233,15 @@ def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
             "count": str(operator.count),
             "total_ns": str(operator.total_ns),
         }
+        if operator.instructions is not None:
+            facts["instructions"] = f"{operator.instructions:g}"
+            del facts["total_ns"]
         groups.append(SliceGroup.single(printable(operator.operator), begin_ns, end_ns, facts))
         begin_ns = end_ns
-    return SliceTrack("operators, medians laid end to end", tuple(groups))
+    name = ", ".join(["operators, medians laid end to end", *run.marks.device])
+    if any(operator.instructions is not None for operator in profile.operators):
+        name += ": virtual time, in proportion to the instructions"
+    return SliceTrack(name, tuple(groups))
 
 
 def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:

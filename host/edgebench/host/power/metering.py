@@ -18,7 +18,7 @@ from edgebench.host.result.facts import EnergyRequest
 from edgebench.meters.base import Capability, Header, Meter
 from edgebench.meters.options import meant_of
 from edgebench.meters.polled import HOST_CLOCK
-from edgebench.meters.registry import is_external, with_supply
+from edgebench.meters.registry import is_external, supply_of, with_supply
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
     MeterLost,
@@ -154,9 +154,19 @@ def new_energy_request(
         idle_duration_s=idle_duration_s,
         supply_v=supply_v,
     )
-    if meter != FARM_METER:
-        supplied_meter(request)
-    return request
+    return request if meter == FARM_METER else with_set_supply(request)
+
+
+def with_set_supply(request: EnergyRequest) -> EnergyRequest:
+    """The request with the supply voltage that the meter sets: as requested, or as in its text.
+
+    Raises:
+        NoSuchMeter, WrongMeterOption: as `supplied_meter`.
+    """
+    supplied_meter(request)
+    if request.supply_v is not None or not is_of_host(request.meter):
+        return request
+    return replace(request, supply_v=supply_of(request.meter))
 
 
 def supplied_meter(request: EnergyRequest) -> str:

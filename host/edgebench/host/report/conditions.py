@@ -13,6 +13,8 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_ns, format_size
 from edgebench.host.show.bench_command import bench_words
 from edgebench.host.show.page import confinement_line
+from edgebench.host.show.times import simulated_pace
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.spec import usual_run_count
 
 
@@ -48,7 +50,7 @@ def _conditions(run: Run) -> dict[str, str]:
     known = fingerprint(run)
     if environment.memory_total_bytes is not None and run.conditions.firmware is None:
         known["memory"] = format_size(environment.memory_total_bytes)
-    known["duration"] = f"at least {format_ns(run.spec.duration_s * 1e9)}"
+    known["duration"] = f"at least {format_ns(run.spec.duration_s * 1e9)}{simulated_pace(run)}"
     busy_ratio = conditions.background_busy_ratio
     rows = {
         "model": run.model.name,
@@ -64,7 +66,9 @@ def _conditions(run: Run) -> dict[str, str]:
         "CPU features": ", ".join(environment.cpu.features or ()) or ABSENT,
         "load average before": _plain(environment.load_1m),
         "load average after": _plain(conditions.load_1m_after),
-        "other processes": ABSENT if busy_ratio is None else f"{busy_ratio:.1%} of the CPU time",
+        "other processes": ABSENT
+        if busy_ratio is None
+        else f"{format_percent(busy_ratio, 1)} of the CPU time",
         "power source": conditions.power_source or ABSENT,
         "ambient": ABSENT if conditions.ambient_c is None else f"{conditions.ambient_c:g} °C",
         "inputs drawn or given": conditions.inputs_file or "drawn from the seed",

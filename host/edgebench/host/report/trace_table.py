@@ -11,6 +11,7 @@ from edgebench.host.result.units import ABSENT, format_instructions, format_ns, 
 from edgebench.host.series.envelope import Envelope, even_edges
 from edgebench.host.series.latency_line import latency_line
 from edgebench.host.series.run_series import RunSeries, WindowSeries
+from edgebench.protocol.percent import format_percent
 
 ROW_COUNT = 20
 """Number of intervals in a table."""
@@ -88,4 +89,4 @@ def _shown(value: float, unit: str) -> str:
         return format_watts(value)
     if unit == "hz":
         return f"{value / 1e9:.3f} GHz"
-    return f"{value:.1f} °C" if unit == "c" else f"{value:.1%}"
+    return f"{value:.1f} °C" if unit == "c" else format_percent(value, 1)

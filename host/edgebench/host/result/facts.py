@@ -148,7 +148,7 @@ class EnergyRequest:
     trace: TraceRequest | None = None
     """Power file; None if edgebench drives the meter."""
     supply_v: float | None = None
-    """Voltage to which the meter sets the device's supply; None: as the meter's text states."""
+    """Voltage to which the meter sets the device's supply, by request or its text; None: none."""
 
 
 @dataclass(frozen=True, slots=True)

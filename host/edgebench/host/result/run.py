@@ -102,7 +102,8 @@ class Conditions:
     power_source: str | None
     ambient_c: float | None = None
     supply_v: float | None = None
-    """Requested supply voltage of the device, which the meter set; None: not requested."""
+    """Supply voltage to which the meter set the device, by request or the meter's text; None: none
+    was to be set."""
     firmware: FirmwareFacts | None = None
     """Firmware of a target that timed itself; None for other devices."""
 
@@ -133,6 +134,9 @@ class Run:
     """The command that made the run; None for a run of a campaign, and from older versions."""
     simulated: bool
     emulated: bool
+    time_scale: float | None = None
+    """Seconds of a simulated device's heat per second of the run; None for other devices, and from
+    older agents."""
     spec: RunSpec
     model: ModelFacts
     device: DeviceDescription

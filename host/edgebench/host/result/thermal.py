@@ -44,6 +44,7 @@ class ThermalResult:
     reason: str = ""
     """Text of the reasons, a single line."""
     start_temp_c: float | None = None
+    """First temperature after the warm-up."""
     throttle_temp_c: float | None = None
     """Throttling temperature of the device; None: unknown."""
     max_temp_c: float | None = None

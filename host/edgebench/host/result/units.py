@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from edgebench.host.result.metrics import Metric, Quantity
 from edgebench.host.result.numbers import Number
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.sizes import format_bytes
 
 ABSENT = "—"
@@ -199,15 +200,6 @@ def format_share(ratio: float) -> str:
         return "<0.01 %"
     percent = 100 * ratio
     return f"{_rounded(percent, _place(percent))} %"
-
-
-def format_percent(ratio: float, places: int = 0) -> str:
-    """A ratio in percent with so many decimals.
-
-    >>> format_percent(0.05), format_percent(0.0209, 2)
-    ('5 %', '2.09 %')
-    """
-    return f"{ratio:.{places}%}".replace("%", " %")
 
 
 _SHARES_OF_SAMPLES = {"top1"}

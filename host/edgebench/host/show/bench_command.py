@@ -125,9 +125,11 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         settings["accuracy"] = run.metrics.accuracy.dataset
     if run.metrics.energy is not None:
         settings["meter"] = "METER"
-    if run.conditions.supply_v is not None:  # which needs a meter, also if the run failed
-        settings |= {"supply_v": run.conditions.supply_v, "meter": "METER"}
     given = [list(words) for words in run.command.arguments] if run.command is not None else []
+    # The text of a meter, in the command, may have the voltage, too.
+    is_typed = not given or any(words[0] == "--supply" for words in given)
+    if run.conditions.supply_v is not None and is_typed:  # it needs a meter, even if the run failed
+        settings |= {"supply_v": run.conditions.supply_v, "meter": "METER"}
     metered = [words for words in given if words[0] in _METERING]
     if metered:
         settings.pop("meter", None)

@@ -99,7 +99,7 @@ def _beside(change: LevelChange) -> list[str]:
     ]
     if change.start_temp_c is not None:
         was_c, now_c = change.start_temp_c
-        beside.append(f"temperature at the start {was_c:.0f} → {now_c:.0f} °C")
+        beside.append(f"temperature after the warm-up {was_c:.0f} → {now_c:.0f} °C")
     return beside
 
 

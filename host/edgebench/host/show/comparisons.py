@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from edgebench.host.analysis.compare.blocks import Blocks
-from edgebench.host.analysis.compare.comparison import ComparisonOutcome
+from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, needed_run_count
 from edgebench.host.analysis.compare.ratios import SetRatio
 from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.analysis.occasions import MIN_OCCASIONS, OCCASION_S
+from edgebench.host.options.command import CommandLine, command
 from edgebench.host.result.metrics import METRICS, Better, Quantity
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import (
     ABSENT,
     format_change,
@@ -22,10 +24,12 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.result.verdict import State
+from edgebench.host.show.bench_command import device_address
 from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.names import name_cell
+from edgebench.host.show.names import LEAST_NAME_WIDTH, name_cell
 from edgebench.host.show.ratios import UNLIKE, ratio_words
-from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED
+from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, text
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.text import printable
 
 _COUNTED_IN_TIMES = {
@@ -55,9 +59,14 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
     table = DataTable()
     is_wide = width >= WIDE
     shown = {"metric", *_differing(comparisons)} | (_SHOWN_IF_WIDE if is_wide else set())
+    if not is_wide and len(_values(comparisons, "metric")) == 1:  # no number needs its room
+        shown.remove("metric")
+        table.title, table.title_style = text(f"metric: {comparisons[0].metric}"), ""
+        table.title_justify = "left"
     names = [name for name in _TITLES if name in shown]
     for name in names:
-        table.add_column(_TITLES[name], overflow="fold")
+        least = LEAST_NAME_WIDTH if name == "metric" else None
+        table.add_column(_TITLES[name], overflow="fold", min_width=least)
     columns = ("baseline", "candidate", "change", "95 %", "detectable change")
     for name in columns[: 5 if is_wide else 4]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -124,6 +133,31 @@ def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
     return [printable(line, keep_lines=True) for line in lines]
 
 
+def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet]) -> str | None:
+    """The command that makes enough runs for a decision; None if there are enough.
+
+    It repeats the command that made the pairs. For sides that were measured one after the other,
+    it measures the models in turn.
+
+    Args:
+        comparisons: The comparisons.
+        sets: The compared sets, at least one.
+    """
+    short = [comparison for comparison in comparisons if comparison.result.needed_count is not None]
+    if not short:
+        return None
+    pair_count = needed_run_count(Design.PAIRED, len(comparisons))
+    made_by, address = sets[0].first.command, device_address(sets[0].first)
+    if made_by is not None and "--against" in made_by.words:
+        given = CommandLine(command="bench", arguments=made_by.arguments)
+        again = given.bench(pairs=pair_count)
+    else:
+        on = [] if address is None else ["--on", address]
+        models = [short[0].baseline, "--against", short[0].candidate]
+        again = command("bench", *models, *on, "--pairs", str(pair_count))
+    return printable(f"to improve: make {pair_count} pairs: {again}")
+
+
 def _outcome_words(comparison: RunComparison) -> str:
     result = comparison.result
     design = result.rules.design.value
@@ -148,6 +182,11 @@ def _notes(comparison: RunComparison) -> list[str]:
     if left_out := comparison.left_out_count:
         pairs = "1 pair is" if left_out == 1 else f"{left_out} pairs are"
         notes.append(f"{pairs} left out: a run failed, is invalid, is missing or lacks this energy")
+    if disturbed := len(comparison.disturbed_run_ids):
+        notes.append(
+            f"{disturbed} runs are left out: other programs disturbed half or more of the runs of "
+            "their sets"
+        )
     if unwatched := comparison.marks.unwatched:
         notes.append(f"unwatched: {', '.join(unwatched)} could not be read")
     if suspects := comparison.verdicts.suspect_count:
@@ -181,7 +220,7 @@ def _occasions_note(blocks: Blocks) -> str:
     return (
         "the sides were measured on different occasions: the interval contains the spread between "
         f"{spread.occasion_count} occasions of {models}, standard deviation "
-        f"{spread.deviation:.2%}{drift}; to measure both in turn: {in_turn}"
+        f"{format_percent(spread.deviation, 2)}{drift}; to measure both in turn: {in_turn}"
     )
 
 

@@ -25,11 +25,14 @@ from edgebench.host.result.units import (
     format_watts,
     format_watts_within,
 )
+from edgebench.protocol.percent import format_percent
 
 _SHOWN_COMPONENTS = 3
 _PHASES = ("load", "warmup", "steady")
 _ASSUMED = {
-    TraceAssumption.GAIN: f"a gain error of {ASSUMED_GAIN:.0%}, because --gain was not given",
+    TraceAssumption.GAIN: (
+        f"a gain error of {format_percent(ASSUMED_GAIN)}, because --gain was not given"
+    ),
     TraceAssumption.OFFSET: "no offset of the instrument, because --offset was not given",
     TraceAssumption.INSTANTS: "samples are instants, because --samples was not given",
 }

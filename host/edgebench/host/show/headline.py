@@ -30,8 +30,10 @@ from edgebench.host.result.thermal import (
     ThermalState,
 )
 from edgebench.host.result.units import format_number, format_share, format_times
+from edgebench.host.result.verdict import State
 from edgebench.host.show.accuracy import accuracy_in, accuracy_words
 from edgebench.host.show.numbers import REFUSED
+from edgebench.host.show.times import simulated_pace
 from edgebench.host.show.verdict import causes_of, evidence_words, named_sets, titles_of
 from edgebench.protocol.text import printable
 
@@ -39,9 +41,9 @@ TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.analysis.compare.ratios import SetRatio
 
-SAME_RATIO = 1.2
-"""Widest ratio between two sets that are called the same within a bound; beyond, they cannot be
-distinguished."""
+SAME_RATIO = 1.05
+"""Widest ratio between two valid sets that are called the same within a bound: charts are drawn so
+that a shift of 5 % is seen. Beyond, and if a set is suspect, a difference cannot be excluded."""
 _THERMAL_CAUSES = {
     "thermal": "heat",
     "hidden": "heat",
@@ -134,9 +136,10 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
         return None
     better, worse = _name(sets, best, settings), _name(sets, second, settings)
     begin = "" if len(sets) == 2 else f"best of {len(sets)}: "
-    sentence = f"{begin}{_ratio_words(better, worse, between)}"
-    marks = together(run_set.marks for run_set in sets).label
-    return Headline(HeadlineKind.RATIO, printable(sentence), marks)
+    marks = together(run_set.marks for run_set in sets)
+    is_valid = marks.state == State.VALID.value
+    sentence = f"{begin}{_ratio_words(better, worse, between, is_valid=is_valid)}"
+    return Headline(HeadlineKind.RATIO, printable(sentence), marks.label)
 
 
 def _are_comparable(sets: Sequence[RunSet]) -> bool:
@@ -160,11 +163,11 @@ def _name(sets: Sequence[RunSet], place: int, settings: Settings | None) -> str:
     return named_sets(sets, [place], settings)
 
 
-def _ratio_words(better: str, worse: str, ratio: SetRatio) -> str:
+def _ratio_words(better: str, worse: str, ratio: SetRatio, *, is_valid: bool) -> str:
     """A ratio with its interval; how far apart two sets may be if no difference is shown."""
     low, high = ratio.interval
     if not ratio.is_clear:
-        if max(high, 1 / low) > SAME_RATIO:
+        if not is_valid or max(high, 1 / low) > SAME_RATIO:
             bounds = f"{format_times(low)} to {format_times(high)}"
             return f"{better} and {worse} cannot be distinguished: {bounds} (95 % CI)"
         reach = format_share(max(high, 1 / low) - 1)
@@ -250,14 +253,17 @@ def _sustained(run_set: RunSet) -> str:
         why = "no telemetry" if thermal is None else thermal.reason
         return f"{_measured(run_set)}; whether it slowed down is unknown: {why}"
     if thermal.state is ThermalState.NOT_THROTTLED:
-        return f"did not slow down in {run.spec.duration_s:g} s; it {_measured(run_set)}"
+        length = f"{run.spec.duration_s:g} s{simulated_pace(run)}"
+        return f"did not slow down in {length}; it {_measured(run_set)}"
     onset_s, kept = thermal.onset_s, thermal.retention_ratio
     when = "from the start" if onset_s is None or onset_s < 1 else f"after {onset_s:.0f} s"
     cause = "an unknown cause"
     if thermal.cause is not None:
         cause = _THERMAL_CAUSES.get(thermal.cause, thermal.cause)
-    left = "" if kept is None else f": {format_share(kept)} of its peak performance is left"
-    return f"slowed down {when}{where} by {cause}{left}"
+    left = ""
+    if kept is not None:
+        left = f": {format_share(kept)} of its peak performance is left at the end, by latency"
+    return f"slowed down {when}{where}{simulated_pace(run)} by {cause}{left}"
 
 
 def _slowest(run_set: RunSet) -> tuple[Run, ThermalResult | None]:

@@ -147,6 +147,12 @@ def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
 
 def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
     """Measure without what does not fit; the host has no list of the model's inputs."""
+    if given.value("input_shapes") and given.value("inputs"):
+        text = (
+            "fit --shape, and the arrays of --inputs, to the inputs that the error lists; or leave "
+            "out both, and random inputs are drawn: {}"
+        )
+        return NextStep(text, given.bench(without=["shape", "inputs"]))
     if given.value("input_shapes"):
         text = (
             "give --shape a name and a shape of the inputs that the error lists; or leave it out, "

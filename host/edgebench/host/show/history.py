@@ -30,6 +30,7 @@ from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.names import name_cell
 from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, text, unwatched_words
 from edgebench.host.show.times import TO_THE_MINUTE, local_time
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
@@ -93,13 +94,13 @@ def outcome_sentence(history: History) -> str:
         return "the change has no interval: too few points around it, or a different meter"
     low, high = (bound - 1 for bound in history.worsening_interval)
     if history.outcome is HistoryOutcome.BETTER:
-        return f"better by at least {-high:.2%}"
-    limit = f"limit {history.margin_ratio:.2%}"
+        return f"better by at least {format_percent(-high, 2)}"
+    limit = f"limit {format_percent(history.margin_ratio, 2)}"
     if history.outcome is HistoryOutcome.WORSE:
-        return f"worse by at least {low:.2%}, {limit}"
+        return f"worse by at least {format_percent(low, 2)}, {limit}"
     if history.outcome is HistoryOutcome.WITHIN:
-        return f"worse by at most {high:.2%}, {limit}"
-    return f"the worsening is between {low:+.2%} and {high:+.2%}, {limit}"
+        return f"worse by at most {format_percent(high, 2)}, {limit}"
+    return f"the worsening is between {format_change(low)} and {format_change(high)}, {limit}"
 
 
 def history_document(history: History) -> dict[str, Any]:

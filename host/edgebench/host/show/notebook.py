@@ -42,6 +42,7 @@ from edgebench.host.show.headline import Settings, headlines
 from edgebench.host.show.numbers import headline_words
 from edgebench.host.show.times import local_time
 from edgebench.host.show.verdict import cause_texts
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.text import printable
 
 BINS = 60
@@ -177,11 +178,12 @@ def _picture(latencies: Sequence[LatencySeries]) -> str:
     limits = shared_limits(lines)
     duration_s = sum(end_s - begin_s for begin_s, end_s in (line.steady_span_s for line in lines))
     above = sum(above_count(latency, limits) for latency in latencies)
+    drawn = format_percent(counts.sum() / len(steady_ns), 1)
     parts = [
         *_over_time(lines, limits, f"{duration_s:.3g} s"),
         *_distribution(counts.astype(np.float64), edges_ns),
         _label(_LEFT[0], 12, f"p50, p10 to p90{f'; {above:,} above' if above else ''}"),
-        _label(_RIGHT[0], 12, f"{counts.sum() / len(steady_ns):.1%} of the inferences"),
+        _label(_RIGHT[0], 12, f"{drawn} of the inferences"),
     ]
     about = (
         f"Latency of {len(steady_ns)} inferences over {duration_s:.3g} s, "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from edgebench.host.result.measured import ProfileResult
 from edgebench.host.result.units import format_instructions, format_ns
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import OperatorTime
 
 _TIMER_NS = 1000
@@ -49,15 +50,15 @@ def operator_lines(profile: ProfileResult) -> OperatorLines:
         resolution_ratio = _resolution_ratio(
             operators, total_ns, resolution_ns and resolution_ns * profile.run_count
         )
-    lines = []
+    lines, error = [], format_percent(resolution_ratio, 1)
     for operator in operators:
         ratio = operator.typical_ns * operator.count / (total_ns or 1)
-        share = f"{ratio:.1%}" if ratio or not resolution_ratio else f"< {resolution_ratio:.1%}"
+        share = format_percent(ratio, 1) if ratio or not resolution_ratio else f"< {error}"
         lines.append(OperatorLine(operator, _time(operator), share, ratio))
     return OperatorLines(
         tuple(lines),
         _time_title(profile),
-        f"share ±{resolution_ratio:.1%}" if resolution_ratio >= 0.0005 else "share",
+        f"share ±{error}" if resolution_ratio >= 0.0005 else "share",
     )
 
 

@@ -25,7 +25,6 @@ from edgebench.host.result.units import (
     format_instructions,
     format_interval_ns,
     format_ns,
-    format_percent,
     format_rate,
     format_size,
 )
@@ -44,11 +43,12 @@ from edgebench.host.show.tables import (
     results_table,
     text,
 )
-from edgebench.host.show.times import local_time
+from edgebench.host.show.times import local_time, simulated_pace
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
 from edgebench.host.show.yardstick import usual_line, yardstick_line
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.device import Environment
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import Confinement, ModelFacts
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import printable, wrapped_lines
@@ -349,7 +349,7 @@ def _is_counted(run: Run) -> bool:
 def _kind(run: Run) -> str:
     profile = run.metrics.profile
     if run.simulated:
-        return "SIMULATED device: its times are simulated"
+        return f"SIMULATED device: its times are simulated{simulated_pace(run)}"
     kind = "EMULATED device: instructions are counted, and no time is claimed"
     if profile is None:
         return kind if _is_counted(run) else "measurement"
@@ -512,7 +512,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
         facts.append(f"from {thermal.onset_s:.0f} s on, {share}")
     if thermal.max_temp_c is not None and thermal.start_temp_c is not None:
         start_c, max_c = thermal.start_temp_c, thermal.max_temp_c
-        facts.append(f"{start_c:.1f} °C at the start, {max_c:.1f} °C at most")
+        facts.append(f"{start_c:.1f} °C after the warm-up, {max_c:.1f} °C at most")
     if thermal.baseline_freq_hz is not None:
         nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
@@ -535,6 +535,9 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
 
 def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[str]:
     """Latency and throughput separately: on a busy machine, either can change without the other."""
+    from edgebench.host.analysis.thermal.throttling import SUSTAINED_SHARE  # slow to import
+    from edgebench.host.analysis.thermal.timeline import BASELINE_S
+
     at_end = f"{format_ns(last_ns)} at the end, {format_rate(last_per_s)} inferences/s"
     if thermal.retention_ratio is None or thermal.peak_throughput_per_s is None:
         since = "throttled from the start"
@@ -542,8 +545,11 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
             since = "throttled almost from the start"
         return [f"{at_end}; {since}, so its peak is unknown"]
     first = format_rate(thermal.peak_throughput_per_s)
+    start = f"in the first {BASELINE_S:g} s"
+    end = f"in the last {format_percent(SUSTAINED_SHARE)} of the run"
     return [
-        f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} at the "
-        f"end: performance retention {format_percent(thermal.retention_ratio, 1)}",
-        f"throughput {first}/s at the start, {format_rate(last_per_s)}/s at the end",
+        f"latency {format_ns(thermal.peak_latency_ns)} {start}, {format_ns(last_ns)} {end}: "
+        f"performance retention {format_percent(thermal.retention_ratio, 1)}, by latency",
+        f"throughput {first}/s {start}, {format_rate(last_per_s)}/s {end}, with the time between "
+        "inferences",
     ]

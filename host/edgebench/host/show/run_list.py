@@ -187,16 +187,12 @@ def run_groups(rows: Sequence[RunSummary]) -> list[RunGroup]:
     return [RunGroup(name, side, tuple(members)) for (name, side), members in groups.items()]
 
 
-def _shown_name(group: RunGroup, names: Mapping[str, str]) -> str:
-    """The name of a group that commands accept; the sides of a comparison have two names."""
-    name = names.get(group.name, group.name)
-    return name if group.side is None else side_id(name, group.side)
-
-
 def groups_table(
     groups: Sequence[RunGroup], names: Mapping[str, str], now: datetime, width: int = PIPE_WIDTH
 ) -> DataTable:
     """Table of groups of runs, newest last: a name that commands accept, age, and median.
+
+    Both sides of a comparison have its name, so that it can be copied.
 
     Args:
         groups: The groups.
@@ -209,11 +205,13 @@ def groups_table(
         for name in ("device", "runtime")
         if len({getattr(group.newest, name) for group in groups}) > 1
     ]
+    has_sides = any(group.side is not None for group in groups)
     others = (row for group in groups for row in group.rows if row.headline_ns[0] is None)
     has_others = any(row.instructions_per_inference or row.throughput_per_s for row in others)
     number = "p50, or rate" if has_others else "p50"
     columns: dict[str, list[Text]] = {
-        "name": [text(_shown_name(group, names)) for group in groups],
+        "name": [text(names.get(group.name, group.name)) for group in groups],
+        **({"side": [text(group.side or ABSENT) for group in groups]} if has_sides else {}),
         "age": [text(age(group.newest.created_utc, now)) for group in groups],
         "model": [],
         **{name: [text(getattr(group.newest, name)) for group in groups] for name in differing},
@@ -239,7 +237,7 @@ def groups_table(
         if title in ("age", number):
             table.add_column(title, justify="right", no_wrap=True)
         else:
-            table.add_column(title, no_wrap=title == "name", overflow="fold")
+            table.add_column(title, no_wrap=title in ("name", "side"), overflow="fold")
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     return table

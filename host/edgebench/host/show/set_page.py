@@ -18,13 +18,12 @@ from edgebench.host.result.units import (
     format_half_width,
     format_metric,
     format_ns,
-    format_percent,
     format_ratio,
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.headline import headlines
-from edgebench.host.show.names import name_cell
+from edgebench.host.show.names import LEAST_NAME_WIDTH, name_cell
 from edgebench.host.show.notes import note_lines
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
@@ -32,6 +31,7 @@ from edgebench.host.show.tables import PIPE_WIDTH, mark_lines, marks_cell, resul
 from edgebench.host.show.times import local_time
 from edgebench.host.show.verdict import rules_parts, verdict_rows
 from edgebench.host.show.yardstick import usual_line, yardsticks_line
+from edgebench.protocol.percent import format_percent
 
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
 _SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
@@ -71,7 +71,8 @@ def set_details(
     parts: list[RenderableType] = []
     if not run_set.verdict.is_refused:
         # Each metric: median of the runs, its interval, lowest and highest run.
-        table = DataTable("metric")
+        table = DataTable()
+        table.add_column("metric", overflow="fold", min_width=LEAST_NAME_WIDTH)
         table.add_numbers("median", "± 95 %", "lowest run", "highest run", "runs")
         for path, summary in run_set.metrics.items():
             if METRICS[path].group in _SHOWN_GROUPS or path in _SHOWN:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.result.run import Run
+
 TO_THE_MINUTE = "%Y-%m-%d %H:%M %Z"
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -49,3 +53,13 @@ def in_largest_unit(passed_s: float) -> str:
     """
     unit, length_s = next(unit for unit in _UNITS if passed_s >= unit[1] or unit[1] == 1)
     return f"{passed_s // length_s:.0f} {unit}"
+
+
+def simulated_pace(run: Run) -> str:
+    """How fast a simulated board heats up, behind a duration; empty if as fast as a real board.
+
+    A board that throttles after 10 s at 20 times the pace would take 200 s.
+    """
+    pace = run.time_scale
+    is_real = pace is None or pace == 1
+    return "" if is_real else f" (heat runs {pace:g} × as fast as on a real board)"

@@ -101,6 +101,8 @@ class RunSummary:
     replaces: str | None = None
     """Id of the disturbed run of the set that this run replaces."""
     command_id: str | None = None
+    disturbances: str | None = None
+    """Rules that failed by a disturbance that may have passed, such as `background_load`."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -417,6 +419,9 @@ def _damaged(run_id: str) -> RunSummary:
 
 def summary_of(run: Run) -> RunSummary:
     """Summary of a run; without numbers if the run is invalid."""
+    # Imported here: a list of runs that are in the index needs no rules.
+    from edgebench.host.analysis.extra_runs import disturbances_of
+
     numbers: dict[str, Any] = {metric.column: None for metric in METRICS.values() if metric.column}
     energy = None
     if not run.verdict.is_refused:
@@ -448,6 +453,7 @@ def summary_of(run: Run) -> RunSummary:
         side=run.pair.side if run.pair else None,
         replaces=run.member.replaces.run_id if run.member and run.member.replaces else None,
         command_id=run.command.id if run.command else None,
+        disturbances=", ".join(disturbances_of(run)) or None,
         settings_digest=digest(settings_of(run)),
         conditions_digest=digest(conditions_of(run)),
     )

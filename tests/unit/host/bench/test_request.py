@@ -14,12 +14,12 @@ from edgebench.host.analysis.compare.comparison import (
     Design,
     Rules,
     compare_many,
+    needed_run_count,
 )
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import (
     BenchRequest,
     ComparisonRequest,
-    needed_pair_count,
     new_request,
 )
 from edgebench.host.show.hints import hint_for
@@ -138,7 +138,7 @@ def test_microcontroller_gets_the_built_in_models_that_it_runs() -> None:
 @pytest.mark.parametrize("comparison_count", [1, 2, 3, 12])
 def test_so_many_pairs_can_decide_and_fewer_cannot(comparison_count: int) -> None:
     """Otherwise the warning and the deciding test would count differently, at a loss of minutes."""
-    least = needed_pair_count(comparison_count)
+    least = needed_run_count(Design.PAIRED, comparison_count)
     slow, fast = np.linspace(2.0, 2.1, least), np.linspace(1.0, 1.1, least)
     names = [str(number) for number in range(comparison_count)]
     found = compare_many(dict.fromkeys(names, (slow, fast)), Rules(design=Design.PAIRED))
@@ -147,3 +147,4 @@ def test_so_many_pairs_can_decide_and_fewer_cannot(comparison_count: int) -> Non
     assert {one.outcome for one in fewer.values()} == {ComparisonOutcome.INCONCLUSIVE}
     for one in fewer.values():
         assert ("adjusted for several" in one.reason) == (comparison_count > 1)
+        assert one.needed_count == least

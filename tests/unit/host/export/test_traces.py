@@ -201,6 +201,21 @@ def test_operators_of_a_profile_are_laid_end_to_end(stored: Stored) -> None:
     assert took_ns == [round(operator.typical_ns) for operator in operators]
 
 
+def test_operators_of_an_emulator_are_marked_and_have_no_time(stored: Stored) -> None:
+    """Otherwise virtual times would look like those of a board."""
+    [exported] = stored(PROFILE)
+    profile = exported.run.metrics.profile
+    assert profile is not None
+    counted = tuple(replace(operator, instructions=2e3) for operator in profile.operators)
+    metrics = replace(exported.run.metrics, profile=replace(profile, operators=counted))
+    run = replace(exported.run, metrics=metrics, emulated=True)
+    tracks = {track.name: track for track in run_trace_of(replace(exported, run=run)).slices}
+    name = "operators, medians laid end to end, emulated: virtual time, in proportion to the "
+    group, *_ = tracks[f"{name}instructions"].groups
+    assert group.facts["instructions"] == "2000"
+    assert "total_ns" not in group.facts
+
+
 def test_power_without_a_place_on_the_clock_is_left_out(metered: ExportedRun) -> None:
     """Otherwise a trace would show the power of one moment next to the inference of another."""
     run = metered.run

@@ -11,7 +11,13 @@ from support.energy import header
 
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.power import metering
-from edgebench.host.power.metering import FARM_METER, OpenMeter, OtherInstrument, other_instrument
+from edgebench.host.power.metering import (
+    FARM_METER,
+    OpenMeter,
+    OtherInstrument,
+    new_energy_request,
+    other_instrument,
+)
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.meters.base import Header, Meter
@@ -175,6 +181,19 @@ def test_voltage_that_nothing_sets_is_refused() -> None:
     with pytest.raises(WrongMeterOption, match="no meter is wired to pi5, so nothing sets"):
         request.on_device("pi5", None)
     assert replace(request, energy=replace(energy, supply_v=None)).on_device("pi5", None)
+
+
+def test_voltage_in_the_text_of_a_meter_is_that_of_the_run() -> None:
+    """Otherwise it would be a condition only if it was given by --supply."""
+    meter = "lpm01a:/dev/ttyACM0,supply=1.8"
+    for supply_v in (None, 1.8):
+        request = new_energy_request(meter, ["pi5"], supply_v=supply_v)
+        assert request is not None
+        assert (request.meter, request.supply_v) == (meter, 1.8)
+    of_farm = BenchRequest(models=(), energy=EnergyRequest(meter=FARM_METER))
+    energy = of_farm.on_device("pi5", meter).energy
+    assert energy is not None
+    assert energy.supply_v == 1.8
 
 
 def test_meter_that_does_not_open_again_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,8 @@ LINES = [
         "--meter synthetic:follow --sustained 1m", "--meter synthetic:follow --runs 3 --quick",
         "--meter synthetic:follow --battery 10Wh", "--sync coded_load --trace-rate 1000",
         "--sync coded_load --trace-rate 4000 --idle 10s", "--meter ppk2 --on pi5",
-        "--meter farm --on pi5",
+        "--meter farm --on pi5", "--meter lpm01a:/dev/ttyACM0,supply=1.8 --on pi5",
+        "--meter ppk2:/dev/ttyACM0,source --supply 1.8V --on pi5",
     )),
     # Comparisons in pairs.
     *(f"{MODEL} --against {OTHER} {words}" for words in (
@@ -124,6 +125,16 @@ def test_advice_has_the_meter_that_was_typed() -> None:
     request = requested(f"{MODEL} --meter synthetic:follow --sync coded_load")
     words = bench_words(made(request), request.run_count)
     assert words[-2:] == [["--meter", "synthetic:follow"], ["--sync", "coded_load"]]
+
+
+def test_advice_has_the_voltage_as_it_was_typed() -> None:
+    """Otherwise a voltage in the text of the meter would stand twice in the advised command."""
+    for words in ("--meter lpm01a,supply=1.8", "--supply 1.8V --meter lpm01a"):
+        run = made(requested(f"{MODEL} --on pi5 {words}"))
+        run = replace(run, conditions=replace(run.conditions, supply_v=1.8))
+        line = shlex.join(word for part in bench_words(run, 5) for word in part)
+        assert line.count("1.8") == 1
+        assert ("--supply" in line) == ("--supply" in words)
 
 
 def test_anonymous_page_names_no_path_of_the_line() -> None:

@@ -79,6 +79,23 @@ def test_two_equal_models_are_the_same_within_a_bound() -> None:
     assert sentence == "a.tflite and b.tflite are the same within ±1.6 % (95 % CI)"
 
 
+def test_wide_or_suspect_interval_is_not_called_the_same() -> None:
+    """Otherwise "the same within ±16 %" would be printed of a machine that other programs used."""
+    waiting = Finding(id="spread", outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
+    suspect = Verdict(state=State.SUSPECT, rules=(waiting,))
+    first = set_of("a.tflite", 1.0)
+    assert only(first, set_of("b.tflite", 1.001, suspect)) == (
+        "a.tflite and b.tflite cannot be distinguished: 0.986× to 1.02× (95 % CI)"
+    )
+    runs = [
+        changed(run, {"metrics.latency_ns.p50": factor * 1010.0})
+        for run, factor in zip(
+            set_of("b.tflite", 1.0).runs, (0.9, 0.95, 1.0, 1.05, 1.1), strict=True
+        )
+    ]
+    assert "cannot be distinguished: 0." in only(first, find_set(runs))
+
+
 def test_best_of_several_is_named_with_its_distance_to_the_second() -> None:
     """Otherwise the fastest of many rows would have to be searched for."""
     sets = [set_of(f"{factor}.tflite", factor) for factor in (4.0, 1.5, 3.0)]
@@ -139,7 +156,8 @@ def test_refused_set_has_its_causes_and_no_number() -> None:
             ThermalResult(
                 ThermalState.THROTTLED, "thermal", True, onset_s=10.2, retention_ratio=0.82
             ),
-            "slowed down after 10 s by heat: 82 % of its peak performance is left",
+            "slowed down after 10 s by heat: 82 % of its peak performance is left at the end, by "
+            "latency",
         ),
         (
             ThermalResult(ThermalState.THROTTLED, "undervoltage", True),

@@ -121,6 +121,15 @@ def test_model_that_is_not_whole_is_copied_again(tmp_path: Path) -> None:
     assert hint.startswith("copy the file again: it is empty; or check a built-in model: ")
 
 
+def test_shape_and_inputs_are_both_left_out() -> None:
+    """Otherwise the arrays of the file, which may be what does not fit, would stay."""
+    words = (("m.onnx",), ("--shape", "x=1x2"), ("--inputs", "a.npz"), ("--threads", "2"))
+    hint = hint_for(
+        errors.InputsRefused("no input 'x'"), CommandLine(command="bench", arguments=words)
+    )
+    assert hint.endswith("random inputs are drawn: edgebench bench m.onnx --threads 2")
+
+
 def test_file_that_was_not_named_is_not_inspected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,22 +43,22 @@ def test_operators_are_shown_by_their_medians() -> None:
         OperatorTime(2, "RELU", "", "cpu", 10, 0, 0),
     )
     assert "median time" in " ".join(found[0])
-    assert [(row[1], *row[3:6]) for row in found[-3:]] == [
-        ("CONV", "9.00", "µs", "90.0%"),
-        ("ADD", "1.00", "µs", "10.0%"),
-        ("RELU", "<", "1", "µs"),
+    assert [(row[1], *row[3:7]) for row in found[-3:]] == [
+        ("CONV", "9.00", "µs", "90.0", "%"),
+        ("ADD", "1.00", "µs", "10.0", "%"),
+        ("RELU", "<", "1", "µs", "<"),
     ]
 
 
 def test_shares_have_the_error_of_a_timer_of_whole_microseconds() -> None:
-    """Otherwise two operators of about 1 µs would get 50.0% each, and the others nothing."""
+    """Otherwise two operators of about 1 µs would get 50.0 % each, and the others nothing."""
     times_ns = (1000, 1000, 0)
     title, _, *found = rows(
         *(OperatorTime(index, "CONV", "", "cpu", 10, 0, ns) for index, ns in enumerate(times_ns))
     )
-    assert " ".join(title).endswith("share ±50.0% name")
-    assert [row[-1] for row in found] == ["50.0%", "50.0%", "50.0%"]
-    assert found[2][-2] == "<"
+    assert " ".join(title).endswith("share ±50.0 % name")
+    assert [row[-2] for row in found] == ["50.0", "50.0", "50.0"]
+    assert found[2][-3] == "<"
     fine, *_ = rows(OperatorTime(0, "CONV", "", "cpu", 10, 0, 1234))
     assert " ".join(fine).endswith("share name")
 

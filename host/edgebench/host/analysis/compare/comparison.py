@@ -40,6 +40,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,6 +54,8 @@ from edgebench.host.analysis.compare.ranks import (
     probability_of_superiority,
     rank_sum_test,
     signed_rank_test,
+    smallest_rank_sum_p,
+    smallest_signed_rank_p,
 )
 from edgebench.host.analysis.occasions import MIN_OCCASIONS
 from edgebench.host.result.metrics import Better
@@ -148,6 +151,9 @@ class Comparison:
     """P value after Holm's correction, over all comparisons that were made together."""
     smallest_p: float
     """Smallest adjusted p value that this design can have."""
+    needed_count: int | None
+    """Runs of each side, or pairs, of which a significant result takes at least so many; None if
+    there are as many."""
     superiority: float
     """A12: probability that a run of the candidate has the higher value."""
     cliffs_delta: float
@@ -161,6 +167,18 @@ class Comparison:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", text_of(self.reasons))
+
+
+class _PValues(NamedTuple):
+    """P values of a comparison."""
+
+    value: float
+    adjusted: float
+    """Adjusted for all comparisons that are made together."""
+    smallest: float
+    """Smallest possible p value with this number of runs, adjusted."""
+    comparison_count: int
+    """Number of comparisons that are made together."""
 
 
 def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> Comparison:
@@ -203,10 +221,40 @@ def compare_many(
     adjusted = holm(list(p_values.values()))
     smallest = holm([test.smallest_p for test in tests.values()])
     tested = {
-        name: _compare(sides[name], test, given[name], (p_values[name], p, least))
+        name: _compare(
+            sides[name], test, given[name], _PValues(p_values[name], p, least, len(tests))
+        )
         for (name, test), p, least in zip(tests.items(), adjusted, smallest, strict=True)
     }
     return {name: exact[name] if name in exact else tested[name] for name in sides}
+
+
+def needed_run_count(design: Design, comparison_count: int = 1, alpha: float = ALPHA) -> int:
+    """Minimum number of runs of each side, or of pairs, for a significant result.
+
+    Holm's method multiplies the smallest p value by the number of comparisons. A count that does
+    not scatter needs one run.
+
+    Args:
+        design: Relation of the runs of both sides.
+        comparison_count: Number of comparisons that are made together.
+        alpha: Probability of a false alarm, over all of them.
+
+    >>> needed_run_count(Design.PAIRED), needed_run_count(Design.PAIRED, 12)
+    (6, 9)
+    >>> needed_run_count(Design.INDEPENDENT), needed_run_count(Design.EXACT)
+    (4, 1)
+    """
+    count = 1
+    while design is not Design.EXACT and comparison_count * _smallest_p(design, count) >= alpha:
+        count += 1
+    return count
+
+
+def _smallest_p(design: Design, count: int) -> float:
+    """Smallest possible p value of so many pairs, or runs of each side."""
+    paired = design is Design.PAIRED
+    return smallest_signed_rank_p(count) if paired else smallest_rank_sum_p(count, count)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -313,17 +361,15 @@ def _compare(
     sides: tuple[Floats, Floats],
     test: ShiftTest,
     rules: Rules,
-    p_values: tuple[float, float, float],
+    p: _PValues,
 ) -> Comparison:
-    """Compare two sides; `p_values`: the p value, the adjusted p value, the smallest possible."""
     baseline, candidate = (np.asarray(side, np.float64) for side in sides)
-    p_value, p_adjusted, smallest_p = p_values
     wide = _interval(test, 1 - rules.alpha, rules)
     narrow = _interval(test, 1 - 2 * rules.alpha, rules)
     raw = _test(baseline, candidate, rules.design)
-    is_adjusted = smallest_p > test.smallest_p
-    p = (p_adjusted, smallest_p)
+    is_adjusted = p.smallest > test.smallest_p
     outcome, why = _judge(test.shift, wide, narrow, p, rules, is_adjusted=is_adjusted)
+    needed = why.facts.get("needed_count") if why.id == reasons.too_few_runs.id else None
     superiority = probability_of_superiority(baseline, candidate)
     return Comparison(
         rules=rules,
@@ -336,9 +382,10 @@ def _compare(
         ratio=math.exp(test.shift),
         ratio_interval=as_ratios(wide),
         equivalence_interval=as_ratios(narrow),
-        p_value=p_value,
-        p_adjusted=p_adjusted,
-        smallest_p=smallest_p,
+        p_value=p.value,
+        p_adjusted=p.adjusted,
+        smallest_p=p.smallest,
+        needed_count=needed if isinstance(needed, int) else None,
         superiority=superiority,
         cliffs_delta=2 * superiority - 1,
         minimum_detectable_ratio=_detectable(np.log(baseline), np.log(candidate), rules),
@@ -374,6 +421,7 @@ def _compare_exact(
         p_value=p_value,
         p_adjusted=p_value,
         smallest_p=0.0,
+        needed_count=None,
         superiority=superiority,
         cliffs_delta=2 * superiority - 1,
         minimum_detectable_ratio=rules.resolution_ratio,
@@ -451,23 +499,26 @@ def _judge(
     effect: float,
     wide: Bounds | None,
     narrow: Bounds | None,
-    p: tuple[float, float],
+    p: _PValues,
     rules: Rules,
     *,
     is_adjusted: bool,
 ) -> tuple[ComparisonOutcome, Reason]:
     """Outcome of an effect on the logarithm, with the reason.
 
-    `p` holds the p value and the smallest possible p value; `is_adjusted` states that both were
-    multiplied because several comparisons are made together.
+    `is_adjusted` states that p was multiplied because several comparisons are made together.
     """
     if rules.blocks is not None and rules.is_spread_unknown:
         return ComparisonOutcome.INCONCLUSIVE, reasons.too_few_occasions(
             occasion_count=rules.blocks.spread.occasion_count, needed_count=MIN_OCCASIONS
         )
-    if p[1] >= rules.alpha or wide is None or narrow is None:
+    if p.smallest >= rules.alpha or wide is None or narrow is None:
         return ComparisonOutcome.INCONCLUSIVE, reasons.too_few_runs(
-            smallest_p=p[1], alpha=rules.alpha, is_adjusted=is_adjusted
+            smallest_p=p.smallest,
+            alpha=rules.alpha,
+            is_adjusted=is_adjusted,
+            needed_count=needed_run_count(rules.design, p.comparison_count, rules.alpha),
+            is_paired=rules.design is Design.PAIRED,
         )
     margin_ratio = math.inf if rules.margin_ratio is None else rules.margin_ratio
     limit = math.log1p(margin_ratio)
@@ -477,16 +528,16 @@ def _judge(
     if inside:
         within = reasons.interval_within_margin(margin_ratio=margin_ratio)
         return ComparisonOutcome.EQUIVALENT, within
-    if p[0] >= rules.alpha or (is_within and not rules.instrument_ratio):
+    if p.adjusted >= rules.alpha or (is_within and not rules.instrument_ratio):
         return ComparisonOutcome.INCONCLUSIVE, reasons.maybe_chance(
-            p=p[0], alpha=rules.alpha, is_adjusted=is_adjusted
+            p=p.adjusted, alpha=rules.alpha, is_adjusted=is_adjusted
         )
     if is_within:
         reach = effect - wide[0] if effect > 0 else wide[1] - effect
         return ComparisonOutcome.INCONCLUSIVE, reasons.within_meter_error(
             change_ratio=math.expm1(abs(effect)), limit_ratio=math.expm1(reach)
         )
-    significant = reasons.significant(p=p[0], alpha=rules.alpha, is_adjusted=is_adjusted)
+    significant = reasons.significant(p=p.adjusted, alpha=rules.alpha, is_adjusted=is_adjusted)
     if harm < 0:
         return ComparisonOutcome.BETTER, significant
     if limit == math.inf or harm >= limit:

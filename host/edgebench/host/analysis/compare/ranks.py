@@ -110,11 +110,21 @@ def signed_rank_test(differences: Floats) -> ShiftTest:
     null = _signed_rank_sums(2 * scores)[::2]
     return ShiftTest(
         p_value=_two_sided(_signed_rank_sums(doubled[differences != 0]), positive),
-        smallest_p=0.5 ** (count - 1),
+        smallest_p=smallest_signed_rank_p(count),
         _steps=steps,
         _statistic=statistic,
         _null=null / null.sum(),
     )
+
+
+def smallest_signed_rank_p(count: int) -> float:
+    """Smallest possible two-sided p value of so many differences."""
+    return 0.5 ** (count - 1)
+
+
+def smallest_rank_sum_p(m: int, n: int) -> float:
+    """Smallest possible two-sided p value of m and n values."""
+    return min(1.0, 2 / math.comb(m + n, n))
 
 
 def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
@@ -125,7 +135,7 @@ def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
     null = _rank_sums(2 * np.arange(1, m + n + 1), n)[n * (n + 1) :: 2][: m * n + 1]
     return ShiftTest(
         p_value=_two_sided(_rank_sums(doubled, n), int(doubled[m:].sum())),
-        smallest_p=min(1.0, 2 / math.comb(m + n, n)),
+        smallest_p=smallest_rank_sum_p(m, n),
         _steps=steps,
         _statistic=lambda gap: steps.size - gap,
         _null=null / null.sum(),

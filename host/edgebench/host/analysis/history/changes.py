@@ -34,7 +34,7 @@ class LevelChange:
     number: int
     """Index of the level in `history.levels`, at least 1."""
     start_temp_c: Bounds | None = None
-    """Median temperature at the start of runs before and after the change; None if it is not known,
+    """Median temperature after the warm-up of runs before and after the change; None if not known,
     or did not change."""
 
     @property
@@ -105,7 +105,7 @@ def runs_beside(change: LevelChange) -> tuple[list[str], list[str]]:
 
 
 def start_temperatures_c(before: Sequence[Run], after: Sequence[Run]) -> Bounds | None:
-    """Median temperature at the start before and after a change; None if it hardly differs."""
+    """Median temperature after the warm-up before and after a change; None if it hardly differs."""
     sides = [
         [
             run.metrics.thermal.start_temp_c

@@ -19,12 +19,12 @@ class Cause(Enum):
 
     STOPPED = "stopped"
     PAUSED = "paused"
-    TOO_MANY_THREADS = "too_many_threads"
     CPU_LIMIT = "cpu_limit"
     POWER_SUPPLY = "power_supply"
     HEAT = "heat"
     OTHER_CORES = "other_cores"
     OTHER_PROGRAMS = "other_programs"
+    TOO_MANY_THREADS = "too_many_threads"
     PHONE_STATE = "phone_state"
     MEMORY = "memory"
     CLOCK_FREQUENCY = "clock_frequency"
@@ -141,3 +141,5 @@ SLOWDOWNS = DISTURBANCES | {Cause.WARMING_UP, Cause.UNKNOWN_SLOWDOWN}
 """Causes that change the latency during a run."""
 UNEXPLAINED = frozenset({Cause.UNKNOWN_SLOWDOWN, Cause.VARIATION})
 """Causes that state what was seen, and not what made it: no step of a person is sure to help."""
+MENDED_FIRST = {Cause.TOO_MANY_THREADS: Cause.OTHER_PROGRAMS}
+"""Causes to mend before another cause: fewer threads wait for a CPU, too, while others use it."""

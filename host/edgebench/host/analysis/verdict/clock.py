@@ -31,7 +31,8 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.result.units import format_percent, format_step
+from edgebench.host.result.units import format_step
+from edgebench.protocol.percent import format_percent
 
 CLOCK_INVALID_RATIO = 0.01
 CLOCK_SUSPECT_RATIO = 0.001

@@ -9,10 +9,10 @@ harm nothing, and have none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from edgebench.host.analysis.verdict.cause import UNEXPLAINED, Cause
+from edgebench.host.analysis.verdict.cause import MENDED_FIRST, UNEXPLAINED, Cause
 from edgebench.host.analysis.verdict.table import BY_ID, cause_of, kind_of
 from edgebench.host.result.verdict import CauseSummary, Finding, State, Verdict
 
@@ -57,7 +57,8 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
     """The causes of a verdict's failed rules, the first to be mended first.
 
     A cause that makes the result invalid comes first, then the cause that explains most rules. An
-    unknown reason comes after the reasons that are known, as no step against it is sure to help. A
+    unknown reason comes after the reasons that are known, as no step against it is sure to help,
+    and a cause after the cause that `MENDED_FIRST` has for it. A
     device or meter that is not real was chosen on purpose, and comes last unless it makes the
     result invalid.
     """
@@ -72,7 +73,7 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
         Diagnosis(cause, tuple(sorted(evidence, key=_weakness)), tuple(effects))
         for cause, (evidence, effects) in placed.items()
     ]
-    return tuple(sorted(diagnoses, key=_urgency))
+    return tuple(sorted(diagnoses, key=lambda diagnosis: _urgency(diagnosis, placed)))
 
 
 def excess(finding: Finding) -> float:
@@ -117,10 +118,14 @@ def _weakness(finding: Finding) -> tuple[bool, int, float]:
     return finding.severity is not State.INVALID, -count, -excess(finding)
 
 
-def _urgency(diagnosis: Diagnosis) -> tuple[bool, bool, bool, int, int]:
-    """Key that sorts causes: the cause to be mended first has the least key."""
+def _urgency(
+    diagnosis: Diagnosis, causes: Collection[Cause | None]
+) -> tuple[bool, bool, bool, bool, int, int]:
+    """Key that sorts these causes: the cause to be mended first has the least key."""
     cause, is_refusal = diagnosis.cause, diagnosis.is_refusal
     place = list(Cause).index(cause) if cause is not None else len(Cause)
     is_chosen = cause is Cause.NOT_REAL and not is_refusal
     is_unexplained = cause in UNEXPLAINED
-    return is_chosen, not is_refusal, is_unexplained, -len(diagnosis.findings), place
+    has_earlier = cause in MENDED_FIRST and MENDED_FIRST[cause] in causes
+    count = len(diagnosis.findings)
+    return is_chosen, not is_refusal, is_unexplained, has_earlier, -count, place

@@ -31,8 +31,9 @@ from edgebench.host.result.reasons.energy import (
     unsampled_activity,
 )
 from edgebench.host.result.reasons.table import sentence_of
-from edgebench.host.result.units import format_joules, format_percent
+from edgebench.host.result.units import format_joules
 from edgebench.host.result.verdict import NumberKind
+from edgebench.protocol.percent import format_percent
 
 IDLE_LIMIT_RATIO = 0.1
 """Largest change of the idle power from before to after the run: this share of the net power …"""

@@ -29,8 +29,9 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.result.latency import LatencySummary, Stability
-from edgebench.host.result.units import format_ns, format_percent
+from edgebench.host.result.units import format_ns
 from edgebench.host.result.verdict import NumberKind
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import CheckFacts
 from edgebench.protocol.spec import RunSpec, samples_per_query
 

@@ -26,8 +26,9 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.worker_threads import loop_times
 from edgebench.host.result.reason import Reason
-from edgebench.host.result.units import format_ns, format_percent, format_size
+from edgebench.host.result.units import format_ns, format_size
 from edgebench.host.result.verdict import NumberKind
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import WorkerRecord
 
 CPU_SHARE_LIMIT_RATIO = 0.9
@@ -114,10 +115,10 @@ class BackgroundLoadRule(Rule[Evidence]):
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
         # The value is relative to as many CPUs as the model has threads, and is at most 100 %.
-        share = "at least 100 %" if value >= 1 else format_percent(value, 1)
+        share = "at least as much" if value >= 1 else f"{format_percent(value, 1)} as much"
         return (
-            f"other processes used CPU time equal to {share} of what the model's threads can use, "
-            f"limit {format_percent(limit)}"
+            f"other programs used {share} CPU time as the model can use, limit "
+            f"{format_percent(limit)}: they may have slowed it down"
         )
 
     @reason("too_short", advice.longer)

@@ -27,8 +27,9 @@ from edgebench.host.analysis.verdict.rule import (
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.options.command import NextStep
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
-from edgebench.host.result.units import format_accuracy, format_percent
+from edgebench.host.result.units import format_accuracy
 from edgebench.host.result.verdict import NumberKind, RuleOutcome
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import TargetRecord, TimedPathFault, WorkerRecord
 
 OutputEvidence = Evidence | TargetEvidence

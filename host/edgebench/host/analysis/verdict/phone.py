@@ -25,7 +25,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.options.command import NextStep, command
 from edgebench.host.result.reason import Reason
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 
 LIGHT, MODERATE = 1, 2
 """Source: `android.os.PowerManager`, THERMAL_STATUS_LIGHT, THERMAL_STATUS_MODERATE."""

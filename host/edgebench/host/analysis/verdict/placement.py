@@ -20,7 +20,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.options.command import NextStep, command
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import WorkerRecord
 
 DELEGATED_LIMIT_RATIO = 0.5

@@ -25,9 +25,10 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.result.units import format_ns, format_percent
+from edgebench.host.result.units import format_ns
 from edgebench.host.result.verdict import Finding
 from edgebench.protocol.errors import ErrorCode
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import TOO_HOT, Outcome
 from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 

@@ -31,7 +31,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.result.run import Run
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import Yardstick
 
 OUTVOTED_RATIO = 1 / 8

@@ -27,7 +27,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.verdict.run_set import SetEvidence, TimedSetRule
 from edgebench.host.result.thermal import ThermalResult
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 
 HYSTERESIS_C = 5.0
 """Distance below its throttle temperature at which a device may still be throttled: a governor

@@ -38,8 +38,8 @@ from edgebench.host.analysis.verdict.thermal import SlowdownRule
 from edgebench.host.options.command import command
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.units import format_percent
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import MeasuredRecord, Outcome, RunRecord, TargetRecord
 
 TYPE_CHECKING = False  # see edgebench.host

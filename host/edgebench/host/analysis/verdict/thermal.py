@@ -31,7 +31,7 @@ from edgebench.host.result.thermal import (
     UNKNOWN_CAUSE,
     ThermalState,
 )
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
@@ -195,15 +195,15 @@ class StartTemperatureRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def start(value: float, limit: float, *, max_temp_c: float) -> str:
-        most = f"{value:.1f} °C at the start, {max_temp_c:.1f} °C at most"
+        most = f"{value:.1f} °C after the warm-up, {max_temp_c:.1f} °C at most"
         return f"{most}; throttles at {limit:.1f} °C"
 
     @reason("hot")
     @staticmethod
     def hot(value: float, limit: float, *, max_temp_c: float) -> str:
         return (
-            f"{value:.1f} °C at the start, {max_temp_c:.1f} °C at most: the baseline was close to "
-            f"{limit:.1f} °C, where the device throttles"
+            f"{value:.1f} °C after the warm-up, {max_temp_c:.1f} °C at most: the baseline was "
+            f"close to {limit:.1f} °C, where the device throttles"
         )
 
     def check(self, evidence: Evidence) -> Ruling:

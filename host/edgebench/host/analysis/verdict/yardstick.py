@@ -27,7 +27,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence, TimedSetRule
 from edgebench.host.analysis.yardstick import integer_ns, memory_bytes_per_s
-from edgebench.host.result.units import format_percent
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import Yardstick
 
 INTEGER_LIMIT_RATIO = 0.03
@@ -87,12 +87,14 @@ class YardstickOfSetRule(TimedSetRule):
 
     Each run counts with its faster reading. The slowest runs are left out, as many as the other
     runs outvote. So the rule detects a device that is slower from the second run onwards, or in the
-    last half of the runs, but not a device that was disturbed during one run of eight.
+    last half of the runs, but not a device that was disturbed during one run of eight. It does not
+    show why: of a clock that was read, `set_clock` fails, too, and this failure is its effect; on a
+    virtual machine, another machine on the same core slows the work, as a lower clock does.
     """
 
     id, severity = "set_yardstick", SUSPECT
-    cause = Cause.CLOCK_FREQUENCY
-    effect_of = frozenset({Cause.POWER_SUPPLY, Cause.HEAT, Cause.PHONE_STATE, Cause.OTHER_PROGRAMS})
+    cause = Cause.UNKNOWN_SLOWDOWN
+    effect_of = DISTURBANCES
     harms = TIMES
     watches = WatchedQuantity.CLOCK
     advise = advice.governor

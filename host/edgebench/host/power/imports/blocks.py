@@ -22,6 +22,7 @@ from edgebench.host.power.imports.known_tables import Samples
 from edgebench.meters.base import Flag, Floats, Gap, LossReport, SampleBlock
 from edgebench.meters.scpi.responses import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
+from edgebench.protocol.percent import format_percent
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
 """Values of a column: numbers or text."""
@@ -227,9 +228,9 @@ class TableDecoder:
         )
         raise FileRefused(
             f"column {self.columns.energy.name!r} counts {counter.counted_j:.4g} J, the powers of "
-            f"column {names} make {counter.integral_j:.4g} J, limit {COUNTER_LIMIT_RATIO:.0%}: one "
-            f"of them is wrong; if that is the counter, name the columns to use: {only} --samples "
-            f"{self.samples.value}"
+            f"column {names} make {counter.integral_j:.4g} J, limit "
+            f"{format_percent(COUNTER_LIMIT_RATIO)}: one of them is wrong; if that is the "
+            f"counter, name the columns to use: {only} --samples {self.samples.value}"
         )
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:

@@ -49,6 +49,7 @@ from edgebench.meters.base import Capability, Channel, Header, LossReport, Meter
 from edgebench.meters.rails import TOTAL
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
+from edgebench.protocol.percent import format_percent
 from edgebench.protocol.plain import to_plain
 
 DRIVER = "import"
@@ -165,7 +166,8 @@ def import_file(
     """
     gain_ratio = errors.gain_ratio
     if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
-        raise UsageError(f"--gain must be above 0 and at most 100 %, got {gain_ratio:.3%}")
+        shown = format_percent(gain_ratio, 3)
+        raise UsageError(f"--gain must be above 0 and at most 100 %, got {shown}")
     file, samples = open_file(path, options)
     samples = replace(samples, header=with_instrument(samples.header, errors))
     with new_recording(directory):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgebench.host.result.reason import ReasonKind
 from edgebench.host.result.reasons.words import format_seconds
+from edgebench.protocol.percent import format_percent
 
 
 @ReasonKind
@@ -159,13 +160,14 @@ def short_loop(*, loop_s: float) -> str:
 def loop_not_seen(*, explained_ratio: float, limit_ratio: float) -> str:
     return (
         "the loop's start and end are not seen in the power: they explain "
-        f"{explained_ratio:.0%} of it, limit {limit_ratio:.0%}"
+        f"{format_percent(explained_ratio)} of it, limit {format_percent(limit_ratio)}"
     )
 
 
 @ReasonKind
 def loop_in_two_places(*, explained_ratio: float, rival_ratio: float) -> str:
-    places = f"they explain {explained_ratio:.0%} and {rival_ratio:.0%} of the power"
+    shares = f"{format_percent(explained_ratio)} and {format_percent(rival_ratio)}"
+    places = f"they explain {shares} of the power"
     return f"the loop is seen at two positions: {places}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgebench.host.result.reason import ReasonKind
+from edgebench.protocol.percent import format_percent
 
 
 @ReasonKind
@@ -14,14 +15,17 @@ def too_few_occasions(*, occasion_count: int, needed_count: int) -> str:
 
 
 @ReasonKind
-def too_few_runs(*, smallest_p: float, alpha: float, is_adjusted: bool) -> str:
+def too_few_runs(
+    *, smallest_p: float, alpha: float, is_adjusted: bool, needed_count: int, is_paired: bool
+) -> str:
     smallest = f"the smallest possible p{_adjusted(is_adjusted)} is {smallest_p:.2g}"
-    return f"too few runs: {smallest}, limit {alpha:g}"
+    needed = f"{needed_count} {'pairs' if is_paired else 'runs of each side'}"
+    return f"too few runs: {smallest}, limit {alpha:g}; at least {needed} needed"
 
 
 @ReasonKind
 def interval_within_margin(*, margin_ratio: float) -> str:
-    return f"the interval lies within {margin_ratio:.2%}"
+    return f"the interval lies within {format_percent(margin_ratio, 2)}"
 
 
 @ReasonKind
@@ -42,13 +46,15 @@ def _adjusted(is_adjusted: bool) -> str:
 def within_meter_error(*, change_ratio: float, limit_ratio: float) -> str:
     return (
         "the change is within the error of the meter combined with chance: "
-        f"{change_ratio:.2%}, limit {limit_ratio:.2%}"
+        f"{format_percent(change_ratio, 2)}, limit {format_percent(limit_ratio, 2)}"
     )
 
 
 @ReasonKind
 def interval_beyond_margin(*, change_ratio: float, margin_ratio: float) -> str:
-    return f"worse by {change_ratio:.2%}, but the interval reaches beyond {margin_ratio:.2%}"
+    margin = format_percent(margin_ratio, 2)
+    worse = f"worse by {format_percent(change_ratio, 2)}"
+    return f"{worse}, but the interval reaches beyond {margin}"
 
 
 @ReasonKind
@@ -66,7 +72,7 @@ def same_count() -> str:
 
 @ReasonKind
 def count_within_margin(*, margin_ratio: float) -> str:
-    return f"within {margin_ratio:.2%}; {_DECIDED}"
+    return f"within {format_percent(margin_ratio, 2)}; {_DECIDED}"
 
 
 @ReasonKind
@@ -79,4 +85,6 @@ _DECIDED = "the number does not vary between runs: one run per side decides"
 
 @ReasonKind
 def margin_within_tick(*, change_ratio: float, margin_ratio: float) -> str:
-    return f"worse by {change_ratio:.2%}, within a tick of the margin of {margin_ratio:.2%}"
+    margin = format_percent(margin_ratio, 2)
+    worse = f"worse by {format_percent(change_ratio, 2)}"
+    return f"{worse}, within a tick of the margin of {margin}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgebench.host.result.reason import ReasonKind
 from edgebench.host.result.reasons.words import format_seconds
+from edgebench.protocol.percent import format_percent
 
 
 @ReasonKind
@@ -61,7 +62,7 @@ def net_uncertain(
     *, energy_j: float, u95_j: float, limit_j: float, limit_ratio: float, component: str
 ) -> str:
     energy = f"net energy is {energy_j:.3g} ± {u95_j:.2g} J"
-    limit = f"limit ± {limit_j:.3g} J, {limit_ratio:.0%} of the gross energy"
+    limit = f"limit ± {limit_j:.3g} J, {format_percent(limit_ratio)} of the gross energy"
     return f"{energy}, {limit}; largest uncertainty: {component}"
 
 
@@ -78,7 +79,8 @@ def settling(*, settling_s: float) -> str:
 
 @ReasonKind
 def samples_missing(*, missing_ratio: float, limit_ratio: float) -> str:
-    return f"{missing_ratio:.2%} of the window has no sample, limit {limit_ratio:.1%}"
+    missing = format_percent(missing_ratio, 2)
+    return f"{missing} of the window has no sample, limit {format_percent(limit_ratio, 1)}"
 
 
 @ReasonKind
@@ -117,7 +119,7 @@ def unsampled_activity(
 ) -> str:
     missed = (
         f"{rate_hz:g} instantaneous samples per second may miss periodic activity that takes up to "
-        f"{missed_ratio:.0%} of the energy, limit {limit_ratio:.0%}"
+        f"{format_percent(missed_ratio)} of the energy, limit {format_percent(limit_ratio)}"
     )
     clocks = (
         f"in {format_seconds(watched_s)}, the clocks of meter and device must differ by "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgebench.host.result.reason import ReasonKind
 from edgebench.host.result.reasons.words import format_watts
+from edgebench.protocol.percent import format_percent
 
 
 @ReasonKind
@@ -48,7 +49,8 @@ def below_idle(*, sample_count: int, power_w: float, power_w_idle: float) -> str
 
 @ReasonKind
 def too_many_left_out(*, left_out_ratio: float, limit_ratio: float) -> str:
-    return f"{left_out_ratio:.3%} of the samples, limit {limit_ratio:.1%}"
+    left_out = format_percent(left_out_ratio, 3)
+    return f"{left_out} of the samples, limit {format_percent(limit_ratio, 1)}"
 
 
 @ReasonKind

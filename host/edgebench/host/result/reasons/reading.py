@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgebench.host.result.reason import ReasonKind
 from edgebench.host.result.reasons.words import format_seconds
+from edgebench.protocol.percent import format_percent
 
 
 @ReasonKind
@@ -101,7 +102,7 @@ def window_used(*, row_count: int, left_count: int) -> str:
 
 @ReasonKind
 def gain_assumed(*, gain_ratio: float) -> str:
-    return f"gain error not stated: {gain_ratio:.0%} is assumed; state it with --gain"
+    return f"gain error not stated: {format_percent(gain_ratio)} is assumed; state it with --gain"
 
 
 @ReasonKind

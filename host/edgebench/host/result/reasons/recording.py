@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgebench.host.result.reason import ReasonKind
+from edgebench.protocol.percent import format_percent
 
 
 @ReasonKind
@@ -47,7 +48,7 @@ def samples_lost(
 ) -> str:
     least = " at least" if is_least else ""
     gaps = f"{_counted(lost_count, 'sample')}{least} in {_counted(gap_count, 'gap')}"
-    return f"{gaps}, {lost_ratio:.3%}, limit {limit_ratio:.1%}"
+    return f"{gaps}, {format_percent(lost_ratio, 3)}, limit {format_percent(limit_ratio, 1)}"
 
 
 @ReasonKind

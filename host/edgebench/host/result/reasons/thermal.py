@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgebench.host.result.reason import ReasonKind
+from edgebench.protocol.percent import format_percent
 
 
 @ReasonKind
@@ -123,7 +124,8 @@ def other_causes(*, causes: str) -> str:
 @ReasonKind
 def slightly_slower(*, growth_ratio: float, limit_ratio: float, has_moved: bool) -> str:
     where = " on the same type of core" if has_moved else ""
-    return f"the latency rose by {growth_ratio:.1%}{where}, less than {limit_ratio:.0%}"
+    growth = format_percent(growth_ratio, 1)
+    return f"the latency rose by {growth}{where}, less than {format_percent(limit_ratio)}"
 
 
 @ReasonKind
@@ -139,7 +141,7 @@ def thermal_signals_read(*, signals: str) -> str:
 
 @ReasonKind
 def on_another_core_type(*, share_ratio: float, latency_ratio: float | None) -> str:
-    share = f"{share_ratio:.0%} of the run was on another type of core"
+    share = f"{format_percent(share_ratio)} of the run was on another type of core"
     if latency_ratio is None:
         return share
     return f"{share}, where an inference took {latency_ratio:.2g} times as long"

@@ -176,7 +176,7 @@ def test_change_within_the_meter_is_not_called_chance(change: float) -> None:
     assert found.p_adjusted < 0.05
     assert found.reason == (
         "the change is within the error of the meter combined with chance: "
-        f"{max(found.ratio, 1 / found.ratio) - 1:.2%}, limit 2.02%"
+        f"{100 * (max(found.ratio, 1 / found.ratio) - 1):.2f} %, limit 2.02 %"
     )
     noisy = compare(*sides(1.0, noise=0.01), Rules(instrument_ratio=0.01))
     assert noisy.reason.startswith("the change may be chance: p ")
@@ -197,7 +197,7 @@ def test_change_that_may_exceed_the_margin_is_inconclusive() -> None:
     found = compare(baseline, candidate, PAIRED)
     assert found.outcome is ComparisonOutcome.INCONCLUSIVE
     assert found.p_value < 0.05
-    assert "3.00%" in found.reason
+    assert "3.00 %" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,8 @@ def test_gate_that_cannot_fire_says_so(design: Design, count: int, can_fire: boo
         assert found.outcome is ComparisonOutcome.WORSE
     else:
         assert found.outcome is ComparisonOutcome.INCONCLUSIVE
-        assert "too few runs" in found.reason
+        needed = "6 pairs" if design is Design.PAIRED else "4 runs of each side"
+        assert found.reason.endswith(f"limit 0.05; at least {needed} needed")
         assert found.smallest_p >= 0.05
 
 

@@ -56,14 +56,14 @@ def test_loss_that_may_be_larger_needs_the_rate(
     """
     check = loss_check(lost(rate_error_ppm))
     assert check.is_passed is is_passed
-    assert check.detail == f"3 samples at least in 1 gap, 0.000%, limit 0.1%{said}"
+    assert check.detail == f"3 samples at least in 1 gap, 0.000 %, limit 0.1 %{said}"
 
 
 def test_loss_of_known_size_needs_no_rate() -> None:
     """Otherwise a short recording with a lost packet would be refused, though the loss is known."""
     check = loss_check(lost(None, is_ambiguous=False, desync_count=2))
     assert check.is_passed is True
-    assert check.detail.endswith("limit 0.1%; framing lost 2 times")
+    assert check.detail.endswith("limit 0.1 %; framing lost 2 times")
 
 
 def test_meter_without_a_counter_is_not_silent_about_framing() -> None:

@@ -249,7 +249,7 @@ def test_net_energy_is_limited_by_the_gross_energy(
     else:
         text = given(found.net_refused)
         assert text.startswith("net energy is 0.00101 ± 0.3 J, limit ± 0.27 J, ")
-        assert text.endswith("90% of the gross energy; largest uncertainty: drift")
+        assert text.endswith("90 % of the gross energy; largest uncertainty: drift")
 
 
 def test_meter_whose_error_is_not_a_number_gives_no_joules(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_window_with_a_hole_is_refused(tmp_path: Path) -> None:
     loss = LossReport(received_count=20_000, lost_count=15, gaps=(gap,))
     found = found_in(trace(tmp_path, loss=loss))
     assert found.refused is not None
-    assert found.refused.startswith("0.15% of the window has no sample, limit 0.1%")
+    assert found.refused.startswith("0.15 % of the window has no sample, limit 0.1 %")
 
 
 def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None:
@@ -492,7 +492,7 @@ def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
     ("loss", "reason"),
     [
         (LossReport(received_count=9, trouble="port /dev/x is gone"), "complete: port /dev/x"),
-        (LossReport(received_count=9, lost_count=1), "loss: 1 sample in 0 gaps, 10.000%"),
+        (LossReport(received_count=9, lost_count=1), "loss: 1 sample in 0 gaps, 10.000 %"),
         (LossReport(received_count=9, saturated_count=3), "saturation: 3 samples"),
         (LossReport(received_count=0), "complete: no sample"),
         (LossReport(received_count=9, rate_error_ppm=900.0, rate_span_s=10.0), "rate: +900 ppm"),

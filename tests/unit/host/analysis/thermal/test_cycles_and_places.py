@@ -272,13 +272,13 @@ CASES: dict[str, Case] = {
     "4.5 % with a flat clock": Case(
         Story(latency=step(1.0, 1.045, 60.0), temp_c=HOT),
         NONE,
-        "less than 5%; read",
+        "less than 5 %; read",
     ),
     "2 % of the clock": Case(
         Story(latency=step(1.0, 1.02, 60.0), clock=step(1.0, 0.98, 60.0), temp_c=HOT), NONE
     ),
     "4 % of the clock without heat": Case(
-        Story(latency=step(1.0, 1.04, 60.0), clock=step(1.0, 0.96, 60.0)), NONE, "less than 5%"
+        Story(latency=step(1.0, 1.04, 60.0), clock=step(1.0, 0.96, 60.0)), NONE, "less than 5 %"
     ),
     "housekeeping for 1 s of 15": Case(Story(latency=Cycle(1.0, 15.0).of(1.5), temp_c=HOT), NONE),
     "housekeeping for 0.5 s of 6 without heat": Case(Story(latency=Cycle(0.5, 6.0).of(2.0)), NONE),

@@ -51,6 +51,22 @@ def test_threads_beyond_the_cpus_are_the_cause_of_their_own_waits() -> None:
     assert causes_of(waits, *map(failed, ("cpu_share", *SCATTER))) == [Cause.TOO_MANY_THREADS]
 
 
+def test_other_programs_are_ended_before_threads_are_fewer() -> None:
+    """Otherwise the first advice, --threads N, would be followed to the same verdict."""
+    waits = failed("cpu_pressure", "more_threads")
+    found = (waits, *map(failed, ("cpu_share", "background_load", *SCATTER)))
+    assert causes_of(*found) == [Cause.OTHER_PROGRAMS, Cause.TOO_MANY_THREADS]
+    assert causes_of(waits, failed("cpu_share"), failed("background_load"))[0] is (
+        Cause.OTHER_PROGRAMS
+    )
+
+
+def test_slower_work_in_a_set_shows_no_clock() -> None:
+    """Otherwise a virtual machine whose neighbour slows it would have a low clock as its cause."""
+    assert causes_of(failed("set_yardstick")) == [Cause.UNKNOWN_SLOWDOWN]
+    assert causes_of(failed("set_yardstick"), failed("set_clock")) == [Cause.CLOCK_FREQUENCY]
+
+
 @pytest.mark.parametrize(
     ("finding", "cause"),
     [
