@@ -221,7 +221,9 @@ def follower_of(text: str, busy_s: Callable[[float], float]) -> Callable[[float]
 
 def test_power_follows_the_workers() -> None:
     """Otherwise the energy of a simulated run would not be that of the work it shows."""
-    read = follower_of("follow,low=2,high=5,rate=100", lambda now_s: max(0.0, now_s - 1) * 0.5)
+    read = follower_of(
+        "follow,low=2,high=5,rate=100,noise=0", lambda now_s: max(0.0, now_s - 1) * 0.5
+    )
     power_w = np.concatenate([read((at + 0.3 * (at % 3)) / 100) for at in range(1, 302)])
     assert len(power_w) == 301
     assert power_w[:99] == pytest.approx(2.0)
@@ -229,9 +231,17 @@ def test_power_follows_the_workers() -> None:
     assert power_w[:300].sum() / 100 == pytest.approx(2 * 3 + 3 * 1.0, abs=0.02)
 
 
+def test_workers_that_do_nothing_leave_a_noise() -> None:
+    """Otherwise idle phases beside a noisy loop would be taken for a meter that stands still."""
+    idle_w = follower_of("follow", lambda now_s: 0.0)(5.0)
+    assert len(idle_w) == 1000
+    assert np.all(np.diff(idle_w) != 0)
+    assert idle_w.std() == pytest.approx(0.01, rel=0.1)
+
+
 def test_late_read_keeps_the_energy() -> None:
     """Otherwise a host that sleeps for a while would lose the work of the workers."""
-    read = follower_of("low=0,high=1,rate=100", lambda now_s: now_s)
+    read = follower_of("low=0,high=1,rate=100,noise=0", lambda now_s: now_s)
     power_w = np.concatenate([read(at) for at in (0.011, 0.501, 0.505, 2.001)])
     assert len(power_w) == 200
     assert power_w == pytest.approx(1.0)
@@ -239,7 +249,7 @@ def test_late_read_keeps_the_energy() -> None:
 
 def test_host_that_slept_makes_no_huge_packet() -> None:
     """Otherwise an hour of sleep would be a packet of 29 MB, or parts of unequal power."""
-    read = follower_of("low=0,high=1,rate=1000", lambda now_s: min(now_s, 3600.0) / 2)
+    read = follower_of("low=0,high=1,rate=1000,noise=0", lambda now_s: min(now_s, 3600.0) / 2)
     parts = [read(3600.0) for _ in range(220)]
     assert max(len(part) for part in parts) == 1 << 14
     power_w = np.concatenate(parts)

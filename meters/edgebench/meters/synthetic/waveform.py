@@ -27,6 +27,9 @@ RATE_LIMITS_HZ = (1.0, 200_000.0)
 FOLLOW_RATE_HZ = 200.0
 """Fast enough to show a load code, at 0.6 % of a CPU: more would disturb the timed work."""
 _FOLLOW_RATE_MAX_HZ = 1000.0
+FOLLOW_NOISE_W = 0.01
+"""Made up, so that equal samples while the workers do nothing do not look like a meter that stands
+still: the noise of the CPU time is there only while they work."""
 _FOLLOW_W = (2.0, 4.0)
 """Made up: roughly the power of a single-board computer with no CPU and with one CPU busy."""
 _POWER_LIMITS_W = (-1e6, 1e6)
@@ -86,7 +89,7 @@ def settings_of(options: Options) -> SyntheticSettings:
             FOLLOW_RATE_HZ if is_following else 1000.0,
             (low_hz, _FOLLOW_RATE_MAX_HZ if is_following else high_hz),
         ),
-        noise_w=options.within("noise", 0.0, (0.0, 1e6)),
+        noise_w=options.within("noise", FOLLOW_NOISE_W if is_following else 0.0, (0.0, 1e6)),
         seed=int(options.within("seed", 0.0, (0.0, 2.0**53))),
         rate_error_ppm=options.within("error", 0.0, (-500_000.0, 500_000.0)),
     )

@@ -29,6 +29,9 @@ lowest level of the recording; the interval reaches down to what is left then.
 
 An activity that was seen in a part of that time changes the level of the power: from idle to idle,
 or from quarter to quarter of a window. Such a change counts as an activity, with its full height.
+Samples that move slowly may meet an activity during all of the loop and in neither idle phase, or
+the reverse: the loop's level alone does not show it. The chips of the load codes do, in half of
+which the device is idle, right before the warm-up and right after the loop.
 
 Not covered: an activity by a clock that is neither the device's nor the meter's, and that agrees
 with the meter's clock by chance; an activity that takes more than is assumed; an activity that
@@ -110,6 +113,11 @@ class ClockDifference:
             end_s = math.hypot(marks_s, common_s)
         return cls(slope, math.sqrt(2) * end_s / span_s)
 
+    @property
+    def least_ratio(self) -> float:
+        """Least difference of the rates at 95 %."""
+        return max(0.0, abs(self.ratio) - COVERAGE * self.deviation)
+
     def beats(self, watched_s: float, rate_hz: float) -> float:
         """Sample intervals by which the samples moved: the least at 95 % for few instants.
 
@@ -119,9 +127,9 @@ class ClockDifference:
             watched_s: Time in which activity would have been seen.
             rate_hz: Samples per second.
         """
-        factor = -COVERAGE if rate_hz < MIN_INSTANTS_HZ else 1.0
-        ratio = abs(self.ratio) + factor * self.deviation
-        return max(0.0, ratio) * watched_s * rate_hz
+        most_ratio = abs(self.ratio) + self.deviation
+        ratio = self.least_ratio if rate_hz < MIN_INSTANTS_HZ else most_ratio
+        return ratio * watched_s * rate_hz
 
 
 def common_error_s(edge_ns: NDArray[np.int64], interval_s: float) -> float:
@@ -166,8 +174,28 @@ class PowerLevels:
         return max(0.0, float(np.ptp(self.power_w)) - NOISE_FACTOR * self.noise_w)
 
 
+@dataclass(frozen=True, slots=True)
+class IdleChips:
+    """Chips of the load codes in which the device is idle, beside the loop."""
+
+    power_w: NDArray[np.float64]
+    """Mean power of each, shape (n,)."""
+    apart_s: float
+    """Longest time from a moment of the loop to a quarter of an idle window."""
+
+    def change_w(self, clocks: ClockDifference, idle_w: Sequence[float], rate_hz: float) -> float:
+        """Largest difference from the idle windows, W; 0 where these have moments of the loop."""
+        if clocks.least_ratio * self.apart_s * rate_hz >= 1 or not len(self.power_w):
+            return 0.0
+        return max(float(np.abs(self.power_w - power_w).max()) for power_w in idle_w)
+
+
 def unsampled_w(
-    clocks: ClockDifference, loop: PowerLevels, idles: Sequence[PowerLevels], rate_hz: float
+    clocks: ClockDifference,
+    loop: PowerLevels,
+    idles: Sequence[PowerLevels],
+    rate_hz: float,
+    chips: IdleChips | None = None,
 ) -> float:
     """Standard uncertainty of the loop's mean power from activity between the samples, W.
 
@@ -176,6 +204,7 @@ def unsampled_w(
         loop: The timed loop.
         idles: Idle windows before and after it.
         rate_hz: Samples per second.
+        chips: Idle chips of the load codes; None: the codes were not found.
 
     Raises:
         EnergyRefused: the activity may take more than `U95_LIMIT_RATIO` of the loop's power.
@@ -187,6 +216,8 @@ def unsampled_w(
     unseen_w = max(ONE_MOMENT * assumed_w(highest_w, rate_hz), lowest_w / COVERAGE) * unseen_ratio
     idle_w = [float(idle.power_w.mean()) for idle in idles] or [0.0]
     change_w = max(max(idle_w) - min(idle_w), *(part.change_w for part in (loop, *idles)))
+    if chips is not None and idles:
+        change_w = max(change_w, chips.change_w(clocks, idle_w, rate_hz))
     beats = clocks.beats(loop.duration_s, rate_hz)
     seen_w = change_w * min(1.0, BEATS / beats if beats else 1.0)
     unsampled = math.hypot(unseen_w, ONE_MOMENT * seen_w)

@@ -29,10 +29,12 @@ from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.analysis.energy.unsampled import (
     LEVELS_PER_WINDOW,
     ClockDifference,
+    IdleChips,
     PowerLevels,
     unsampled_w,
 )
 from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.energy import samples_missing, window_too_short
 from edgebench.meters.base import Capability
@@ -277,7 +279,36 @@ class AlignedTrace:
             ends = codes
             span_s = max(span_s, (codes[1].edges_ns[0] - codes[0].edges_ns[0]) / 1e9)
         clocks = ClockDifference.of(self.alignment, ends, span_s, interval_s)
-        return replace(self, unsampled_w=unsampled_w(clocks, loop, idles, capability.rate_hz))
+        chips = None
+        if ends and self.alignment.method is SyncMethod.CODED_LOAD:
+            apart_ns = [
+                max(end, window_ns[1])
+                - min(begin, window_ns[0])
+                - (end - begin) / LEVELS_PER_WINDOW
+                for begin, end in idles_ns
+            ]
+            chips = IdleChips(self._idle_chips_w(ends), max(apart_ns, default=0.0) / 1e9)
+        unsampled = unsampled_w(clocks, loop, idles, capability.rate_hz, chips)
+        return replace(self, unsampled_w=unsampled)
+
+    def _idle_chips_w(self, codes: Sequence[LoadCode]) -> NDArray[np.float64]:
+        """Mean power in the middle half of each idle chip: at its ends, the device is changing.
+
+        A chip without samples counts as 0 W: they were far below both idle phases, and left out.
+        """
+        edges = [np.array(code.edges_ns) for code in codes]
+        is_idle = ~np.concatenate([np.array(code.is_busy, np.bool_) for code in codes])
+        begin_ns = np.concatenate([each[:-1] for each in edges])[is_idle]
+        end_ns = np.concatenate([each[1:] for each in edges])[is_idle]
+        quarter_ns = (end_ns - begin_ns) // 4
+        begin_ns, end_ns = begin_ns + quarter_ns, end_ns - quarter_ns
+        powers_w: NDArray[np.float64] = self.energies_j(begin_ns, end_ns) / (end_ns - begin_ns)
+        if self.left_out:
+            times = self.alignment.line.to_meter(np.array([begin_ns, end_ns])).T.tolist()
+            for place, (begin, end) in enumerate(times):
+                samples_w = [self.power.samples(name, begin, end)[1] for name in self.site.channels]
+                powers_w[place] *= all(np.isfinite(each_w).any() for each_w in samples_w)
+        return powers_w * 1e9
 
     def _lag_j(self, begin_ns: int, end_ns: int) -> float:
         """Largest energy that the delay of the values moves into or out of a window, J.
