@@ -100,11 +100,13 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Location of the store for people, with a note if $EDGEBENCH_STORE names no directory."""
+        """Location of the store for people, with a note if a user has named no directory."""
         named = os.environ.get(STORE_VARIABLE)
-        is_named = named is not None and Path(named).absolute() == self.root
-        missing = f", a missing directory (${STORE_VARIABLE})"
-        return f"{self.root}{missing if is_named and not self.root.is_dir() else ''}"
+        is_default = self.root == default_root().absolute()
+        if self.root.is_dir() or (is_default and not named):
+            return str(self.root)
+        variable = f" (${STORE_VARIABLE})" if is_default else ""
+        return f"{self.root}, a missing directory{variable}"
 
     @property
     def runs(self) -> Path:
