@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -202,21 +203,21 @@ def _without_later_facts(
 
 
 def _differences(path: str, stored: Any, computed: Any) -> list[Difference]:
+    pairs: Iterable[tuple[str, Any, Any]]
     if isinstance(stored, dict) and isinstance(computed, dict):
-        keys = sorted(set(stored) | set(computed))
-        children = [(f"{path}.{key}".lstrip("."), key) for key in keys]
-        return [
-            difference
-            for child, key in children
-            for difference in _differences(child, stored.get(key), computed.get(key))
-        ]
-    if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
-        return [
-            difference
-            for i, pair in enumerate(zip(stored, computed, strict=True))
-            for difference in _differences(f"{path}[{i}]", *pair)
-        ]
-    return [] if _is_same(stored, computed) else [Difference(path, stored, computed)]
+        keys = sorted(stored.keys() | computed.keys())
+        pairs = ((f".{key}", stored.get(key), computed.get(key)) for key in keys)
+    elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
+        pairs = ((f"[{i}]", *pair) for i, pair in enumerate(zip(stored, computed, strict=True)))
+    else:
+        return [] if _is_same(stored, computed) else [Difference(path, stored, computed)]
+    return [
+        difference
+        for place, theirs, mine in pairs
+        # Most values are plain and equal, and take no call.
+        if type(theirs) is not type(mine) or isinstance(theirs, (dict, list)) or theirs != mine
+        for difference in _differences(f"{path}{place}".lstrip("."), theirs, mine)
+    ]
 
 
 def _is_same(stored: Any, computed: Any) -> bool:
