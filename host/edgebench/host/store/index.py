@@ -23,7 +23,7 @@ from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.result.verdict import NumberKind, State
 from edgebench.host.store.annotations import UNREADABLE, read_annotations
-from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
+from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store, names_in
 from edgebench.host.store.names import INDEX_FILE
 from edgebench.protocol.errors import RunNewer, StoreError
 from edgebench.protocol.record import RUN_ID
@@ -346,13 +346,8 @@ def _checksum(cells: Sequence[Any]) -> int:
 def _stamps(store: Store) -> dict[str, str]:
     """Stamps of the runs by run id."""
     runs = f"{store.runs}{os.sep}"
-    try:
-        names = os.listdir(runs)
-    except FileNotFoundError:
-        return {}
-    except OSError as exc:
-        raise StoreError(f"store not readable: {exc.strerror}: {store.runs}") from exc
-    stamps = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names if RUN_ID.fullmatch(name))
+    names = filter(RUN_ID.fullmatch, names_in(store.runs))
+    stamps = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names)
     return {name: stamp for name, stamp in stamps if stamp is not None}
 
 
