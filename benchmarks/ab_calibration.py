@@ -160,6 +160,7 @@ def campaign(draw: np.random.Generator, drift: float) -> Floats:
 def occasions_table(gates: int, seed: int) -> str:
     """False alarms, detections, and next sets within the printed ratio, by state of the machine."""
     runs_only = BlockTrial(occasions=1, is_within_occasion=True, knows_occasions=False)
+    recorded = BlockTrial(occasions=5, compared=5, is_recorded=True)
     trials = {
         "worse by the runs alone, at once": runs_only,
         "hours apart": replace(runs_only, occasions=2, is_within_occasion=False),
@@ -168,9 +169,13 @@ def occasions_table(gates: int, seed: int) -> str:
         "after 5, at once": BlockTrial(occasions=5, is_within_occasion=True),
         f"+{LARGE_CHANGE:.0%} found, 1 and 1 of 5": BlockTrial(occasions=5, change=LARGE_CHANGE),
         "5 and 5": BlockTrial(occasions=5, compared=5, change=LARGE_CHANGE),
+        "5 and 5, neighbour recorded": replace(recorded, change=LARGE_CHANGE),
+        "worse, 5 and 5, neighbour recorded": recorded,
     }
 
-    def share(trial: BlockTrial, state: State) -> str:
+    def share(trial: BlockTrial, name: str, state: State) -> str:
+        if trial.is_recorded and not name.startswith("neighbour"):
+            return "–"
         draw = np.random.default_rng(seed)
         worse = [trial.outcome(state, draw) is ComparisonOutcome.WORSE for _ in range(gates)]
         return f"{sum(worse) / gates:.1%}"
@@ -179,7 +184,7 @@ def occasions_table(gates: int, seed: int) -> str:
     for name, state in STATES.items():
         draw = np.random.default_rng(seed)
         within = [sum(next_is_within(state, draw, k) for _ in range(10 * gates)) for k in (3, 5)]
-        cells = [share(trial, state) for trial in trials.values()]
+        cells = [share(trial, name, state) for trial in trials.values()]
         rows.append([name, *cells, *(f"{count / 10 / gates:.1%}" for count in within)])
     return table(["state", *trials, "next set within, after 3", "after 5"], rows)
 

@@ -101,13 +101,16 @@ class BlockTrial:
     """True change of the candidate."""
     knows_occasions: bool = True
     """Whether the comparison uses the occasions; if not, only the runs."""
+    is_recorded: bool = False
+    """Whether the runs beside a neighbour are known: a disturbed run of a set is replaced, and sets
+    of which half or more are disturbed are left out if both sides have others."""
 
     def outcome(self, state: State, draw: np.random.Generator) -> ComparisonOutcome:
         """Simulate the occasions and compare."""
         runs = 2 * RUNS + GAP_RUNS if self.is_within_occasion else RUNS
         later = 0 if self.is_within_occasion else self.compared
-        logs = state(draw, self.occasions + later, runs)
-        logs = logs + NOISE * draw.standard_normal(logs.shape)
+        levels = state(draw, self.occasions + later, runs)
+        logs = levels + NOISE * draw.standard_normal(levels.shape)
         times_s = np.arange(runs) * RUN_S
         earlier = logs[: self.occasions, :RUNS]
         baseline, jump = earlier[-self.compared :].ravel(), None
@@ -118,6 +121,8 @@ class BlockTrial:
         else:
             candidate = logs[-later:].ravel() + math.log1p(self.change)
             groups = [earlier, logs[-later:]]
+        if self.is_recorded:
+            return self._recorded_outcome(logs, levels > 0)
         spread = occasion_spread([list(np.exp(np.median(one, axis=1))) for one in groups])
         blocks = Blocks(spread, (self.compared, self.compared), jump)
         rules = Rules(
@@ -126,6 +131,29 @@ class BlockTrial:
             blocks=blocks if self.knows_occasions else None,
         )
         return compare(np.exp(baseline), np.exp(candidate), rules).outcome
+
+    def _recorded_outcome(self, logs: Floats, is_busy: NDArray[np.bool_]) -> ComparisonOutcome:
+        """Outcome if all occasions of the baseline are compared, and the neighbour is recorded."""
+        logs[self.occasions :] += math.log1p(self.change)
+        is_disturbed = 2 * is_busy.sum(axis=1) >= is_busy.shape[1]
+        whole, quiet = ([list[Floats](), list[Floats]()] for _ in range(2))
+        for place, (runs, busy) in enumerate(zip(logs, is_busy, strict=True)):
+            side = int(place >= self.occasions)
+            whole[side].append(runs if is_disturbed[place] else runs[~busy])
+            if not is_disturbed[place]:
+                quiet[side].append(runs[~busy])
+        spreads = [
+            occasion_spread([[math.exp(np.median(runs)) for runs in side] for side in sides])
+            for sides in (quiet, whole)
+        ]
+        is_quiet = all(quiet) and spreads[0].deviation is not None
+        (before, after), spread = (quiet, spreads[0]) if is_quiet else (whole, spreads[1])
+        rules = Rules(
+            Design.INDEPENDENT,
+            margin_ratio=DEFAULT_MARGIN_RATIO,
+            blocks=Blocks(spread, (len(before), len(after))),
+        )
+        return compare(np.exp(np.concatenate(before)), np.exp(np.concatenate(after)), rules).outcome
 
 
 def next_is_within(state: State, draw: np.random.Generator, occasions: int) -> bool:

@@ -27,6 +27,7 @@ from edgebench.protocol.errors import (
     StoreError,
     TargetError,
     error_from_code,
+    os_error_as,
 )
 from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.sizes import format_distinct_sizes
@@ -278,10 +279,8 @@ class Client:
                 )
         _refuse_full_disk(files, directory)
         for file in files:
-            try:
+            with os_error_as(StoreError, "run not stored", directory):
                 self._fetch_file(run_id, file, directory / Path(file.name).name)
-            except OSError as exc:
-                raise StoreError(f"run not stored: {exc.strerror}: {directory}") from exc
 
     def acknowledge(self, run_id: str) -> None:
         """Confirm that a run is stored, so that the device deletes it."""
@@ -387,12 +386,10 @@ def _refuse_full_disk(files: Sequence[m.SpooledFile], directory: Path) -> None:
     Raises:
         StoreError: the disk has less free space than the files need.
     """
-    try:
+    with os_error_as(StoreError, "run not stored", directory):
         free = shutil.disk_usage(directory).free
         paths = (directory / Path(file.name).name for file in files)
         there = sum(path.stat().st_size for path in paths if path.exists())
-    except OSError as exc:
-        raise StoreError(f"run not stored: {exc.strerror}: {directory}") from exc
     needed = sum(file.size_bytes for file in files) - there
     if needed > free:
         takes, has = format_distinct_sizes(needed, free)

@@ -126,7 +126,8 @@ an `ErrorCode`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -973,6 +974,18 @@ class Unforeseen(EdgebenchError):
 
 
 UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
+
+
+@contextmanager
+def os_error_as(kind: type[EdgebenchError], what: str, place: object = None) -> Iterator[None]:
+    """Raise an OSError of the block as an error of this kind: what failed, why, and where.
+
+    Without a place, it is the file that the operating system names.
+    """
+    try:
+        yield
+    except OSError as exc:
+        raise kind(f"{what}: {exc.strerror}: {place or exc.filename}") from exc
 
 
 def with_meant(

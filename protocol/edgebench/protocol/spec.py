@@ -538,7 +538,9 @@ def check_cpus(device: str, cpus: Iterable[int], usable: Iterable[int]) -> None:
     """
     if unusable := set(cpus) - set(usable):
         wrong, there = (",".join(map(str, sorted(some))) for some in (unusable, usable))
-        raise UsageError(f"CPU {wrong} is not available to models on {device}, only {there}")
+        error = UsageError(f"CPU {wrong} is not available to models on {device}, only {there}")
+        error.meant = f"--cpus {there}"
+        raise error
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

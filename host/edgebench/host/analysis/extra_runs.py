@@ -50,6 +50,11 @@ def disturbances_of(run: Run) -> tuple[str, ...]:
     return tuple(name for name, cause in causes.items() if cause in _PASSING)
 
 
+def are_disturbed(runs: Sequence[Run]) -> bool:
+    """Whether half of the runs of a set or more were disturbed: a condition of its occasion."""
+    return 2 * sum(bool(disturbances_of(run)) for run in runs) >= len(runs)
+
+
 def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
     """Position of the next further run of a set; None if no run is to be replaced.
 
@@ -60,7 +65,7 @@ def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
     if run_set.verdict.state is State.VALID or run_set.planned_count < MIN_RUNS:
         return None
     disturbed = [run for run in run_set.counted if disturbances_of(run)]
-    if not disturbed or 2 * len(disturbed) >= len(run_set.counted):
+    if not disturbed or are_disturbed(run_set.counted):
         return None
     member, run_id = disturbed[0].member, disturbed[0].run_id
     assert member is not None, "a set of several runs has members"

@@ -15,12 +15,11 @@ from edgebench.host.store.host_file import unpack_facts
 from edgebench.host.store.incomplete import (
     IncompleteRun,
     Whereabouts,
-    claimed,
     mark_lost,
     read_expectation,
 )
 from edgebench.host.store.index import note_run
-from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.host.store.layout import RAW_DIRECTORY, Store, locked_run
 from edgebench.host.store.set_aside import (
     copy_back,
     known_error,
@@ -106,7 +105,7 @@ def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = fin
     runs: list[Run] = []
     for kept in runs_set_aside(store):
         try:
-            with store.incoming(kept.run_id) as directory, claimed(directory):
+            with store.incoming(kept.run_id) as directory, locked_run(directory):
                 copy_back(kept, directory)  # the original files are kept until a run is stored
                 run = _analysed(kept.run_id, directory, None, finish)
         except EdgebenchError as exc:
@@ -182,7 +181,7 @@ def _store(
         return store.run(run_id)
     if (error := known_error(store, run_id)) is not None:  # an earlier process set it aside
         raise error
-    with store.incoming(run_id) as directory, claimed(directory):
+    with store.incoming(run_id) as directory, locked_run(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
         write_clock(directory, host_record.probes or left_probes(directory))
         run = _finished(store, run_id, directory, host_record.meter_trouble, finish)

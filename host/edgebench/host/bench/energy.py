@@ -54,6 +54,7 @@ from edgebench.protocol.errors import (
     TraceOfAnotherRun,
     TraceRefused,
     UsageError,
+    os_error_as,
 )
 from edgebench.protocol.percent import format_percent
 from edgebench.protocol.plain import to_plain
@@ -128,14 +129,12 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
             _refuse_unknown_samples(power, energy)
             raise TraceRefused(f"{request.name}: {energy.refused}")
         file.check_unchanged()
-        try:
+        with os_error_as(StoreError, "energy not stored", directory):
             copy = scratch / run_id
             with changed_run(store, run_id, copy):
                 _keep(copy, path, scratch, request, facts)
                 run = replace(run, files=file_digests(copy))
                 write_whole(copy / RUN_FILE, json.dumps(to_document(run), indent=1) + "\n")
-        except OSError as exc:
-            raise StoreError(f"energy not stored: {exc.strerror}: {directory}") from exc
     note_run(store, run_id)
     return run
 
@@ -217,7 +216,7 @@ def _analysed(
     directory: Path, record: RunRecord, facts: HostFacts, power: PowerFile, made_utc: str
 ) -> Run:
     """Compute the run, with the energy of a trace, from the run's raw files."""
-    try:
+    with os_error_as(RunDamaged, "run not readable"):
         traces = read_traces(directory, record, read_queries(directory))
         run = analyse_run(
             record,
@@ -226,8 +225,6 @@ def _analysed(
             clock=fit_clock(read_clock(directory), record),
         )
         return replace(run, verdict=described(run.verdict))
-    except OSError as exc:
-        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
 
 
 _OtherRun = tuple[RunRecord, HostFacts]

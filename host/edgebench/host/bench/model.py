@@ -14,6 +14,7 @@ from edgebench.protocol.errors import (
     NoSuchModel,
     NotAModel,
     UsageError,
+    os_error_as,
 )
 from edgebench.protocol.text import printable
 
@@ -61,15 +62,15 @@ class Model:
             return ""
         if self not in _DIGESTS:
             digest, size_bytes, begin_s = hashlib.sha256(), 0, time.monotonic()
-            try:
-                with self.path.open("rb") as file:
-                    while block := file.read(_BLOCK_BYTES):
-                        digest.update(block)
-                        size_bytes += len(block)
-                        if on_bytes and time.monotonic() - begin_s > QUIET_S:
-                            on_bytes(size_bytes, self.size_bytes)
-            except OSError as exc:
-                raise UsageError(f"model not readable: {exc.strerror}: {self.path}") from exc
+            with (
+                os_error_as(UsageError, "model not readable", self.path),
+                self.path.open("rb") as file,
+            ):
+                while block := file.read(_BLOCK_BYTES):
+                    digest.update(block)
+                    size_bytes += len(block)
+                    if on_bytes and time.monotonic() - begin_s > QUIET_S:
+                        on_bytes(size_bytes, self.size_bytes)
             if size_bytes != self.size_bytes:
                 raise FileChanged(
                     f"model changed while it was read: {size_bytes} bytes, not {self.size_bytes}: "

@@ -29,8 +29,8 @@ from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_facts
 from edgebench.host.store.host_file import packed_facts
-from edgebench.host.store.incomplete import ExpectedRun, claimed, write_expectation
-from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.host.store.incomplete import ExpectedRun, write_expectation
+from edgebench.host.store.layout import RAW_DIRECTORY, Store, locked_run
 from edgebench.meters.base import Meter, MeterSession
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.digests import sha256_of
@@ -125,14 +125,14 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
     with (
         _forgotten_if_refused(store, run_id),
         store.expecting(run_id) as directory,
-        claimed(directory),
+        locked_run(directory),
     ):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_expectation(directory, _expected(client, model, probes[0]))
         host_file = packed_facts(directory)
     with ExitStack() as storing:
         with ExitStack() as stack:
-            stack.enter_context(claimed(directory))
+            stack.enter_context(locked_run(directory))
             with _forgotten_if_refused(store, run_id):
                 spool = directory / RAW_DIRECTORY / METER_FILE
                 session = _begin(stack, meter, spool) if meter else None

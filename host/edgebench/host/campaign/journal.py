@@ -21,13 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.host.campaign.plan import CampaignPlan, fault_of_plan
-from edgebench.host.store.layout import CAMPAIGNS_DIRECTORY, JOURNAL_FILE, PLAN_FILE, Store
+from edgebench.host.store.layout import (
+    CAMPAIGNS_DIRECTORY,
+    JOURNAL_FILE,
+    PLAN_FILE,
+    Store,
+    names_in,
+)
 from edgebench.protocol.errors import (
     CampaignDamaged,
     CampaignRunning,
     NoSuchCampaign,
     RemoteProtocolError,
     StoreError,
+    os_error_as,
 )
 from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.text import one_line, printable
@@ -179,10 +186,8 @@ class Journal:
             CampaignRunning: another process holds the lock.
             StoreError: the directory cannot be read.
         """
-        try:
+        with os_error_as(StoreError, "campaign not readable", self.directory):
             descriptor = os.open(self.directory, os.O_RDONLY)
-        except OSError as exc:
-            raise StoreError(f"campaign not readable: {exc.strerror}: {self.directory}") from exc
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
@@ -204,12 +209,9 @@ class Journal:
     def _write(self, entry: dict[str, str]) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         line = json.dumps({"at_utc": now, **entry}).encode()
-        try:
-            with self._lock:
-                # The leading newline ends an incomplete line of a killed process.
-                append_whole(self.path, b"\n" + line + b"\n")
-        except OSError as exc:
-            raise StoreError(f"campaign not writable: {exc.strerror}: {self.path}") from exc
+        with os_error_as(StoreError, "campaign not writable", self.path), self._lock:
+            # The leading newline ends an incomplete line of a killed process.
+            append_whole(self.path, b"\n" + line + b"\n")
 
 
 def _content(path: Path) -> bytes:
@@ -264,14 +266,12 @@ def begin_journal(store: Store, plan: CampaignPlan) -> Journal:
         StoreError: the store cannot be written.
     """
     directory = store.root / CAMPAIGNS_DIRECTORY / plan.id
-    try:
+    with os_error_as(StoreError, "campaign not written", directory):
         make_directory(directory.parent)
         directory.mkdir()
         sync_directory(directory.parent)
         write_whole(directory / JOURNAL_FILE, "\n")  # a killed append could leave it empty
         write_whole(directory / PLAN_FILE, json.dumps(to_plain(plan), indent=1))
-    except OSError as exc:
-        raise StoreError(f"campaign not written: {exc.strerror}: {directory}") from exc
     return Journal(directory)
 
 
@@ -284,7 +284,7 @@ def find_journal(store: Store, name: str = LAST) -> Journal:
     """
     journals = list_journals(store)
     if not any(name in (LAST, plan.id) for _, plan in journals):
-        for damaged in _names(store):
+        for damaged in names_in(store.root / CAMPAIGNS_DIRECTORY):
             journal = Journal(store.root / CAMPAIGNS_DIRECTORY / damaged)
             is_meant = name in (LAST, damaged)
             if is_meant and os.path.lexists(journal.directory / PLAN_FILE):  # else being created
@@ -305,23 +305,8 @@ def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:
         StoreError: the store cannot be read.
     """
     journals: list[tuple[Journal, CampaignPlan]] = []
-    for name in _names(store):
+    for name in names_in(store.root / CAMPAIGNS_DIRECTORY):
         journal = Journal(store.root / CAMPAIGNS_DIRECTORY / name)
         with suppress(StoreError):
             journals.append((journal, journal.plan()))
     return sorted(journals, key=lambda journal: journal[1].created_utc)
-
-
-def _names(store: Store) -> list[str]:
-    """File names in the directory of campaigns; empty if it does not exist.
-
-    Raises:
-        StoreError: the directory cannot be read.
-    """
-    folder = store.root / CAMPAIGNS_DIRECTORY
-    try:
-        return os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    except OSError as exc:
-        raise StoreError(f"store not readable: {exc.strerror}: {folder}") from exc

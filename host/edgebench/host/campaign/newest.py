@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import Journal
 from edgebench.host.result.campaign import CampaignProgress
-from edgebench.host.store.layout import CAMPAIGNS_DIRECTORY, Store
+from edgebench.host.store.layout import CAMPAIGNS_DIRECTORY, Store, names_in
 from edgebench.protocol.errors import StoreError
 
 MAX_CAMPAIGNS = 20
@@ -30,12 +29,7 @@ class NewestCampaigns:
             StoreError: the store cannot be read.
         """
         folder = self._store.root / CAMPAIGNS_DIRECTORY
-        try:
-            names = set(os.listdir(folder))
-        except FileNotFoundError:
-            return []
-        except OSError as exc:
-            raise StoreError(f"store not readable: {exc.strerror}: {folder}") from exc
+        names = set(names_in(folder))
         for name in names - self._campaigns.keys():
             with suppress(StoreError):
                 self._campaigns[name] = Campaign(self._store, name, Journal(folder / name))

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 from edgebench.host.bench.request import BenchOptions
 from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.options.bench import SETTINGS, TEXT, BenchOption
-from edgebench.protocol.errors import ErrorCode, UsageError
+from edgebench.protocol.errors import ErrorCode, UsageError, os_error_as
 from edgebench.protocol.spec import MAX_LENGTH_S
 from edgebench.protocol.text import printable
 from edgebench.protocol.toml_text import Complaint, Table, TomlText, strict_converter
@@ -226,11 +226,8 @@ def renamed_settings(path: Path) -> dict[str, str]:
 
 
 def _read(path: Path) -> tuple[TomlText, Table]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_SIZE_BYTES + 1)
-    except OSError as exc:
-        raise UsageError(f"campaign file not readable: {exc.strerror}: {path}") from exc
+    with os_error_as(UsageError, "campaign file not readable", path), path.open("rb") as file:
+        content = file.read(MAX_SIZE_BYTES + 1)
     if len(content) > MAX_SIZE_BYTES:
         raise UsageError(f"campaign file not readable: over {MAX_SIZE_BYTES} bytes: {path}")
     source = TomlText(content.decode("utf-8", "replace"), str(path))

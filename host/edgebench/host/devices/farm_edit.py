@@ -25,7 +25,7 @@ from edgebench.host.devices.farm import (
 )
 from edgebench.host.devices.files import SEAT_MARK, KnownDevice
 from edgebench.host.devices.locked import write_host_file
-from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.errors import StoreError, UsageError, os_error_as
 from edgebench.system.whole_files import make_directory
 
 MAX_LABELS = 32
@@ -149,9 +149,7 @@ def _write(path: Path, text: str, expected: Farm) -> None:
     if farm != expected:
         raise StoreError(f"farm file not changed: its formatting is not supported: {path}")
     target = path.resolve()  # it may be a link into a repository
-    try:
+    with os_error_as(StoreError, "not written", target):
         mode = target.stat().st_mode & 0o777 if target.exists() else NEW_FILE_MODE
         make_directory(target.parent, mode=0o700)
-    except OSError as exc:
-        raise StoreError(f"not written: {exc.strerror}: {target}") from exc
     write_host_file(target, text, mode=mode)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import StoreError, os_error_as
 from edgebench.system.whole_files import make_directory, write_whole
 
 LOCK_FILE = ".lock"
@@ -21,11 +21,11 @@ def locked(directory: Path) -> Iterator[None]:
     Raises:
         StoreError: the directory cannot be created or locked.
     """
-    with _errors(directory):
+    with os_error_as(StoreError, "not written", directory):
         make_directory(directory, mode=0o700)
         descriptor = os.open(directory / LOCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
-        with _errors(directory):
+        with os_error_as(StoreError, "not written", directory):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -38,13 +38,5 @@ def write_host_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     Raises:
         StoreError: the file cannot be written.
     """
-    with _errors(path):
+    with os_error_as(StoreError, "not written", path):
         write_whole(path, text, mode=mode)
-
-
-@contextmanager
-def _errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as exc:
-        raise StoreError(f"not written: {exc.strerror}: {path}") from exc

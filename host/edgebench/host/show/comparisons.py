@@ -182,6 +182,11 @@ def _notes(comparison: RunComparison) -> list[str]:
     if left_out := comparison.left_out_count:
         pairs = "1 pair is" if left_out == 1 else f"{left_out} pairs are"
         notes.append(f"{pairs} left out: a run failed, is invalid, is missing or lacks this energy")
+    if disturbed := len(comparison.disturbed_run_ids):
+        notes.append(
+            f"{disturbed} runs are left out: other programs disturbed half or more of the runs of "
+            "their sets"
+        )
     if unwatched := comparison.marks.unwatched:
         notes.append(f"unwatched: {', '.join(unwatched)} could not be read")
     if suspects := comparison.verdicts.suspect_count:

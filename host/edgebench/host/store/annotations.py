@@ -7,16 +7,13 @@ numbers are not affected; the next change writes a new file.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edgebench.host.store.layout import ANNOTATIONS_FILE, Store, require_file
-from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.host.store.layout import ANNOTATIONS_FILE, Store, locked_run, require_file
+from edgebench.protocol.errors import StoreError, UsageError, os_error_as
 from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
@@ -101,27 +98,12 @@ def annotate(
         StoreError: the annotations cannot be read or written.
     """
     directory = store.directory(run_id)
-    try:
-        with locked_annotations(directory):
-            changed = replace(change(read_annotations(directory)), fault=None)
-            if len(changed.tags) > MAX_TAGS:
-                raise UsageError(
-                    f"run {run_id} would have {len(changed.tags)} tags, at most {MAX_TAGS}"
-                )
-            text = json.dumps({"tags": changed.tags, "note": changed.note}) + "\n"
-            write_whole(directory / ANNOTATIONS_FILE, text)
-    except OSError as exc:
-        raise StoreError(f"store not writable: {exc.strerror}: {directory}") from exc
+    with os_error_as(StoreError, "store not writable", directory), locked_run(directory):
+        changed = replace(change(read_annotations(directory)), fault=None)
+        if len(changed.tags) > MAX_TAGS:
+            raise UsageError(
+                f"run {run_id} would have {len(changed.tags)} tags, at most {MAX_TAGS}"
+            )
+        text = json.dumps({"tags": changed.tags, "note": changed.note}) + "\n"
+        write_whole(directory / ANNOTATIONS_FILE, text)
     return changed
-
-
-@contextmanager
-def locked_annotations(directory: Path) -> Iterator[None]:
-    """Lock the annotations of a run against changes by other processes."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

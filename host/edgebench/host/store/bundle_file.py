@@ -43,6 +43,7 @@ from edgebench.protocol.errors import (
     RunDamaged,
     RunNewer,
     UsageError,
+    os_error_as,
 )
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.sizes import format_distinct_sizes
@@ -114,10 +115,8 @@ def open_bundle(path: Path) -> BundleStore:
         BundleRefused: the file is not a bundle, is damaged, or exceeds a limit.
         RunNewer: the bundle has a later version.
     """
-    try:
+    with os_error_as(BundleRefused, "bundle not readable", path):
         facts = path.stat()
-    except OSError as exc:
-        raise BundleRefused(f"bundle not readable: {exc.strerror}: {path}") from exc
     return _cached_store(path.absolute(), (facts.st_ino, facts.st_size, facts.st_mtime_ns))
 
 
@@ -260,10 +259,8 @@ class BundleStore(Store):
         self.bundle = Bundle(path)
         self._unpacked: dict[str, set[str]] = {}
         """Names of the files unpacked so far, by run."""
-        try:
+        with os_error_as(BundleNotUnpacked, "bundle not unpacked", path):
             root = Path(tempfile.mkdtemp(prefix="edgebench-bundle-"))
-        except OSError as exc:
-            raise BundleNotUnpacked(f"bundle not unpacked: {exc.strerror}: {path}") from exc
         weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
         super().__init__(root)
 
@@ -355,13 +352,10 @@ def _check_directory(path: Path) -> int:
         BundleRefused: the directory is too large, or the file is not an archive as written by
             edgebench.
     """
-    try:
-        with path.open("rb") as file:
-            size_bytes = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size_bytes - _END_64.size - _LOCATOR_BYTES - _END.size))
-            tail = file.read()
-    except OSError as exc:
-        raise BundleRefused(f"bundle not readable: {exc.strerror}: {path}") from exc
+    with os_error_as(BundleRefused, "bundle not readable", path), path.open("rb") as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size_bytes - _END_64.size - _LOCATOR_BYTES - _END.size))
+        tail = file.read()
     # An archive comment is refused because it could contain another end record. A locator before
     # the end record indicates a ZIP64 record.
     if tail[-_END.size :][:4] != b"PK\x05\x06" or tail[-2:] != b"\0\0":

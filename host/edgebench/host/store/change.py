@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgebench.host.store.annotations import locked_annotations
-from edgebench.host.store.layout import Store, regular_files
+from edgebench.host.store.layout import Store, locked_run, regular_files
 from edgebench.system.whole_files import exchange, sync_tree
 
 
@@ -34,7 +33,7 @@ def changed_run(store: Store, run_id: str, copy: Path) -> Iterator[None]:
         OSError: the store cannot be written; the run is unchanged.
     """
     directory = store.directory(run_id)
-    with locked_annotations(directory):
+    with locked_run(directory):
         for path in regular_files(directory):
             target = copy / path.relative_to(directory)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -12,15 +12,15 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from edgebench.host.store.layout import EXPECTED_FILE, HOST_FILES, RAW_DIRECTORY, Store
+from edgebench.host.store.layout import EXPECTED_FILE, HOST_FILES, RAW_DIRECTORY, Store, names_in
 from edgebench.protocol.clock import ClockProbe
-from edgebench.protocol.errors import RemoteProtocolError, StoreError
+from edgebench.protocol.errors import RemoteProtocolError, StoreError, os_error_as
 from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.traces import METER_FILE
@@ -99,30 +99,13 @@ def read_expectation(directory: Path) -> ExpectedRun | None:
     return None
 
 
-@contextmanager
-def claimed(directory: Path) -> Iterator[None]:
-    """Lock the directory of a run that this process makes; the lock ends with the process."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # observers hold it only for microseconds
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def incomplete_runs(store: Store) -> list[IncompleteRun]:
     """Runs that were started but are not stored, oldest first.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    try:
-        names = sorted(os.listdir(store.unfinished))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as exc:
-        raise StoreError(f"store not readable: {exc.strerror}: {store.unfinished}") from exc
+    names = names_in(store.unfinished, (FileNotFoundError, NotADirectoryError))
     paths = [store.unfinished / name for name in names if RUN_ID.fullmatch(name)]
     return [_read_incomplete(path) for path in paths if path.is_dir()]
 
@@ -219,10 +202,8 @@ def mark_lost(
         if run.is_empty:
             store.forget_expected(run.run_id)
         else:
-            try:
+            with os_error_as(StoreError, "store not writable", store.root):
                 write_expectation(run.directory, known)
-            except OSError as exc:
-                raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
         lost.append(replace(run, state=IncompleteState.LOST, expectation=known))
     return lost
 
@@ -236,10 +217,8 @@ def follow_agent(store: Store, old: str, new: str) -> None:
     for run in incomplete_runs(store):
         known = run.expectation
         if known is not None and known.agent == old:
-            try:
+            with os_error_as(StoreError, "store not writable", store.root):
                 write_expectation(run.directory, replace(known, agent=new))
-            except OSError as exc:
-                raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
 
 
 def remove_lost(store: Store) -> list[IncompleteRun]:
@@ -250,8 +229,6 @@ def remove_lost(store: Store) -> list[IncompleteRun]:
     """
     lost = [run for run in incomplete_runs(store) if run.state is IncompleteState.LOST]
     for run in lost:
-        try:
+        with os_error_as(StoreError, "run not removed", run.directory):
             shutil.rmtree(run.directory)
-        except OSError as exc:
-            raise StoreError(f"run not removed: {exc.strerror}: {run.directory}") from exc
     return lost

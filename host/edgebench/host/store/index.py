@@ -23,7 +23,7 @@ from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.result.verdict import NumberKind, State
 from edgebench.host.store.annotations import UNREADABLE, read_annotations
-from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
+from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store, names_in
 from edgebench.host.store.names import INDEX_FILE
 from edgebench.protocol.errors import RunNewer, StoreError
 from edgebench.protocol.record import RUN_ID
@@ -101,6 +101,8 @@ class RunSummary:
     replaces: str | None = None
     """Id of the disturbed run of the set that this run replaces."""
     command_id: str | None = None
+    disturbances: str | None = None
+    """Rules that failed by a disturbance that may have passed, such as `background_load`."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -344,13 +346,8 @@ def _checksum(cells: Sequence[Any]) -> int:
 def _stamps(store: Store) -> dict[str, str]:
     """Stamps of the runs by run id."""
     runs = f"{store.runs}{os.sep}"
-    try:
-        names = os.listdir(runs)
-    except FileNotFoundError:
-        return {}
-    except OSError as exc:
-        raise StoreError(f"store not readable: {exc.strerror}: {store.runs}") from exc
-    stamps = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names if RUN_ID.fullmatch(name))
+    names = filter(RUN_ID.fullmatch, names_in(store.runs))
+    stamps = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names)
     return {name: stamp for name, stamp in stamps if stamp is not None}
 
 
@@ -417,6 +414,9 @@ def _damaged(run_id: str) -> RunSummary:
 
 def summary_of(run: Run) -> RunSummary:
     """Summary of a run; without numbers if the run is invalid."""
+    # Imported here: a list of runs that are in the index needs no rules.
+    from edgebench.host.analysis.extra_runs import disturbances_of
+
     numbers: dict[str, Any] = {metric.column: None for metric in METRICS.values() if metric.column}
     energy = None
     if not run.verdict.is_refused:
@@ -448,6 +448,7 @@ def summary_of(run: Run) -> RunSummary:
         side=run.pair.side if run.pair else None,
         replaces=run.member.replaces.run_id if run.member and run.member.replaces else None,
         command_id=run.command.id if run.command else None,
+        disturbances=", ".join(disturbances_of(run)) or None,
         settings_digest=digest(settings_of(run)),
         conditions_digest=digest(conditions_of(run)),
     )

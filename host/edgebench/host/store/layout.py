@@ -16,6 +16,7 @@ recomputed.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -62,6 +63,34 @@ PROBE_BYTES = 4096
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
+def names_in(
+    directory: Path, absent: tuple[type[OSError], ...] = (FileNotFoundError,)
+) -> list[str]:
+    """Sorted names in a directory of a store; empty if listing it raises an error in `absent`.
+
+    Raises:
+        StoreError: the directory cannot be read.
+    """
+    try:
+        return sorted(os.listdir(directory))
+    except absent:
+        return []
+    except OSError as exc:
+        raise StoreError(f"store not readable: {exc.strerror}: {directory}") from exc
+
+
+@contextmanager
+def locked_run(directory: Path) -> Iterator[None]:
+    """Lock the directory of a run against other processes; the lock ends with the process."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # observers hold it only for microseconds
+        yield
+    finally:
+        os.close(descriptor)
+
+
 class Store:
     """Results of a user or a project."""
 
@@ -71,11 +100,13 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Location of the store for people, with a note if $EDGEBENCH_STORE names no directory."""
+        """Location of the store for people, with a note if a user has named no directory."""
         named = os.environ.get(STORE_VARIABLE)
-        is_named = named is not None and Path(named).absolute() == self.root
-        missing = f", a missing directory (${STORE_VARIABLE})"
-        return f"{self.root}{missing if is_named and not self.root.is_dir() else ''}"
+        is_default = self.root == default_root().absolute()
+        if self.root.is_dir() or (is_default and not named):
+            return str(self.root)
+        variable = f" (${STORE_VARIABLE})" if is_default else ""
+        return f"{self.root}, a missing directory{variable}"
 
     @property
     def runs(self) -> Path:
@@ -94,13 +125,7 @@ class Store:
 
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first, because ids start with the time."""
-        try:
-            names = sorted(os.listdir(self.runs))
-            return [name for name in names if self.has(name)]
-        except FileNotFoundError:
-            return []
-        except OSError as exc:
-            raise StoreError(f"store not readable: {exc.strerror}: {self.runs}") from exc
+        return [name for name in names_in(self.runs) if self.has(name)]
 
     def has(self, name: str) -> bool:
         """Whether a name is the id of a stored run; does not list the directory."""
@@ -207,13 +232,11 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-        try:
+        with self._writing():
             path = self._incoming(run_id)
             yield path
             sync_tree(path)
             sync_directory(path.parent)
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
     def forget_expected(self, run_id: str) -> None:
         """Remove the directory of a run that never started."""
@@ -235,7 +258,7 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-        try:
+        with self._writing():
             path = self._incoming(run_id)
             make_directory(self.runs)
             yield path
@@ -249,8 +272,6 @@ class Store:
             else:
                 path.rename(self.directory(run_id))
             sync_directory(self.runs)
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
     def settle(self) -> None:
         """Sync the directory of runs to disk.
@@ -260,17 +281,19 @@ class Store:
         Raises:
             StoreError: the directory cannot be synced.
         """
-        try:
+        with self._writing():
             sync_directory(self.runs)
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
-    def _not_writable(self, exc: OSError) -> StoreError:
-        reason = exc.strerror or str(exc)
-        if exc.errno in _FULL:
-            with suppress(OSError):
-                reason += f", {format_bytes(shutil.disk_usage(self.root).free)} free"
-        return StoreError(f"store not writable: {reason}: {self.root}")
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            reason = exc.strerror or str(exc)
+            if exc.errno in _FULL:
+                with suppress(OSError):
+                    reason += f", {format_bytes(shutil.disk_usage(self.root).free)} free"
+            raise StoreError(f"store not writable: {reason}: {self.root}") from exc
 
     def check_writable(self) -> None:
         """Check before a measurement that its result can be stored.
@@ -280,14 +303,12 @@ class Store:
         """
         import tempfile  # imported here because it is slow to load
 
-        try:
+        with self._writing():
             make_directory(self.runs)
             # A file without a name, if the system supports it: a kill leaves nothing behind.
             with tempfile.TemporaryFile(dir=self.root) as probe:
                 probe.write(b"\0" * PROBE_BYTES)
                 probe.flush()
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
 
 def require_files(directory: Path) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from edgebench.host.store.annotations import MAX_TAGS, Annotations, annotate, read_annotations
 from edgebench.host.store.files import check_traces
-from edgebench.host.store.incomplete import claimed
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import (
     ANNOTATIONS_FILE,
@@ -24,8 +23,9 @@ from edgebench.host.store.layout import (
     JOURNAL_FILE,
     PLAN_FILE,
     Store,
+    locked_run,
 )
-from edgebench.protocol.errors import BundleDamaged, RunDamaged, StoreError, UsageError
+from edgebench.protocol.errors import BundleDamaged, RunDamaged, StoreError, UsageError, os_error_as
 from edgebench.system.whole_files import append_whole, make_directory, write_whole
 
 
@@ -115,7 +115,7 @@ def copy_whole(store: Store, run_id: str, copy_to: Callable[[Path], None]) -> No
     """
     part = store.unfinished / run_id
     try:
-        with store.incoming(run_id) as directory, claimed(directory):
+        with store.incoming(run_id) as directory, locked_run(directory):
             copy_to(directory)
             check_traces(directory)
     except BaseException:
@@ -126,10 +126,8 @@ def copy_whole(store: Store, run_id: str, copy_to: Callable[[Path], None]) -> No
 
 def _document(store: Store, run_id: str) -> bytes:
     path = store.document_path(run_id)
-    try:
+    with os_error_as(RunDamaged, "run not readable", path):
         return path.read_bytes()
-    except OSError as exc:
-        raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
 
 
 def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
@@ -155,14 +153,12 @@ def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
 
 def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
     ours, theirs = (side.root / CAMPAIGNS_DIRECTORY for side in (store, other))
-    try:
+    with os_error_as(StoreError, "campaign not merged"):
         sources = sorted(theirs.iterdir()) if theirs.is_dir() else []
         whole = [source for source in sources if (source / PLAN_FILE).is_file()]
         return tuple(
             campaign.name for campaign in whole if _merge_campaign(ours / campaign.name, campaign)
         )
-    except OSError as exc:
-        raise StoreError(f"campaign not merged: {exc.strerror}: {exc.filename}") from exc
 
 
 def _merge_campaign(target: Path, source: Path) -> bool:

@@ -54,13 +54,16 @@ def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
 
     The sets of the store count, and those of the sides, which may be in other stores. If both sides
     are sets of the same subject, those of the candidate are left out: a change would count as
-    spread. Other models of the device count only if the index has the metric.
+    spread. If no set of the sides was disturbed by other programs, disturbed sets of the store are
+    left out, unless too few sets remain. Other models of the device count only if the index has the
+    metric.
 
     Raises:
         StoreError: the store cannot be read.
     """
     stored = {row.run_id: row for row in list_runs(store)}
     before, after = ([stored.get(run.run_id) or summary_of(run) for run in side] for side in sides)
+    is_quiet = len(_undisturbed([*before, *after])) == len(before) + len(after)
     own = {_subject(row) for row in before}
     after = [row for row in after if _subject(row) not in own]
     own.update(map(_subject, after))
@@ -77,12 +80,31 @@ def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
     compared = {run.run_id for side in sides for run in side}
     device = before[0].device
     rows = [row for row in stored.values() if row.device == device and row.run_id not in compared]
-    groups = _by_subject([*rows, *before, *after], value_of)
-    return occasion_spread([groups.pop(subject, []) for subject in own], groups.values())
+
+    def spread_with(rows: Iterable[RunSummary]) -> OccasionSpread:
+        groups = _by_subject([*rows, *before, *after], value_of)
+        return occasion_spread([groups.pop(subject, []) for subject in own], groups.values())
+
+    # Occasions beside other programs count for sides without them only if there are too few others.
+    found = spread_with(_undisturbed(rows)) if is_quiet else OccasionSpread()
+    return spread_with(rows) if found.deviation is None else found
 
 
 def _subject(row: RunSummary) -> _Subject:
     return row.model, row.settings_digest, row.conditions_digest
+
+
+def _undisturbed(rows: Iterable[RunSummary]) -> list[RunSummary]:
+    """The runs without sets of which half or more of the runs were disturbed."""
+    sets: dict[str, list[RunSummary]] = {}
+    for row in without_replaced(rows):
+        sets.setdefault(row.set_id or row.run_id, []).append(row)
+    return [
+        row
+        for group in sets.values()
+        if 2 * sum(row.disturbances is not None for row in group) < len(group)
+        for row in group
+    ]
 
 
 def _by_subject(

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from edgebench.host.store.index import RunSummary, note_run
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import StoreError, os_error_as
 from edgebench.system.whole_files import make_directory
 
 REMOVED = "removed"
@@ -41,13 +41,11 @@ def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
     removed = store.root / REMOVED
     for run_id in run_ids:
         directory = store.directory(run_id)
-        try:
+        with os_error_as(StoreError, "run not removed", directory):
             make_directory(removed)
             away = removed / f"{run_id}.{os.getpid()}"
             with suppress(FileNotFoundError):  # another command was faster
                 directory.rename(away)
-        except OSError as exc:
-            raise StoreError(f"run not removed: {exc.strerror}: {directory}") from exc
         note_run(store, run_id)
     if run_ids:
         store.settle()

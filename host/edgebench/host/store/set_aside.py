@@ -25,7 +25,7 @@ from pathlib import Path
 from edgebench.host.result.document import created_utc
 from edgebench.host.store.finite_json import read_finite
 from edgebench.host.store.incomplete import ExpectedRun, read_expectation
-from edgebench.host.store.layout import Store
+from edgebench.host.store.layout import Store, names_in
 from edgebench.protocol.errors import EdgebenchError, RunDamaged, RunSetAside, StoreError
 from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.record import RUN_ID
@@ -166,12 +166,7 @@ def remove_set_aside(store: Store, run_ids: Sequence[str]) -> None:
 
 
 def _names(store: Store) -> list[str]:
-    try:
-        names = sorted(os.listdir(store.set_aside))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as exc:
-        raise StoreError(f"store not readable: {exc.strerror}: {store.set_aside}") from exc
+    names = names_in(store.set_aside, (FileNotFoundError, NotADirectoryError))
     return [name for name in names if RUN_ID.fullmatch(name)]
 
 

@@ -15,14 +15,13 @@ from edgebench.host.store.incomplete import (
     ExpectedRun,
     IncompleteState,
     Whereabouts,
-    claimed,
     follow_agent,
     incomplete_runs,
     mark_lost,
     remove_lost,
     write_expectation,
 )
-from edgebench.host.store.layout import EXPECTED_FILE, RAW_DIRECTORY, Store
+from edgebench.host.store.layout import EXPECTED_FILE, RAW_DIRECTORY, Store, locked_run
 
 RUN_IDS = ("20261122-100000-000aaaaa", "20261122-100001-000bbbbb", "20261122-100002-000ccccc")
 BOARD = ExpectedRun("device-1", "board", "tls", "m.tflite")
@@ -97,7 +96,7 @@ def test_directory_of_a_run_that_never_started_goes(store: Store) -> None:
     assert left() == made, "they were made just now"
     for run_id in made:
         os.utime(store.unfinished / run_id, (0, 0))
-    with claimed(store.unfinished / claimed_one):
+    with locked_run(store.unfinished / claimed_one):
         assert left() == {claimed_one, with_file}
     assert left() == {with_file}
 
@@ -105,11 +104,11 @@ def test_directory_of_a_run_that_never_started_goes(store: Store) -> None:
 def test_what_is_not_lost_or_is_being_written_is_not_removed(store: Store) -> None:
     """Otherwise a run would be removed while its command measures, or its device still has it."""
     first, _, third = RUN_IDS
-    with claimed(store.unfinished / first):
+    with locked_run(store.unfinished / first):
         assert states(store)[first] is IncompleteState.IN_PROGRESS
         assert mark_lost(store, HERE, on_device=RUN_IDS[1:]) == []
     mark_lost(store, HERE, on_device={third})
-    with claimed(store.unfinished / first):
+    with locked_run(store.unfinished / first):
         assert remove_lost(store) == []
     assert [run.run_id for run in remove_lost(store)] == [first]
     assert list(states(store)) == [third]
@@ -119,8 +118,8 @@ def test_claim_ends_with_its_process(store: Store) -> None:
     """Otherwise a command that was killed would keep a run in progress for ever."""
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from edgebench.host.store.incomplete import claimed\n"
-        "with claimed(Path(sys.argv[1])): os.write(1, b'.'); sys.stdin.read()\n"
+        "from edgebench.host.store.layout import locked_run\n"
+        "with locked_run(Path(sys.argv[1])): os.write(1, b'.'); sys.stdin.read()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(store.unfinished / RUN_IDS[0])],

@@ -286,6 +286,10 @@ def test_missing_directory_of_the_variable_is_named(
     monkeypatch.setenv("EDGEBENCH_STORE", str(tmp_path / "resutls"))
     with pytest.raises(NoSuchRun, match=r"resutls, a missing directory \(\$EDGEBENCH_STORE\)$"):
         Store().resolve("last")
-    assert Store(tmp_path / "other").place == str(tmp_path / "other")
+    assert Store(tmp_path / "other").place == f"{tmp_path / 'other'}, a missing directory"
+    monkeypatch.delenv("EDGEBENCH_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert Store().place == str(tmp_path / "edgebench")
+    monkeypatch.setenv("EDGEBENCH_STORE", str(tmp_path / "resutls"))
     (tmp_path / "resutls").mkdir()
     assert Store().place == str(tmp_path / "resutls")

@@ -19,11 +19,12 @@ from edgebench.host.result.facts import Replacement
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.host.store.occasions import next_time_of, spread_in
 
 DAYS = (1, 2, 3, 4)
-BY_DAY = {1: 1.00, 2: 1.03, 3: 0.98, 4: 1.01}
+BY_DAY = {1: 1.00, 2: 1.03, 3: 0.98, 4: 1.01, 5: 1.02}
 
 
 def stored(root: Path, days: tuple[int, ...] = DAYS) -> Store:
@@ -159,6 +160,27 @@ def test_spread_of_a_comparison_is_that_of_the_baselines_occasions(tmp_path: Pat
         math.sqrt(sum((log - mean) ** 2 for log in logs) / 2), rel=1e-3
     )
     assert (found.freedom, found.occasion_count, found.is_pooled) == (2, 3, False)
+
+
+def test_disturbed_occasions_count_only_for_disturbed_sides(tmp_path: Path) -> None:
+    """Otherwise a neighbour on one day would hide every later change."""
+    store = stored(tmp_path, (*DAYS, 5))
+    rewrite(store, "set-5", of_model("new"))
+
+    def beside_others(run: Run) -> Run:
+        finding = Finding(id="cpu_pressure", outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
+        verdict = Verdict(state=State.SUSPECT, rules=(finding,))
+        return replace(run, verdict=verdict)
+
+    before = spread_in(store, sides_of(store, "set-4", "set-5"), LATENCY)
+    rewrite(store, "set-1", beside_others)
+    quiet = spread_in(store, sides_of(store, "set-4", "set-5"), LATENCY)
+    assert (before.occasion_count, quiet.occasion_count) == (4, 3)
+    busy = spread_in(store, sides_of(store, "set-1", "set-5"), LATENCY)
+    assert busy.occasion_count == 4
+    rewrite(store, "set-2", beside_others)
+    few = spread_in(store, sides_of(store, "set-4", "set-5"), LATENCY)
+    assert few.occasion_count == 4, "two occasions without another program are too few"
 
 
 def test_candidate_of_the_same_model_is_no_occasion(tmp_path: Path) -> None:

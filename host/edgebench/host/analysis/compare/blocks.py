@@ -10,6 +10,10 @@ comparison in blocks therefore has two more tests, and a change counts only if a
     drift       only if both sides were measured within one occasion: the jump between the sides
                 beside a drift that is common to both, by least squares: Student's t
 
+Sets that were measured beside other programs are left out if both sides have others: a neighbour on
+one side would be taken for a change, and a neighbour on both sides would hide one. A set is left
+out because of recorded disturbances (`analysis/extra_runs.py`), never because of its value.
+
 The interval of the ratio contains the intervals of all tests. s comes from earlier sets of the
 models on the device (`analysis/occasions.py`). It includes the variation between runs, because the
 medians of those sets vary with their runs, too.
@@ -30,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.compare.ranks import Bounds
+from edgebench.host.analysis.extra_runs import are_disturbed
 from edgebench.host.analysis.occasions import OCCASION_S, OccasionSpread, occasion_starts, start_s
 from edgebench.host.result.run import Run
 
@@ -143,6 +148,12 @@ def jump_beside_drift(
     shift = float(logs[1].mean() - logs[0].mean()) - rate * lag_s
     share = 1 / logs[0].size + 1 / logs[1].size + lag_s**2 / squares
     return StudentShift(shift, math.sqrt(rest / freedom * share), freedom)
+
+
+def without_disturbed(runs: Sequence[Run]) -> list[Run]:
+    """The runs of a side without sets of which half or more of the runs were disturbed."""
+    kept = [group for group in _sets(runs).values() if not are_disturbed(group)]
+    return [run for group in kept for run in group]
 
 
 def _sets(runs: Sequence[Run]) -> dict[str | None, list[Run]]:

@@ -9,7 +9,11 @@ from typing import NoReturn, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.compare.blocks import are_in_blocks, find_blocks
+from edgebench.host.analysis.compare.blocks import (
+    are_in_blocks,
+    find_blocks,
+    without_disturbed,
+)
 from edgebench.host.analysis.compare.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare.comparison import Comparison, Design, Rules, compare_many
 from edgebench.host.analysis.compare.energy import (
@@ -102,6 +106,8 @@ class RunComparison:
     left_out_count: int = 0
     """Number of pairs that are not compared because a run failed, is invalid, is missing, or lacks
     the requested energy."""
+    disturbed_run_ids: tuple[str, ...] = ()
+    """Runs that are not compared, because other programs disturbed most runs of their sets."""
     in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Settings that were not in effect as requested in a run, with the values of both sides."""
 
@@ -233,6 +239,8 @@ class _PreparedComparison:
     rules: Rules
     differs_in: Differences
     values: tuple[NDArray[np.float64], NDArray[np.float64]]
+    disturbed: list[Run]
+    """Runs that are left out with their sets."""
 
     def compared(self, result: Comparison) -> RunComparison:
         before, after = self.baseline, self.candidate
@@ -250,6 +258,7 @@ class _PreparedComparison:
             verdicts=Verdicts(states.count(State.VALID), states.count(State.SUSPECT)),
             is_in_blocks=are_in_blocks(before, after),
             result=result,
+            disturbed_run_ids=tuple(run.run_id for run in self.disturbed),
             in_effect=settings_in_effect(before, after),
         )
 
@@ -308,9 +317,18 @@ def _prepare(
     design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     if margin_ratio is None and not metric.is_exact:
         margin_ratio = DEFAULT_MARGIN_RATIO
-    blocks = None
+    blocks, disturbed = None, list[Run]()
     if pairs is None and not metric.is_exact and is_positive and are_in_blocks(before, after):
-        blocks = replace(find_blocks(before, after, values), spread=spread_of(sides, metric))
+        quiet = without_disturbed(before), without_disturbed(after)
+        spread = spread_of(quiet, metric) if all(quiet) else OccasionSpread()
+        if spread.deviation is None:
+            spread = spread_of(sides, metric)
+        elif sum(map(len, quiet)) < len(before) + len(after):
+            kept_ids = {run.run_id for side in quiet for run in side}
+            disturbed = [run for run in [*before, *after] if run.run_id not in kept_ids]
+            before, after = quiet
+            values = _values(before, name), _values(after, name)
+        blocks = replace(find_blocks(before, after, values), spread=spread)
     rules = Rules(
         design=Design.EXACT if metric.is_exact else design,
         better=better_of(metric, before),
@@ -320,7 +338,7 @@ def _prepare(
         instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
         blocks=blocks,
     )
-    return _PreparedComparison(before, after, metric, rules, found, values)
+    return _PreparedComparison(before, after, metric, rules, found, values, disturbed)
 
 
 def resolution_ratio(metric: Metric, runs: Sequence[Run]) -> float:

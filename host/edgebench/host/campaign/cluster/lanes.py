@@ -62,6 +62,7 @@ from edgebench.protocol.errors import (
     RunNotStored,
     StoreError,
     UsageError,
+    os_error_as,
 )
 from edgebench.protocol.text import one_line
 from edgebench.system.whole_files import make_directory
@@ -483,10 +484,8 @@ def _unpack(bundle: Bundle, run_id: str, directory: Path) -> None:
 
 
 def _content(path: str) -> bytes:
-    try:
+    with os_error_as(UsageError, "file not readable", path):
         return Path(path).read_bytes()
-    except OSError as exc:
-        raise UsageError(f"file not readable: {exc.strerror}: {path}") from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

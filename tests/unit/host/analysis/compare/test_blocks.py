@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.changes import changed
-from support.occasion_simulation import STATES, BlockTrial, State
+from support.occasion_simulation import STATES, BlockTrial
+from support.occasion_simulation import State as MachineState
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.compare.blocks import (
@@ -24,6 +25,7 @@ from edgebench.host.analysis.run import analyse_run
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.metrics import Metric
 from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.comparisons import comparison_lines
 
 WORSE = ComparisonOutcome.WORSE
@@ -66,7 +68,7 @@ def _text(found: RunComparison) -> str:
     return " ".join(comparison_lines([found]))
 
 
-def worse_count(trial: BlockTrial, state: State, *, trials: int = TRIALS) -> int:
+def worse_count(trial: BlockTrial, state: MachineState, *, trials: int = TRIALS) -> int:
     """Number of trials that find the candidate worse."""
     draw = np.random.default_rng(5)
     return sum(trial.outcome(state, draw) is WORSE for _ in range(trials))
@@ -74,7 +76,7 @@ def worse_count(trial: BlockTrial, state: State, *, trials: int = TRIALS) -> int
 
 @pytest.mark.parametrize("is_within_occasion", [False, True], ids=["hours apart", "at once"])
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
-def test_no_model_is_worse_than_itself(state: State, is_within_occasion: bool) -> None:
+def test_no_model_is_worse_than_itself(state: MachineState, is_within_occasion: bool) -> None:
     """Otherwise a gate would fail because of warmth or a neighbour: 20 to 54 of 100 without it."""
     trial = BlockTrial(occasions=5, is_within_occasion=is_within_occasion)
     assert worse_count(trial, state) <= ALARMS
@@ -95,6 +97,52 @@ def test_slower_model_is_found_after_five_occasions(name: str) -> None:
     """Otherwise no regression would be found; a neighbour of 8 % hides one of 5 %."""
     trial = BlockTrial(occasions=5, compared=5, change=0.05)
     assert worse_count(trial, STATES[name], trials=10) >= 8
+
+
+def test_recorded_neighbour_hides_no_change() -> None:
+    """Otherwise a neighbour of 8 % would hide a change of 5 %, although it was recorded."""
+    trial = BlockTrial(occasions=5, compared=5, is_recorded=True)
+    state = STATES["neighbour +8 %"]
+    assert worse_count(trial, state) <= ALARMS
+    assert worse_count(replace(trial, change=0.05), state, trials=10) >= 6
+
+
+def disturbed(runs: list[Run], count: int) -> list[Run]:
+    """The runs of a set, of which so many were made beside another program."""
+    failed = Finding(id="cpu_pressure", outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
+    verdict = Verdict(state=State.SUSPECT, rules=(failed,))
+    return [replace(run, verdict=verdict) for run in runs[:count]] + runs[count:]
+
+
+def test_sets_beside_other_programs_are_left_out() -> None:
+    """Otherwise a neighbour would be taken for a change of the model, or would hide one."""
+    baseline, candidate = a_set("set-a", day=1), a_set("set-b", day=2)
+    busy = disturbed(a_set("set-c", day=3, ratio=2.0), 4)
+    spread = OccasionSpread(0.01, 4, 5, 1)
+    found = compared(([*baseline, *busy], candidate), spread)
+    assert found.baseline_runs == tuple(run.run_id for run in baseline)
+    assert found.disturbed_run_ids == tuple(run.run_id for run in busy)
+    assert found.result.ratio == pytest.approx(1.0)
+    assert "8 runs are left out: other programs disturbed half or more" in _text(found)
+
+
+@pytest.mark.parametrize(
+    ("count", "spread"),
+    [(3, OccasionSpread(0.01, 4, 5, 1)), (4, OccasionSpread(occasion_count=2))],
+    ids=["few disturbed runs", "the other sets have no spread"],
+)
+def test_disturbed_set_is_compared(count: int, spread: OccasionSpread) -> None:
+    """Otherwise a disturbed run, or the lack of quiet occasions, would end a comparison."""
+    busy = disturbed(a_set("set-c", day=3), count)
+    found = compared(([*a_set("set-a", day=1), *busy], a_set("set-b", day=2)), spread)
+    assert (found.result.baseline_count, found.disturbed_run_ids) == (16, ())
+
+
+def test_side_of_disturbed_sets_is_compared_with_all_sets() -> None:
+    """Otherwise a candidate beside a neighbour would be compared with a quiet baseline only."""
+    baseline = [*a_set("set-a", day=1), *disturbed(a_set("set-c", day=3), 8)]
+    found = compared((baseline, disturbed(a_set("set-b", day=2), 8)), OccasionSpread(0.01, 4, 5, 1))
+    assert (found.result.baseline_count, found.disturbed_run_ids) == (16, ())
 
 
 def test_jump_beside_a_drift_is_that_of_least_squares() -> None:
