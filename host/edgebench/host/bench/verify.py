@@ -29,7 +29,7 @@ from edgebench.host.store.files import (
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import RowGroup
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.protocol.errors import MeasurementError, RunDamaged, UsageError
+from edgebench.protocol.errors import MeasurementError, RunDamaged, UsageError, os_error_as
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
@@ -146,7 +146,7 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
         MeasurementError: a trace contradicts itself or the record.
     """
     clock = fit_clock(read_clock(directory), record)
-    try:
+    with os_error_as(RunDamaged, "run not readable"):
         if record.target is not None:
             target_traces = read_target_traces(directory)
             run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
@@ -157,8 +157,6 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
             traces = read_traces(directory, record, read_queries(directory))
             run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
         return replace(run, files=file_digests(directory), verdict=described(run.verdict))
-    except OSError as exc:
-        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
 
 
 def verify_session(directory: Path) -> list[Difference]:
