@@ -22,7 +22,8 @@ BENCHMARK_OPTIONS ?= --short
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: environment bench benchmarks smoke collect test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
+.PHONY: environment bench benchmarks smoke collect test test-beside test-alone chaos arm64 check \
+	lint lint-style lint-types lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
 	@$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS); code=$$?; \
@@ -53,13 +54,21 @@ collect: $(VENV)/.dev
 # What fails beside others, or beside a neighbour of this machine, runs once more by itself: what is
 # wrong fails twice. What ran again is in a file and in the last lines, and CI checks it (.ci/run).
 RETRIED := build/retried.txt
-tests = $(BIN)/python devtools/run_tests.py $(RETRIED) $(1) -- $(TEST_OPTIONS)
+# A file stays on one process, so that its agent is started once.
+tests = $(BIN)/python devtools/run_tests.py $(RETRIED) --dist loadfile --no-loadscope-reorder $(1) -- \
+	$(TEST_OPTIONS)
 
-# Eight at a time, as many of them wait, then the ones that others would disturb, two at a time. A
-# file stays on one process, so that its agent is started once.
-test: $(VENV)/.dev
+test:
+	@$(MAKE) --no-print-directory test-beside
+	@$(MAKE) --no-print-directory test-alone
+
+# Eight at a time, as many of them wait.
+test-beside: $(VENV)/.dev
 	@rm -f $(RETRIED)
-	$(call tests,-n 8 --dist loadfile --no-loadscope-reorder -m "not alone")
+	$(call tests,-n 8 -m "not alone")
+
+# The ones that others would disturb, two at a time.
+test-alone: $(VENV)/.dev
 	$(call tests,-n 2 -m alone)
 
 # A campaign over a farm in network namespaces, on which everything fails; by hand, as root: about
@@ -76,7 +85,9 @@ check: lint
 
 # What `make test` does not look at. Separate targets, so that `make -j2 lint` checks types twice at
 # the same time.
-lint: lint-style lint-mypy lint-pyright
+lint: lint-style lint-types
+
+lint-types: lint-mypy lint-pyright
 
 lint-style: $(VENV)/.dev
 	$(BIN)/ruff format --check .

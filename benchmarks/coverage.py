@@ -9,7 +9,8 @@ beside the levels of their latency. There the true value is the median of such l
 
 The third table is about quick sets with the further runs that replace disturbed ones. They pass
 through the whole analysis, from latencies to the verdict (tests/support/simulated_sets.py): the
-share of valid sets, and of the intervals that hold the median of such launches.
+share of valid sets, and of the intervals that hold the median of such launches. If few sets are
+valid, their share is known only within its interval, which is printed.
 
     python benchmarks/coverage.py [--trials 2000] [--set-trials 100] [--sets NAME | --short]
 """
@@ -28,7 +29,7 @@ from common import parse, report, table
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.signal import lfilter
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.median import median_interval
@@ -179,7 +180,7 @@ def cells(process: Process, count: int, trials: int) -> list[str]:
 
 
 def quick_set_cells(name: str, trials: int) -> list[str]:
-    """Valid sets, coverage of all and of valid sets, median half-width, and further runs."""
+    """Valid sets, coverage, sets that are valid and wrong, median half-width, and further runs."""
     truth_ns = true_median_ns(name)
     sets = [simulated_set(name, seed) for seed in range(trials)]
     held = [holds(run_set, truth_ns) for run_set in sets]
@@ -188,10 +189,17 @@ def quick_set_cells(name: str, trials: int) -> list[str]:
     return [
         f"{len(valid) / trials:.0%}",
         f"{np.mean(held):.0%}",
-        f"{np.mean(valid):.0%}" if valid else "–",
+        _share_of(sum(valid), len(valid)) if valid else "–",
+        f"{(len(valid) - sum(valid)) / trials:.1%}",
         f"±{np.median(widths):.1%}",
         f"{sum(len(run_set.replaced_run_ids) for run_set in sets) / trials:.1f}",
     ]
+
+
+def _share_of(count: int, total: int) -> str:
+    """A share with its exact 95 % interval; source: Clopper & Pearson, Biometrika 26 (1934)."""
+    bounds = binomtest(count, total).proportion_ci(method="exact")
+    return f"{count / total:.0%} ({bounds.low:.0%}..{bounds.high:.0%}) of {total}"
 
 
 def _is_valid(run_set: RunSet) -> bool:
@@ -211,7 +219,15 @@ def main() -> None:
         (name, *quick_set_cells(name, options.set_trials))
         for name in names[: 1 if options.smoke else None]
     ]
-    header = ("quick sets", "valid", "holds: all", "holds: valid ones", "half-width", "replaced")
+    header = (
+        "quick sets",
+        "valid",
+        "holds: all",
+        "holds: valid ones",
+        "valid, wrong",
+        "half-width",
+        "replaced",
+    )
     quick_title = f"Coverage of quick sets, {options.set_trials} trials"
     report(quick_title, [table(header, quick)], began)
     if options.sets is not None:

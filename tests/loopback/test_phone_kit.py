@@ -22,6 +22,9 @@ from edgebench.host.kit.kit import PLACE
 from edgebench.host.kit.root import Root
 from edgebench.protocol.errors import TargetError
 
+pytestmark = pytest.mark.timeout(180, func_only=True)
+"""The first test has a kit built and sent, which takes a minute and more beside other tests."""
+
 MODEL = "digits_int8.tflite"
 QUICK = (
     *("--runs=1", "--duration", "0.2s", "--min-queries", "50"),

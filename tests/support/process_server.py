@@ -217,6 +217,8 @@ class ProcessServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(START_TIMEOUT_S)
+                err.seek(0)
+                print(err.read())  # pytest shows how far it came
                 raise
             out.seek(0)
             err.seek(0)

@@ -977,12 +977,15 @@ UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 
 @contextmanager
-def os_error_as(kind: type[EdgebenchError], what: str, place: object) -> Iterator[None]:
-    """Raise an OSError of the block as an error of this kind: what failed, why, and where."""
+def os_error_as(kind: type[EdgebenchError], what: str, place: object = None) -> Iterator[None]:
+    """Raise an OSError of the block as an error of this kind: what failed, why, and where.
+
+    Without a place, it is the file that the operating system names.
+    """
     try:
         yield
     except OSError as exc:
-        raise kind(f"{what}: {exc.strerror}: {place}") from exc
+        raise kind(f"{what}: {exc.strerror}: {place or exc.filename}") from exc
 
 
 def with_meant(

@@ -191,7 +191,8 @@ def test_framing_is_found_again(word: int, count: int, cuts: list[int]) -> None:
     assert place[-1] == 3999, "the timeline is whole again"
     behind = place > word + 600
     assert behind.sum() > 700
-    assert found[behind] == pytest.approx(column(plain, "current_a")[place[behind]], rel=1e-9)
+    expected_a = column(plain, "current_a")[place[behind]]
+    np.testing.assert_allclose(found[behind], expected_a, rtol=1e-9, atol=1e-12)
     assert loss.received_count + loss.lost_count == 4000
 
 

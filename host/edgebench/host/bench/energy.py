@@ -216,7 +216,7 @@ def _analysed(
     directory: Path, record: RunRecord, facts: HostFacts, power: PowerFile, made_utc: str
 ) -> Run:
     """Compute the run, with the energy of a trace, from the run's raw files."""
-    try:
+    with os_error_as(RunDamaged, "run not readable"):
         traces = read_traces(directory, record, read_queries(directory))
         run = analyse_run(
             record,
@@ -225,8 +225,6 @@ def _analysed(
             clock=fit_clock(read_clock(directory), record),
         )
         return replace(run, verdict=described(run.verdict))
-    except OSError as exc:
-        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
 
 
 _OtherRun = tuple[RunRecord, HostFacts]

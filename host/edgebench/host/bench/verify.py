@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from edgebench.host.store.files import (
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import RowGroup
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.protocol.errors import MeasurementError, RunDamaged, UsageError
+from edgebench.protocol.errors import MeasurementError, RunDamaged, UsageError, os_error_as
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
@@ -145,7 +146,7 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
         MeasurementError: a trace contradicts itself or the record.
     """
     clock = fit_clock(read_clock(directory), record)
-    try:
+    with os_error_as(RunDamaged, "run not readable"):
         if record.target is not None:
             target_traces = read_target_traces(directory)
             run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
@@ -156,8 +157,6 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
             traces = read_traces(directory, record, read_queries(directory))
             run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
         return replace(run, files=file_digests(directory), verdict=described(run.verdict))
-    except OSError as exc:
-        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
 
 
 def verify_session(directory: Path) -> list[Difference]:
@@ -204,21 +203,21 @@ def _without_later_facts(
 
 
 def _differences(path: str, stored: Any, computed: Any) -> list[Difference]:
+    pairs: Iterable[tuple[str, Any, Any]]
     if isinstance(stored, dict) and isinstance(computed, dict):
-        keys = sorted(set(stored) | set(computed))
-        children = [(f"{path}.{key}".lstrip("."), key) for key in keys]
-        return [
-            difference
-            for child, key in children
-            for difference in _differences(child, stored.get(key), computed.get(key))
-        ]
-    if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
-        return [
-            difference
-            for i, pair in enumerate(zip(stored, computed, strict=True))
-            for difference in _differences(f"{path}[{i}]", *pair)
-        ]
-    return [] if _is_same(stored, computed) else [Difference(path, stored, computed)]
+        keys = sorted(stored.keys() | computed.keys())
+        pairs = ((f".{key}", stored.get(key), computed.get(key)) for key in keys)
+    elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
+        pairs = ((f"[{i}]", *pair) for i, pair in enumerate(zip(stored, computed, strict=True)))
+    else:
+        return [] if _is_same(stored, computed) else [Difference(path, stored, computed)]
+    return [
+        difference
+        for place, theirs, mine in pairs
+        # Most values are plain and equal, and take no call.
+        if type(theirs) is not type(mine) or isinstance(theirs, (dict, list)) or theirs != mine
+        for difference in _differences(f"{path}{place}".lstrip("."), theirs, mine)
+    ]
 
 
 def _is_same(stored: Any, computed: Any) -> bool:

@@ -136,8 +136,10 @@ class CommandLine:
         if field_name in self.settings:
             return self.settings[field_name]
         for option in OPTIONS:
+            if option.field != field_name:
+                continue
             values = [words[1:] for words in self.arguments if words[0] == option.flag]
-            if option.field == field_name and values:
+            if values:
                 return option.constant if not values[-1] else option.kind.read(values[-1][-1])
         return None
 

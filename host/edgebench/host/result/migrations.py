@@ -164,6 +164,8 @@ def _drop(plain: Any, path: list[str]) -> None:
 
 def _without_later_keys(stored: Any, computed: Any, version: int, path: str = "") -> Any:
     """The computed value without optional keys of this version that the stored run lacks."""
+    if stored == computed:  # as most parts of a document are, and nothing is lacking
+        return computed
     if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         return [
             _without_later_keys(item, other, version, path)

@@ -232,13 +232,11 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-        try:
+        with self._writing():
             path = self._incoming(run_id)
             yield path
             sync_tree(path)
             sync_directory(path.parent)
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
     def forget_expected(self, run_id: str) -> None:
         """Remove the directory of a run that never started."""
@@ -260,7 +258,7 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-        try:
+        with self._writing():
             path = self._incoming(run_id)
             make_directory(self.runs)
             yield path
@@ -274,8 +272,6 @@ class Store:
             else:
                 path.rename(self.directory(run_id))
             sync_directory(self.runs)
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
     def settle(self) -> None:
         """Sync the directory of runs to disk.
@@ -285,17 +281,19 @@ class Store:
         Raises:
             StoreError: the directory cannot be synced.
         """
-        try:
+        with self._writing():
             sync_directory(self.runs)
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
-    def _not_writable(self, exc: OSError) -> StoreError:
-        reason = exc.strerror or str(exc)
-        if exc.errno in _FULL:
-            with suppress(OSError):
-                reason += f", {format_bytes(shutil.disk_usage(self.root).free)} free"
-        return StoreError(f"store not writable: {reason}: {self.root}")
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            reason = exc.strerror or str(exc)
+            if exc.errno in _FULL:
+                with suppress(OSError):
+                    reason += f", {format_bytes(shutil.disk_usage(self.root).free)} free"
+            raise StoreError(f"store not writable: {reason}: {self.root}") from exc
 
     def check_writable(self) -> None:
         """Check before a measurement that its result can be stored.
@@ -305,14 +303,12 @@ class Store:
         """
         import tempfile  # imported here because it is slow to load
 
-        try:
+        with self._writing():
             make_directory(self.runs)
             # A file without a name, if the system supports it: a kill leaves nothing behind.
             with tempfile.TemporaryFile(dir=self.root) as probe:
                 probe.write(b"\0" * PROBE_BYTES)
                 probe.flush()
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
 
 
 def require_files(directory: Path) -> None:

@@ -153,14 +153,12 @@ def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
 
 def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
     ours, theirs = (side.root / CAMPAIGNS_DIRECTORY for side in (store, other))
-    try:
+    with os_error_as(StoreError, "campaign not merged"):
         sources = sorted(theirs.iterdir()) if theirs.is_dir() else []
         whole = [source for source in sources if (source / PLAN_FILE).is_file()]
         return tuple(
             campaign.name for campaign in whole if _merge_campaign(ours / campaign.name, campaign)
         )
-    except OSError as exc:
-        raise StoreError(f"campaign not merged: {exc.strerror}: {exc.filename}") from exc
 
 
 def _merge_campaign(target: Path, source: Path) -> bool:

@@ -87,6 +87,8 @@ def stored(path: Path, folder: Path) -> Store:
 
 def lost(before: object, after: object, path: str = "metrics") -> list[str]:
     """Paths whose value differs or is gone; keys that were added later are not included."""
+    if before == after:
+        return []
     if isinstance(before, dict) and isinstance(after, dict):
         return [
             place
@@ -99,7 +101,7 @@ def lost(before: object, after: object, path: str = "metrics") -> list[str]:
             for number, pair in enumerate(zip(before, after, strict=True))
             for place in lost(*pair, f"{path}.{number}")
         ]
-    return [] if before == after else [path]
+    return [path]
 
 
 def keys_of(plain: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

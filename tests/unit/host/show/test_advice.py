@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from argparse import ArgumentParser
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -12,7 +15,6 @@ from support.findings import some_facts
 
 from edgebench.host.analysis.verdict.advice import Situation, without_repeats
 from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID
-from edgebench.host.cli.bench import parser
 from edgebench.host.cli.main import COMMANDS
 from edgebench.host.cli.options import OneLineParser, given_command, options_of
 from edgebench.host.options.bench import OPTIONS
@@ -59,11 +61,22 @@ def finding(rule: str, outcome: RuleOutcome, reason: str = "") -> Finding:
 
 def given_for(line: str) -> CommandLine:
     """The request of a bench command line."""
-    import shlex
-
-    bench = parser()
+    bench = parser_of("bench")
     assert isinstance(bench, OneLineParser)
     return given_command("bench", bench.parse_words(shlex.split(line)))
+
+
+@cache
+def parser_of(name: str) -> ArgumentParser:
+    """Parser of a command."""
+    parser: ArgumentParser = import_module(f"edgebench.host.cli.{name}").parser()
+    return parser
+
+
+@cache
+def commands_after(line: str) -> list[tuple[str, Command]]:
+    """Commands of every advice and hint after a command line, made once for all tests."""
+    return list(commands(given_for(line)))
 
 
 def commands(given: CommandLine) -> Iterator[tuple[str, Command]]:
@@ -91,9 +104,9 @@ def commands(given: CommandLine) -> Iterator[tuple[str, Command]]:
 def test_every_command_is_one_that_is_accepted(line: str) -> None:
     """Otherwise an advised command would fail with an unknown or contradictory option."""
     refused: list[str] = []
-    for name, command in commands(given_for(line)):
+    for name, command in commands_after(line):
         try:
-            check(command.words)
+            check(tuple(command.words))
         except EdgebenchError as exc:
             refused.append(f"{name}: {command}: {exc}")
     assert refused == []
@@ -102,14 +115,16 @@ def test_every_command_is_one_that_is_accepted(line: str) -> None:
 STANDINS = {"N": "5", "HZ": "100", "D": "xnnpack", "FILE.npz": "FILE.npz"}
 
 
-def check(words: Sequence[str]) -> None:
-    """Parse a command."""
+@cache
+def check(words: tuple[str, ...]) -> None:
+    """Parse a command, which several rules may advise."""
     name, *others = words
     if name.startswith("--"):
         return
     assert name in COMMANDS
-    known = import_module(f"edgebench.host.cli.{name}").parser()
+    known = parser_of(name)
     if name == "bench":
+        assert isinstance(known, OneLineParser)
         known.parse_words([STANDINS.get(word, word) for word in others])
     else:
         assert {word for word in others if word.startswith("--")} <= {*options_of(known), "--help"}
@@ -119,7 +134,7 @@ def check(words: Sequence[str]) -> None:
 def test_more_is_more_than_what_was_asked_for(line: str) -> None:
     """Otherwise a `--timeout 20m` that failed would be followed by the advice `--timeout 10m`."""
     before, less = given_for(line), []
-    for name, command in commands(before):
+    for name, command in commands_after(line):
         if command.words[0] != "bench" or name == "RunsTooShort":
             continue
         values = [STANDINS.get(word, word) for word in command.words]

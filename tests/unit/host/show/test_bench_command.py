@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +31,12 @@ from edgebench.protocol.spec import Engine
 MODEL = "digits_int8.tflite"
 
 
+parser = cache(bench.parser)
+
+
 def requested(line: str) -> BenchRequest:
     """The request of a command line."""
-    return bench._request(bench.parser().parse_args(shlex.split(line)), Store(Path("no store")))
+    return bench._request(parser().parse_args(shlex.split(line)), Store(Path("no store")))
 
 
 def made(request: BenchRequest, number: int = 0, pair: Pair | None = None) -> Run:

@@ -102,7 +102,8 @@ def clock_column_ns(texts: Sequence[str]) -> NDArray[np.int64] | None:
     if array.null_count:
         return None
     if len(texts) and "," in texts[0]:  # to pyarrow, such a time is not ISO 8601
-        array = pc.replace_substring(array, ",", ".")
+        commas = pc.ReplaceSubstringOptions(",", ".")
+        array = pc.call_function("replace_substring", [array], commas)
     for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
         with suppress(pa.ArrowInvalid):  # other formats than ISO 8601, or a mix of them
             time_ns: NDArray[np.int64] = array.cast(kind).cast(pa.int64()).to_numpy()
