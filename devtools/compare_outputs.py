@@ -6,7 +6,7 @@ BEFORE and TREE are checkouts of edgebench (TREE: this one). Each gets copies of
 the runs, shows and rejudges every run and set, compares each run or set with the next, and shows
 histories and campaigns, all as JSON. Differences are counted by command and key; keys in brackets
 are ids of rules and checks. The exit code is 1 if a verdict, a number or another value differs or
-is lost; new keys and other sentences are listed only.
+is lost, or if a list has a new element. New keys are listed; other sentences only with `--words`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CACHES = shutil.ignore_patterns("index.sqlite*", "live", "incoming")
 Name = tuple[str, ...]
 """Store and command line."""
 Output = tuple[int, Any]
-"""Exit code and document; a text that is no JSON counts as a document."""
+"""Exit code and document; a text that is not JSON counts as a document."""
 Difference = tuple[str, str, str]
 """Kind, key, and the two values."""
 
@@ -106,21 +106,22 @@ def outputs(tree: Path, stores: Sequence[Path]) -> dict[Name, Output]:
         done = subprocess.run(
             [sys.executable, __file__, "--record", str(tree.resolve()), *map(str, copies)],
             env=os.environ | home,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             text=True,
-            check=True,
+            check=False,
         )
+    if done.returncode:
+        sys.exit(f"{tree}: {done.stderr[-2000:]}")
     return named_outputs(done.stdout.splitlines(), stores)
 
 
 def named_outputs(lines: Iterable[str], stores: Sequence[Path]) -> dict[Name, Output]:
     """Exit code and document of each output, by store and command line."""
-    found: dict[Name, Output] = {}
+    outputs_by_name: dict[Name, Output] = {}
     for line in lines:
         number, *words, (code, document) = json.loads(line)
-        found[(str(stores[number]), *words)] = code, document
-    return found
+        outputs_by_name[(str(stores[number]), *words)] = code, document
+    return outputs_by_name
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[Difference]:
@@ -133,10 +134,11 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[Difference]:
             if name not in after:
                 yield "lost", inner, f"{_short(before[name])} → none"
             elif name not in before:
-                yield "new", inner, f"none → {_short(after[name])}"
+                kind = "value" if name.startswith("[") else "new"
+                yield kind, inner, f"none → {_short(after[name])}"
             else:
                 yield from differences(before[name], after[name], inner)
-    elif before != after:
+    elif json.dumps(before) != json.dumps(after):  # equality takes 1 for True, and no NaN for NaN
         yield _kind(key, before, after), key, f"{_short(before)} → {_short(after)}"
 
 
@@ -180,6 +182,9 @@ def main() -> int:
     if options.record:
         record(options.before, options.stores)
         return 0
+    for store in options.stores:
+        if next(store.glob("runs/*/run.json"), None) is None:
+            parser.error(f"no runs in {store}")
     trees = options.before, options.after
     with ThreadPoolExecutor() as pool:
         before, after = pool.map(lambda tree: outputs(tree, options.stores), trees)
