@@ -9,11 +9,13 @@ keys: their effect may be what is to be measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from operator import attrgetter
 
 from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.result.run import Run
+from edgebench.meters.registry import supply_of
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import NotComparable, UsageError, unknown_name
 from edgebench.protocol.spec import SCENARIOS, shape_text
@@ -64,6 +66,16 @@ def _android_group(run: Run) -> object:
     return groups and groups.cpuset
 
 
+def _supply(run: Run) -> object:
+    """Supply voltage that the meter set; older runs may have it only in their command."""
+    supply_v = run.conditions.supply_v
+    if supply_v is None and run.command is not None:
+        meter = next((words[1] for words in run.command.arguments if words[0] == "--meter"), None)
+        with suppress(UsageError):  # a meter at an agent, or of another version
+            supply_v = None if meter is None else supply_of(meter)
+    return supply_v and f"{supply_v:g} V"
+
+
 KEYS: dict[str, Callable[[Run], object]] = {
     "device": _device,
     "arch": lambda run: run.device.arch,
@@ -103,7 +115,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "cpu_quota": _cpu_quota,
     "policy": lambda run: run.conditions.scheduling and run.conditions.scheduling.policy,
     "governor": lambda run: run.conditions.before and run.conditions.before.governors,
-    "supply": lambda run: run.conditions.supply_v and f"{run.conditions.supply_v:g} V",
+    "supply": _supply,
     "airplane_mode": lambda run: run.spec.is_airplane_mode,
     "screen_brightness": lambda run: run.spec.screen_brightness,
     "kind": lambda run: run.kind,

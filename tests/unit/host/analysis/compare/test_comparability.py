@@ -15,6 +15,7 @@ from edgebench.host.analysis.compare.comparability import (
     fingerprint,
 )
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.result.facts import CommandFacts
 from edgebench.protocol.device import AndroidSystem
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.record import AndroidGroups, CpuQuota, EmulatorFacts, FirmwareFacts
@@ -118,6 +119,21 @@ def test_difference_in_any_key_is_refused_by_its_name_and_may_be_allowed(key: st
     with pytest.raises(UsageError, match=re.escape(f"differ in {key} ({' / '.join(shown)})")):
         check_comparable([run], [other])
     assert check_comparable([run], [other], allowed=[key]) == {key: shown}
+
+
+@pytest.mark.parametrize(
+    ("meter", "supply"),
+    [
+        ("lpm01a:/dev/ttyACM0,supply=1.8", "1.8 V"),
+        ("ppk2:/dev/ttyACM0,supply=1.8", "none"),
+        ("agent:lpm01a", "none"),
+        ("meter-of-another-version,supply=1.8", "none"),
+    ],
+)
+def test_older_run_has_the_voltage_of_its_meters_text(meter: str, supply: str) -> None:
+    """Otherwise the same command would be refused with a baseline of before."""
+    command = CommandFacts("command-1", (("digits_int8.tflite",), ("--meter", meter)))
+    assert fingerprint(changed(RUN, {"command": command}))["supply"] == supply
 
 
 def test_difference_is_shown_in_the_words_of_the_document() -> None:
