@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from support.occasion_simulation import STATES, BlockTrial, State, next_is_within
+from support.occasion_simulation import RECORDED, STATES, BlockTrial, State, next_is_within
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, Rules, compare
 from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO
@@ -174,7 +174,7 @@ def occasions_table(gates: int, seed: int) -> str:
     }
 
     def share(trial: BlockTrial, name: str, state: State) -> str:
-        if trial.is_recorded and not name.startswith("neighbour"):
+        if trial.is_recorded and name not in RECORDED:
             return "–"
         draw = np.random.default_rng(seed)
         worse = [trial.outcome(state, draw) is ComparisonOutcome.WORSE for _ in range(gates)]

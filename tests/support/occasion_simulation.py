@@ -85,6 +85,8 @@ STATES: dict[str, State] = {
     "neighbour +8 %": shared(0.08),
 }
 """The states of the findings of 2026-11-27, tables 2 and 3, with runs of 2 s."""
+RECORDED = {"neighbour +4 %", "neighbour +8 %"}
+"""States whose disturbed runs can be known: telemetry records the load of a neighbour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +104,9 @@ class BlockTrial:
     knows_occasions: bool = True
     """Whether the comparison uses the occasions; if not, only the runs."""
     is_recorded: bool = False
-    """Whether the runs beside a neighbour are known: a disturbed run of a set is replaced, and sets
-    of which half or more are disturbed are left out if both sides have others."""
+    """Whether the runs beside a neighbour are known: a disturbed run of a set is left out (really
+    it is replaced, so real sets have more runs), and sets of which half or more are disturbed are
+    left out if both sides have others."""
 
     def outcome(self, state: State, draw: np.random.Generator) -> ComparisonOutcome:
         """Simulate the occasions and compare."""
@@ -134,6 +137,8 @@ class BlockTrial:
 
     def _recorded_outcome(self, logs: Floats, is_busy: NDArray[np.bool_]) -> ComparisonOutcome:
         """Outcome if all occasions of the baseline are compared, and the neighbour is recorded."""
+        assert len(logs) > self.occasions, "the candidate has occasions of its own"
+        logs = logs.copy()
         logs[self.occasions :] += math.log1p(self.change)
         is_disturbed = 2 * is_busy.sum(axis=1) >= is_busy.shape[1]
         whole, quiet = ([list[Floats](), list[Floats]()] for _ in range(2))
