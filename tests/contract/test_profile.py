@@ -82,7 +82,9 @@ def test_operators_add_up_to_the_whole(name: str, file: str) -> None:
     times = profiled.profile(RUN_COUNT)
     profiled.close()
     assert cpu_ns > 1e5
-    assert 0.5 < sum(one.typical_ns for one in times) / cpu_ns < 1.3
+    assert 0.5 < sum(operator.typical_ns for operator in times) / cpu_ns < 1.3
+    # Sums contain the time of other processes, which typical times do not.
+    assert sum(operator.total_ns / operator.count for operator in times) < 20 * cpu_ns
 
 
 def test_divided_model_shows_both_places() -> None:

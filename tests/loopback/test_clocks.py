@@ -159,8 +159,9 @@ def test_clock_that_is_slow_is_named(
     failing: set[str],
 ) -> None:
     """Otherwise each latency of a board whose timer loses ticks would be too small, and valid."""
-    # A busy machine may delay all of a few probes by milliseconds, and then no rate is known.
-    monkeypatch.setattr(Client, "probe_clock", partialmethod(Client.probe_clock, PROBE_COUNT))
+    # A busy machine may delay all of a few probes by milliseconds, which hides a small rate.
+    if "clock" not in failing:
+        monkeypatch.setattr(Client, "probe_clock", partialmethod(Client.probe_clock, PROBE_COUNT))
     clock.set(rate=1 - slow_ratio)
     run = bench(host, MODEL, **LONG)
     assert failed(run) & CLOCK_RULES == failing

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from support.tools import need_shared
+from support.tools import ROOT_OF_CHECKOUT, need_shared
 
 from edgebench.host.analysis.compare.comparison import (
     ComparisonOutcome,
@@ -21,6 +21,7 @@ from edgebench.host.analysis.compare.comparison import (
     compare_many,
     holm,
     minimum_detectable_effect,
+    needed_run_count,
 )
 from edgebench.host.analysis.compare.ranks import RANK_SUM_LOSS, WINSORISED_LOSS
 from edgebench.host.result.metrics import Better
@@ -46,6 +47,15 @@ def sides(
     draw = np.random.default_rng(seed)
     both = 1e5 * np.exp(noise * draw.standard_normal((2, pairs)))
     return both[0], both[1] * change
+
+
+def test_documented_numbers_of_runs_are_those_needed() -> None:
+    """Otherwise docs/comparing.md would state fewer runs than a significant change takes."""
+    assert [needed_run_count(Design.PAIRED, count) for count in (1, 2, 12)] == [6, 7, 9]
+    assert [needed_run_count(Design.INDEPENDENT, count) for count in (1, 2)] == [4, 5]
+    page = " ".join((ROOT_OF_CHECKOUT / "docs/comparing.md").read_text("utf-8").split())
+    assert "at least six pairs (seven for two comparisons together, nine for twelve)" in page
+    assert "four independent runs per side (five for two comparisons together)" in page
 
 
 def test_corrections_are_the_known_ones() -> None:
