@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.adb_phones import AdbProcess, EmulatedPhone, adb_server, link, need_phones, phone
 from support.agents import Host
+from support.time_limit import time_limit
 from support.tools import need_runtime, need_tool, skip_or_fail
 
 from edgebench.host.devices import deploy
@@ -24,6 +26,8 @@ from edgebench.protocol.errors import TargetError
 
 pytestmark = pytest.mark.timeout(180, func_only=True)
 """The first test has a kit built and sent, which takes a minute and more beside other tests."""
+FIXTURE_TIMEOUT_S = 180.0
+"""Limit of each of these steps, which the limit of the tests excludes."""
 
 MODEL = "digits_int8.tflite"
 QUICK = (
@@ -69,7 +73,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltKit:
     first = next((one for one in PYTHONS if Path(f"/usr/bin/python{one}").exists()), None)
     if first != version:
         skip_or_fail(f"needs Python {version} of the system's packages, as the tests run on it")
-    return build_kit(Root(Path("/")), tmp_path_factory.mktemp("kit"))
+    with time_limit(FIXTURE_TIMEOUT_S, "building the kit"):
+        return build_kit(Root(Path("/")), tmp_path_factory.mktemp("kit"))
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +97,10 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
 @pytest.fixture(scope="module")
 def pixel(adb: AdbProcess, host: Host, built: BuiltKit) -> Iterator[EmulatedPhone]:
     """A phone without Python as the target of a deployment, named `pixel-8`."""
-    with phone(adb, is_bare=True) as made:
-        steps = deployed(host, made, built.path)
+    with ExitStack() as stack:
+        with time_limit(FIXTURE_TIMEOUT_S, "the first deployment"):
+            made = stack.enter_context(phone(adb, is_bare=True))
+            steps = deployed(host, made, built.path)
         assert any(step.startswith(f"sending {built.manifest}, ") for step in steps)
         yield made
 

@@ -58,10 +58,15 @@ def started_browser() -> Iterator[Browser]:
     with sync_api.sync_playwright() as playwright:
         path = shutil.which(CHROMIUM)
         browser: Browser = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS])
-        with browser:
-            yield browser
+        try:
+            with browser:
+                yield browser
+        finally:
+            _file_pages.pop(browser, None)
 
 
+_file_pages: dict[Browser, Page] = {}
+"""The tab of each browser that shows files."""
 _TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Charts are drawn when their size is observed, which is in the first frame after the load."""
 
@@ -82,9 +87,10 @@ def opened_page(
         scheme: Colours that the user prefers.
     """
     is_file = isinstance(address, Path)
-    shared = browser.contexts[0] if is_file and browser.contexts else None
-    context = shared or browser.new_context(accept_downloads=False)
-    page = shared.pages[0] if shared else context.new_page()
+    page = _file_pages.pop(browser, None) if is_file else None
+    if page is None:
+        page = browser.new_context(accept_downloads=False).new_page()
+    assert page.url == "about:blank", "the tab shows nothing of before"
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(media="screen", color_scheme=scheme)
     watched = WatchedPage(page)
@@ -107,13 +113,14 @@ def opened_page(
         page.evaluate(_TWO_FRAMES)
         yield watched
     except BaseException:
-        context.close()
+        page.context.close()
         raise
     if not is_file:
-        context.close()
+        page.context.close()
         return
     page.remove_listener("console", on_console)
     page.remove_listener("request", on_request)
     page.remove_listener("pageerror", on_error)
     page.mouse.move(0, 0)  # or a chart of the next page would show what is below the mouse
     page.goto("about:blank")
+    _file_pages[browser] = page
