@@ -22,7 +22,7 @@ BENCHMARK_OPTIONS ?= --short
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: environment bench benchmarks smoke collect test test-beside test-alone chaos arm64 check \
+.PHONY: environment bench benchmarks smoke collect test test-together test-alone chaos arm64 check \
 	lint lint-style lint-types lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
@@ -59,11 +59,11 @@ tests = $(BIN)/python devtools/run_tests.py $(RETRIED) --dist loadfile --no-load
 	$(TEST_OPTIONS)
 
 test:
-	@$(MAKE) --no-print-directory test-beside
+	@$(MAKE) --no-print-directory test-together
 	@$(MAKE) --no-print-directory test-alone
 
 # Eight at a time, as many of them wait.
-test-beside: $(VENV)/.dev
+test-together: $(VENV)/.dev
 	@rm -f $(RETRIED)
 	$(call tests,-n 8 -m "not alone")
 

@@ -17,7 +17,7 @@ ALONE = "mark.alone"
 LONG = ("system", "loopback", "cli", "contract")
 """Folders with files that take longest, and wait for other processes; the longest come first."""
 SHORT = ("unit/meters", "unit/agent")
-"""Folders with files that wait for moments; all others compute."""
+"""Folders with files that wait for less than a second at a time; all others compute."""
 LAST_LONG = 0.9
 """Share of the order after which no long file begins: the last processes end at the same time."""
 
