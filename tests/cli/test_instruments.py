@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from support.tools import need_runtime
 from support.undisturbed import undisturbed
 
 from edgebench.host.result.reasons.alignment import clocks_not_aligned
-from edgebench.host.result.reasons.table import text_of
+from edgebench.host.result.reasons.energy import settling, unsampled_activity, window_too_short
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.synthetic.follow import WorkerTime
 
@@ -57,10 +56,19 @@ def measured(host: Host, meter: str, *words: str) -> dict[str, Any]:
 
 def _lost(document: dict[str, Any]) -> str | None:
     """What other load did: lost samples, a late load code, latencies that are steady too late."""
-    refused = document["metrics"]["energy"]["refused"]
-    reasons = "loss: ", text_of([clocks_not_aligned()]), "4000 instantaneous samples per second"
-    late = r"window of \d+ ms is too short: .* needs \d+ ms; \d+ ms .* before it was steady"
-    is_of_the_machine = refused and (refused.startswith(reasons) or re.fullmatch(late, refused))
+    energy = document["metrics"]["energy"]
+    if not energy["refusal"]:
+        return None
+    ids = [reason["id"] for reason in energy["refusal"]]
+    first = energy["refusal"][0]
+    is_of_the_machine = (
+        first["subject"] == "loss"
+        or ids[0] == clocks_not_aligned.id
+        or (ids[0] == unsampled_activity.id and first["facts"]["rate_hz"] == 4000)
+        # A plug needs a minute, however steady the loop is.
+        or (ids == [window_too_short.id, settling.id] and first["facts"]["needed_s"] < 1)
+    )
+    refused: str = energy["refused"]
     return refused if is_of_the_machine else None
 
 

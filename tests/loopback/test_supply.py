@@ -97,8 +97,9 @@ def runs_of(host: Host, file: Path) -> list[Run]:
 
 def disturbance(runs: list[Run]) -> str | None:
     """What another process did: the host has read the stamps of a recording milliseconds late."""
-    refused = [run.metrics.energy.refused or "" for run in runs if run.metrics.energy]
-    return next((reason for reason in refused if reason.startswith("rate: ")), None)
+    energies = [run.metrics.energy for run in runs if run.metrics.energy]
+    late = [of.refused for of in energies if of.refusal and of.refusal[0].subject == "rate"]
+    return late[0] if late else None
 
 
 @pytest.mark.timeout(400)
