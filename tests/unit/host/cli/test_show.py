@@ -28,7 +28,7 @@ SIDES = {"20260105-000000-00000003": BASELINE, "20260105-000000-00000004": CANDI
 def test_pairs_that_cannot_be_compared_are_shown_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: str
 ) -> None:
-    """Otherwise a bundle with a changed command would end in a traceback, or JSON without reason."""
+    """Otherwise a changed bundle would end in a traceback, and JSON would not state the reason."""
     store = Store(tmp_path / "store")
     for run_id, side in SIDES.items():
         store_run(store, run_id)
