@@ -184,8 +184,7 @@ def _notes(comparison: RunComparison) -> list[str]:
         notes.append(f"{pairs} left out: a run failed, is invalid, is missing or lacks this energy")
     if disturbed := len(comparison.disturbed_run_ids):
         notes.append(
-            f"{disturbed} runs are left out: other programs disturbed half or more of the runs of "
-            "their sets"
+            f"{disturbed} runs are left out: half or more of the runs of their sets were disturbed"
         )
     if unwatched := comparison.marks.unwatched:
         notes.append(f"unwatched: {', '.join(unwatched)} could not be read")
