@@ -100,9 +100,8 @@ def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) ->
     assert said.code == 5
     assert "is undecided against" in said.out
     assert "too few runs" in said.out
-    again = "edgebench bench before.tflite --against after.tflite"
-    assert f"to improve: make 6 pairs: {again}" in said.out
-    assert "--pairs 6" in said.out
+    assert "to improve: make 6 pairs: edgebench bench before.tflite --on board " in said.out
+    assert "--against after.tflite --pairs 6\n" in said.out
 
 
 def test_one_side_is_told_what_the_other_is_called(edgebench: Run, host: Host) -> None:

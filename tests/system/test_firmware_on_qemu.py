@@ -30,6 +30,7 @@ from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.frames import FrameError
 from edgebench.firmware_bridge.generate import BOARD_MEMORY, generate
 from edgebench.firmware_bridge.transports.qemu import QEMU_MACHINES, QemuBoard, QemuSetup
+from edgebench.firmware_bridge.uf2 import RAW_IMAGES, UF2_FAMILIES
 from edgebench.protocol.errors import BoardRefusal
 
 BOARDS = {
@@ -73,7 +74,12 @@ def test_package_holds_what_the_sources_build(board: str) -> None:
     if wanted[compiler] not in version.stdout:
         skip_or_fail(f"another {compiler} than {wanted[compiler]}")
     elf = built(board, compiler)
-    for path in PACKAGED.glob(f"{board}.*"):
+    suffixes = {".elf"}
+    suffixes |= {".uf2"} if board in UF2_FAMILIES else set()
+    suffixes |= {".bin"} if board in RAW_IMAGES else set()
+    packaged = list(PACKAGED.glob(f"{board}.*"))
+    assert {path.name for path in packaged} == {f"{board}{suffix}" for suffix in suffixes}
+    for path in packaged:
         assert path.read_bytes() == elf.with_suffix(path.suffix).read_bytes()
 
 

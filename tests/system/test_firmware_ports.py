@@ -142,7 +142,9 @@ def test_raw_image_of_the_nano_is_the_elf_behind_the_bootloader() -> None:
     assert image == flash_of("arduino-nano-33-ble")
 
 
-@pytest.mark.parametrize("board", ["nucleo-f446re", "nucleo-h743zi"])
+@pytest.mark.parametrize(
+    "board", ["nucleo-l476rg", "nucleo-f446re", "nucleo-f767zi", "nucleo-h743zi"]
+)
 def test_energy_is_refused_where_the_line_is_without_power(board: str) -> None:
     """Otherwise a host would wait for a board that has no line while its energy is measured."""
     words = [sys.executable, str(ROOT / "devtools/build_firmware.py"), board, "--energy"]

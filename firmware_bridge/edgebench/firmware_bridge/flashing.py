@@ -48,10 +48,12 @@ class FlashRecipe:
     text: str
     targets: dict[str, str]
     """The board's name in each program; for OpenOCD its files, the one of the adapter first."""
+    probe_vendor: int | None = None
+    """USB vendor of the probe on the board, which also has its serial port; None: no probe."""
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Programs."""
+        """Names of programs in order of preference: that of `targets`."""
         return tuple(self.targets)
 
 
@@ -103,12 +105,15 @@ FLASH_TOOLS: dict[str, FlashTool] = {
 
 _NUCLEO = "board/st_nucleo_{}.cfg"
 _DEBUG_PROBE = "interface/cmsis-dap.cfg target/{}.cfg"
-_RECIPES: tuple[tuple[str, str, dict[str, str]], ...] = (
+_ST, _SEGGER = 0x0483, 0x1366
+"""USB vendors of the probes ST-LINK and J-Link. Source: `usb_ids`."""
+_RECIPES: tuple[FlashRecipe, ...] = (
     *(
-        (
+        FlashRecipe(
             f"nucleo-{chip.lower()[5:11]}",
             f"ST Nucleo-{chip[5:11]}",
             {"openocd": _NUCLEO.format(file), "pyocd": chip.lower(), "probe-rs": chip},
+            probe_vendor=_ST,
         )
         for chip, file in (
             ("STM32L4R5ZITx", "l4"),
@@ -118,7 +123,7 @@ _RECIPES: tuple[tuple[str, str, dict[str, str]], ...] = (
             ("STM32H743ZITx", "h743zi"),
         )
     ),
-    (
+    FlashRecipe(
         "nrf52840-dk",
         "Nordic nRF52840 DK",
         {
@@ -126,8 +131,9 @@ _RECIPES: tuple[tuple[str, str, dict[str, str]], ...] = (
             "pyocd": "nrf52840",
             "probe-rs": "nRF52840_xxAA",
         },
+        probe_vendor=_SEGGER,
     ),
-    (
+    FlashRecipe(
         "arduino-nano-33-ble",
         "Arduino Nano 33 BLE",
         {
@@ -137,18 +143,18 @@ _RECIPES: tuple[tuple[str, str, dict[str, str]], ...] = (
             "probe-rs": "nRF52840_xxAA",
         },
     ),
-    (
+    FlashRecipe(
         "rp2040-pico",
         "Raspberry Pi Pico",
         {"picotool": "", "openocd": _DEBUG_PROBE.format("rp2040"), "probe-rs": "RP2040"},
     ),
-    (
+    FlashRecipe(
         "pico2",
         "Raspberry Pi Pico 2",
         {"picotool": "", "openocd": _DEBUG_PROBE.format("rp2350"), "probe-rs": "RP235x"},
     ),
 )
-FLASH_RECIPES = {board: FlashRecipe(board, text, targets) for board, text, targets in _RECIPES}
+FLASH_RECIPES = {recipe.board: recipe for recipe in _RECIPES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,10 @@ def flash_command(
     if firmware is not None and not firmware.is_file():
         raise UsageError(f"no such firmware file: {firmware}")
     candidates = [firmware] if firmware else packaged_firmware(board)
+    if not candidates:
+        raise UsageError(
+            f"the package lacks its firmware for {recipe.text}; reinstall edgebench, or name a file"
+        )
     first = candidates[0]
     refusing: list[str] = []
     for name in (program,) if program else recipe.tools:
@@ -212,8 +222,7 @@ def flash_command(
 def packaged_firmware(board: str) -> list[Path]:
     """Files of a kind of board in the package, the ELF first, in its default mode of timing."""
     folder = Path(str(files("edgebench.firmware_bridge"))) / "elf"
-    elf = folder / f"{board}.elf"
-    return [elf, *sorted(set(folder.glob(f"{board}.*")) - {elf})]
+    return sorted(folder.glob(f"{board}.*"), key=lambda path: (path.suffix != ".elf", path.name))
 
 
 def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None) -> tuple[str, ...]:

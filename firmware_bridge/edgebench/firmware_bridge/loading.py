@@ -147,17 +147,17 @@ class BoardLoader:
             LineDamaged: the board has another input.
         """
         before: tuple[bytes, str | None] | None = None
-        command, silences = "db print", 0
+        command, unanswered_count = "db print", 0
         for _ in range(ATTEMPTS):
             try:
                 reply = self._exchange.request(command)
             except BoardSilent:
                 self._exchange.resync()
-                silences += 1
-                if silences == UNANSWERED_LIMIT:
+                unanswered_count += 1
+                if unanswered_count == UNANSWERED_LIMIT:
                     return ReadBack.NONE
                 continue
-            printed = b"".join(one.data for one in reply.of_kind(events.BufferBytes))
+            printed = b"".join(event.data for event in reply.of_kind(events.BufferBytes))
             if printed[: len(data)] == data:
                 return ReadBack.PRINTED
             if (printed, reply.error) == before:

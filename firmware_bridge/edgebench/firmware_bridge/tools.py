@@ -41,7 +41,7 @@ class BoardFlashing:
     kind: str
     """Kind of the board."""
     serial: str | None
-    """Serial number of its debug probe; None: it is the only probe."""
+    """Serial number of its debug probe; None: the tool chooses the probe."""
 
     @property
     def line(self) -> str:
@@ -131,7 +131,10 @@ class BoardTools:
             ports = known.keyed(list_serial_ports())
             port, meant = board_named(board, find_boards(known, is_confirming=False, ports=ports))
             kind = meant.board or meant.name
-            serial = serial or port.serial_number
+            vendor = FLASH_RECIPES[kind].probe_vendor if kind in FLASH_RECIPES else None
+            # Behind an adapter, a tool would look for a probe with the number of the adapter.
+            if vendor is not None and vendor == port.vendor:
+                serial = serial or port.serial_number
         if firmware is None and kind not in FLASH_RECIPES:
             raise UsageError(
                 f"the package has no firmware for {kind[:80]!r}; name a file, or a kind of board: "

@@ -83,7 +83,7 @@ def _real_factors(
 def _factors(
     source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
 ) -> list[FixedPoint]:
-    """The same in fixed point.
+    """Factors of `_real_factors`, as int32 and shift.
 
     Raises:
         BoardModelRefused: a factor is too large for the firmware.
@@ -299,11 +299,11 @@ def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
     rows = source.size // depth
     zero = weights.zero_point
     sums = [sum(values[unit * depth : (unit + 1) * depth]) - depth * zero for unit in range(units)]
-    bias_number = optional_input(operator, 2)
+    biases = _folded(_biases(lowering, optional_input(operator, 2), units, source), sums, source)
     inputs = (
         lowering.view(operator.inputs[0], (1, rows, 1, depth)),
         lowering.weights((units, 1, 1, depth), values.tobytes()),
-        _bias(lowering, bias_number, sums, source),
+        lowering.constant(biases),
     )
     ones = dict.fromkeys((_STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W), 1)
     added = BlobOperator(
@@ -319,10 +319,11 @@ def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
         is_rounded_once=not lowering.is_tflm,
         scratch_bytes=_conv_scratch(depth, rows),
     )
-    factors = _factors(source, weights, out)
-    if added.is_rounded_once and len(factors) in (1, units):
-        biases = _folded(_biases(lowering, bias_number, units, source), sums, source)
-        factors = _factors_once(_real_factors(source, weights, out), biases, values, zero, out)
+    real = _real_factors(source, weights, out)
+    if added.is_rounded_once and len(real) in (1, units):
+        factors = _factors_once(real, biases, values, zero, out)
+    else:
+        factors = [fixed_point(factor) for factor in real]
     _add_conv(lowering, added, factors, units)
 
 

@@ -980,12 +980,17 @@ UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 def os_error_as(kind: type[EdgebenchError], what: str, place: object = None) -> Iterator[None]:
     """Raise an OSError of the block as an error of this kind: what failed, why, and where.
 
-    Without a place, it is the file that the operating system names.
+    Without a place, it is the file that the operating system names; errors of libraries may have
+    only a text.
+
+    Raises:
+        EdgebenchError: an error of this kind: the block raised an OSError.
     """
     try:
         yield
     except OSError as exc:
-        raise kind(f"{what}: {exc.strerror}: {place or exc.filename}") from exc
+        parts = (what, exc.strerror or str(exc), place or exc.filename)
+        raise kind(": ".join(str(part) for part in parts if part)) from exc
 
 
 def with_meant(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebench.firmware_bridge import flashing
 from edgebench.firmware_bridge import tools as board_tools
 from edgebench.firmware_bridge.detection import KnownBoard, KnownBoards, SerialPortInfo
 from edgebench.firmware_bridge.flashing import (
@@ -18,6 +19,7 @@ from edgebench.firmware_bridge.flashing import (
     run_flash,
 )
 from edgebench.firmware_bridge.tools import BoardTools
+from edgebench.firmware_bridge.uf2 import RAW_IMAGES
 from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError
 
 
@@ -167,7 +169,57 @@ def test_firmware_of_the_package_needs_no_path(tools: Path, tmp_path: Path, boar
     command = BoardTools().flash_command(
         board, None, tmp_path / "boards.json", tool=None, serial=None
     )
-    assert re.search(rf"/elf/{board}\.(elf|bin)\b", command.run())
+    suffix = "bin" if board in RAW_IMAGES else "elf"
+    assert re.search(rf"/elf/{board}\.{suffix}\b", command.run())
+
+
+def test_board_that_the_package_lacks_is_named(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a tool would be started on a missing file, and print an error of its own."""
+    put(tools, "openocd", "true")
+    monkeypatch.setattr(flashing, "files", lambda package: tmp_path)
+    with pytest.raises(
+        UsageError,
+        match=r"^the package lacks its firmware for ST Nucleo-L4R5ZI; reinstall edgebench, or",
+    ):
+        flash_command("nucleo-l4r5zi", None)
+
+
+@pytest.mark.parametrize(
+    ("board", "program", "vendor", "is_chosen"),
+    [
+        ("nucleo-l4r5zi", "openocd", 0x0483, True),
+        ("nucleo-l4r5zi", "openocd", 0x0403, False),  # in energy mode
+        ("nrf52840-dk", "pyocd", 0x1366, True),
+        ("arduino-nano-33-ble", "bossac", 0x0403, False),
+        ("arduino-nano-33-ble", "pyocd", 0x10C4, False),
+        ("rp2040-pico", "openocd", 0x2E8A, False),
+        ("pico2", "picotool", 0x0403, False),
+    ],
+)
+def test_number_of_an_adapter_is_not_taken_for_that_of_a_probe(
+    tools: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    board: str,
+    program: str,
+    vendor: int,
+    is_chosen: bool,
+) -> None:
+    """Otherwise a tool would look for a probe or a port that does not exist, and fail."""
+    put(tools, program, "true")
+    port = SerialPortInfo(path="/dev/a", vendor=vendor, product=0x6001, serial_number="A50285BI")
+    path = tmp_path / "boards.json"
+    KnownBoards(path).remember(port, KnownBoard(name="ours", board=board))
+    monkeypatch.setattr(board_tools, "list_serial_ports", lambda: [port])
+
+    def arguments(serial: str | None) -> str:
+        return BoardTools().flash_command("ours", None, path, tool=None, serial=serial).line
+
+    assert ("A50285BI" in arguments(None)) == is_chosen
+    assert "E661" in arguments("E661"), "given by the user"
+    assert "A50285BI" not in arguments("E661")
 
 
 def test_bootloader_of_arduino_gets_the_raw_image_at_a_port(tools: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +125,24 @@ def test_recording_at_another_voltage_is_not_trusted(
     assert session.trouble is None
     message = f"LPM01A was set to {requested_v:g} V but reports {actual_v:g} V, limit 0.06 V off"
     assert found.loss.trouble == message
+
+
+def test_settings_without_a_deviation_have_the_digest_of_earlier_recordings(
+    tmp_path: Path,
+) -> None:
+    """Otherwise runs stored before a fact was added could not be compared with new runs."""
+    with Lpm01aEmulator() as emulator:
+        meter = make(emulator)
+        headers = [opened(meter)]
+        with meter.session(tmp_path / "recording"):
+            pass
+        meter.close()
+    headers.append(read_header(tmp_path / "recording"))
+    digests = {
+        hashlib.sha256(json.dumps(header.facts, sort_keys=True).encode()).hexdigest()
+        for header in headers
+    }
+    assert digests == {"bd5b5d8e988251179890d9a1b45e999379c63dd0500e38fb93acdc68d18a6b93"}
 
 
 def test_device_is_not_supplied_with_a_higher_voltage_than_requested(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from edgebench.protocol.errors import (
     ErrorCode,
     LocalProtocolError,
     ProtocolError,
+    StoreError,
     TargetError,
     error_from_code,
+    os_error_as,
 )
 
 
@@ -125,6 +127,25 @@ def test_only_the_link_and_a_held_lease_are_worth_another_try() -> None:
     links = {"TransportError", "Unreachable", "AgentBusy", "LinkLost", "LinkTimeout"}
     phones = {"PhoneUnavailable", "AgentNotStarted"}  # unplugged, locked, or restarted
     assert retryable == links | phones | {"LeaseHeld"}
+
+
+@pytest.mark.parametrize(
+    ("error", "place", "expected"),
+    [
+        (OSError(2, "No such file", "/x"), None, "not readable: No such file: /x"),
+        (OSError(2, "No such file", "/x"), "/y", "not readable: No such file: /y"),
+        (OSError("Corrupt snappy data"), None, "not readable: Corrupt snappy data"),
+        (OSError("Corrupt snappy data"), "/y", "not readable: Corrupt snappy data: /y"),
+        (OSError(), None, "not readable"),
+    ],
+)
+def test_error_of_the_system_has_its_reason_and_place(
+    error: OSError, place: str | None, expected: str
+) -> None:
+    """Otherwise a file that a library cannot read would be reported as `None: None`."""
+    with pytest.raises(StoreError) as caught, os_error_as(StoreError, "not readable", place):
+        raise error
+    assert str(caught.value) == expected
 
 
 def test_no_error_shadows_a_builtin() -> None:

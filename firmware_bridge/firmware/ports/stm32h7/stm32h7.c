@@ -27,12 +27,19 @@ enum { RCC_PLLCKSELR = 0x28, RCC_PLLCFGR = 0x2c, RCC_PLL1DIVR = 0x30 };
 #define D3_HALVED (4u << 4)
 #define SYSTEM_FROM_PLL 3u
 #define SYSTEM_STATE (7u << 3)
+/* ES0392, 2.2.10: before revision V, reads of AXI SRAM, where model and arena are, may return wrong data. */
+#define REVISION (REGISTER(0x5c001000u) >> 16) /* DBGMCU_IDC, REV_ID */
+#define REVISION_V 0x2000u
+#define AXI_SRAM_READS REGISTER(0x51008108u) /* AXI_TARG7_FN_MOD */
+#define SINGLE_READ BIT(0)		     /* READ_ISS_OVERRIDE */
 
 /* PWR, system supply startup: the voltage may rise after the supply is chosen, and before the clock does. */
 void start_clocks(void)
 {
 	uint32_t source = PLL_FROM_EXTERNAL;
 
+	if (REVISION < REVISION_V)
+		AXI_SRAM_READS = SINGLE_READ;
 	if (!start_external_clock()) {
 		source = PLL_FROM_INTERNAL;
 		port.tick_source = TICK_SOURCE "-internal";

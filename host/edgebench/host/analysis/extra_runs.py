@@ -14,19 +14,26 @@ A run is replaced if all of the following hold:
    conditions of the measurement, and results without it would not be those of this machine.
 4. The set is not valid without a replacement: one disturbed run of eight is outvoted.
 
+Of a comparison, whole sets are left out if they are disturbed (`compare/blocks.py`). Nothing limits
+their number, and sets of a model that slows itself down would be left out as well. So only
+disturbances count for sets that the model's own latencies cannot show: a slowdown without a known
+cause is none of them.
+
 Source: NIST/SEMATECH, e-Handbook of Statistical Methods, 7.1.6: before a value is left out, find
 out why it appeared, and whether similar values will continue to appear.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.table import cause_of
+from edgebench.host.analysis.verdict.thermal import InterferenceRule
 from edgebench.host.result.facts import Replacement, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
@@ -37,6 +44,8 @@ more than three are disturbed in 1 of 200 sets (binomial distribution)."""
 _PASSING = frozenset({Cause.OTHER_PROGRAMS, Cause.OTHER_CORES, Cause.UNKNOWN_SLOWDOWN})
 """Causes that may be gone in the next run."""
 _CONSEQUENCES = frozenset({Cause.VARIATION})
+RunT = TypeVar("RunT")
+"""A run, or its row in the index."""
 
 
 def disturbances_of(run: Run) -> tuple[str, ...]:
@@ -50,9 +59,47 @@ def disturbances_of(run: Run) -> tuple[str, ...]:
     return tuple(name for name, cause in causes.items() if cause in _PASSING)
 
 
-def are_disturbed(runs: Sequence[Run]) -> bool:
-    """Whether half of the runs of a set or more were disturbed: a condition of its occasion."""
-    return 2 * sum(bool(disturbances_of(run)) for run in runs) >= len(runs)
+def external_disturbances_of(run: Run) -> tuple[str, ...]:
+    """The `disturbances_of` a run that its model cannot have caused.
+
+    `interference` judges the latencies of the model, which also rise if the model itself leaks
+    memory; it counts only if the model was moved to other cores.
+    """
+    own = {
+        failure.id
+        for failure in run.verdict.failures
+        if failure.id == InterferenceRule.id and cause_of(failure) is Cause.UNKNOWN_SLOWDOWN
+    }
+    return tuple(name for name in disturbances_of(run) if name not in own)
+
+
+def is_mostly(disturbed_count: int, run_count: int) -> bool:
+    """Whether half of the runs of a set or more are disturbed: a condition of its occasion."""
+    return 2 * disturbed_count >= run_count
+
+
+def without_disturbed_sets(
+    runs: Iterable[RunT],
+    set_of: Callable[[RunT], str | None],
+    is_disturbed: Callable[[RunT], bool],
+) -> list[RunT]:
+    """The runs without sets of which half or more of the runs are disturbed.
+
+    Args:
+        runs: The runs.
+        set_of: Id of a run's set, or of its side of a comparison in pairs. Runs outside of both,
+            with None, count as one set.
+        is_disturbed: Whether a run was disturbed.
+    """
+    sets: dict[str | None, list[RunT]] = {}
+    for run in runs:
+        sets.setdefault(set_of(run), []).append(run)
+    return [
+        run
+        for group in sets.values()
+        if not is_mostly(sum(map(is_disturbed, group)), len(group))
+        for run in group
+    ]
 
 
 def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
@@ -65,7 +112,7 @@ def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
     if run_set.verdict.state is State.VALID or run_set.planned_count < MIN_RUNS:
         return None
     disturbed = [run for run in run_set.counted if disturbances_of(run)]
-    if not disturbed or are_disturbed(run_set.counted):
+    if not disturbed or is_mostly(len(disturbed), len(run_set.counted)):
         return None
     member, run_id = disturbed[0].member, disturbed[0].run_id
     assert member is not None, "a set of several runs has members"

@@ -185,8 +185,9 @@ def _with_warmups(
 ) -> tuple[float, float]:
     """The interval of a median, extended to that with the warm-ups that only few runs have.
 
-    Each run is a new process, so its warm-up occurs in every run. Slow inferences at the start of
-    less than half of the runs are rather a level of the device, which the next runs may have, too.
+    Each run is a new process, so a warm-up would occur in most of the runs. Slow inferences at the
+    start of less than half of the runs are rather a level of the device, which the next runs may
+    have, too.
 
     Args:
         interval: Interval of the median without the warm-ups.

@@ -113,8 +113,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         EdgebenchError: any other failure; a finished run stays on the device until it is stored.
     """
-    client, store = device.client, device.store
-    model, dataset = request.model, request.dataset
+    client, store, model = device.client, device.store, request.model
     store.check_writable()
     _push_files(device, request)
     device.cancellation.check()
@@ -127,7 +126,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
         store.expecting(run_id) as directory,
         locked_run(directory),
     ):
-        write_facts(directory, request.facts, dataset.labels if dataset else {})
+        write_facts(directory, request.facts, request.dataset.labels if request.dataset else {})
         write_expectation(directory, _expected(client, model, probes[0]))
         host_file = packed_facts(directory)
     with ExitStack() as storing:
@@ -155,14 +154,13 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
                 client.request_cancel(run_id)
             ended, is_stopped = wait_for_end(client, run_id, watch, device.cancellation)
             is_pressed = storing.enter_context(holding_interrupts())
-        if not ended.is_spooled:
+        # Refused inputs are a mistake in the command: there is no measurement to keep.
+        is_refused = ended.code == InputsRefused.code and ended.outcome is Outcome.FAILED
+        if is_refused or not ended.is_spooled:
             store.forget_expected(run_id)
+            if ended.is_spooled:
+                client.acknowledge(run_id)
             raise error_from_code(ended.code, ended.error or "the device could not store the run")
-        if ended.code == InputsRefused.code and ended.outcome is Outcome.FAILED:
-            # A mistake in the command, found before the first inference, is no result to keep.
-            store.forget_expected(run_id)
-            client.acknowledge(run_id)
-            raise error_from_code(ended.code, ended.error or "the inputs do not fit the model")
         probes.append(client.probe_clock())
         host_record = HostRecord(probes, session.trouble if session else None)
         run = collect(client, store, run_id, host_record, device.analyse, is_kept=device.is_kept)

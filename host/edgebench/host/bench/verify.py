@@ -197,8 +197,10 @@ def _without_later_facts(
     if len(stored) != len(computed):
         return computed
     return tuple(
-        replace(mine, between_j=None) if theirs.between_j is None else mine
-        for theirs, mine in zip(stored, computed, strict=True)
+        replace(computed_group, between_j=None)
+        if stored_group.between_j is None
+        else computed_group
+        for stored_group, computed_group in zip(stored, computed, strict=True)
     )
 
 
@@ -213,10 +215,12 @@ def _differences(path: str, stored: Any, computed: Any) -> list[Difference]:
         return [] if _is_same(stored, computed) else [Difference(path, stored, computed)]
     return [
         difference
-        for place, theirs, mine in pairs
+        for place, stored_value, computed_value in pairs
         # Most values are plain and equal, and take no call.
-        if type(theirs) is not type(mine) or isinstance(theirs, (dict, list)) or theirs != mine
-        for difference in _differences(f"{path}{place}".lstrip("."), theirs, mine)
+        if type(stored_value) is not type(computed_value)
+        or isinstance(stored_value, (dict, list))
+        or stored_value != computed_value
+        for difference in _differences(f"{path}{place}".lstrip("."), stored_value, computed_value)
     ]
 
 

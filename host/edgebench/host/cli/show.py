@@ -235,6 +235,8 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         }
         if compared:
             document["comparisons"] = to_plain(tuple(compared))
+        if doubt is not None:
+            document["not_compared"] = doubt
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
     out = console()
@@ -242,7 +244,9 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     if compared:  # its lines have the ratio, too
         begin = comparison_lines(compared)
         begin += filter(None, [more_runs_line(compared, sets)])
-    for line in filter(None, (*begin, doubt)):
+    if doubt is not None:
+        begin.append(f"not compared: {doubt}")
+    for line in filter(None, begin):
         print_line(out, line)
     table = results_table(sets, out.width)
     out.print(table)
@@ -269,7 +273,7 @@ def _compared_pairs(runs: Sequence[Run]) -> tuple[list[RunComparison], str | Non
     """The comparisons of runs that were made as pairs, judged as their command judged them.
 
     Returns:
-        The comparisons, empty for other runs; and why pairs cannot be compared.
+        The comparisons, empty for other runs; and why pairs cannot be compared, None if they can.
     """
     from edgebench.host.analysis.compare.runs import compare_pairs
     from edgebench.host.options.bench import JUDGEMENT
@@ -280,14 +284,18 @@ def _compared_pairs(runs: Sequence[Run]) -> tuple[list[RunComparison], str | Non
     if {run.pair.side for run in pairs if run.pair} != {BASELINE, CANDIDATE}:
         return [], None
     commands = {run.command for run in pairs}
-    made_by = commands.pop() if len(commands) == 1 else None
-    arguments = () if made_by is None else made_by.arguments
+    origin = commands.pop() if len(commands) == 1 else None
+    arguments = () if origin is None else origin.arguments
     judged: dict[str, Any] = {}
     for option in JUDGEMENT:
-        values = [option.kind.read(words[1]) for words in arguments if words[0] == option.flag]
+        given = [" ".join(words[1:]) for words in arguments if words[:1] == (option.flag,)]
+        try:
+            values = [option.kind.read(text) for text in given]
+        except argparse.ArgumentTypeError as exc:  # the file was changed
+            return [], f"the command of the pairs is malformed: {option.flag}: {exc}"
         if values:
             judged[option.field] = values[-1] if option.join is None else option.join(values)
     try:
         return compare_pairs(pairs, **judged), None
     except EdgebenchError as exc:
-        return [], f"not compared: {exc}"
+        return [], str(exc)

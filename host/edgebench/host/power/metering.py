@@ -161,7 +161,8 @@ def with_set_supply(request: EnergyRequest) -> EnergyRequest:
     """The request with the supply voltage that the meter sets: as requested, or as in its text.
 
     Raises:
-        NoSuchMeter, WrongMeterOption: as `supplied_meter`.
+        NoSuchMeter: no driver has that name.
+        WrongMeterOption: the meter cannot set this voltage, or is configured by an agent.
     """
     supplied_meter(request)
     if request.supply_v is not None or not is_of_host(request.meter):

@@ -55,7 +55,7 @@ class ThermalResult:
     sustained_latency_ns: float | None = None
     """Median of the windows in the last fifth."""
     peak_throughput_per_s: float | None = None
-    """Inferences per second in the first 5 s, including the time between inferences."""
+    """Inferences per second in the baseline windows, including the time between inferences."""
     sustained_throughput_per_s: float | None = None
     """Inferences per second in the last fifth."""
     retention_ratio: float | None = None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
 
 from rich.text import Text
 
 from edgebench.host.analysis.compare.blocks import Blocks
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, needed_run_count
 from edgebench.host.analysis.compare.ratios import SetRatio
-from edgebench.host.analysis.compare.runs import RunComparison
+from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO, RunComparison
 from edgebench.host.analysis.occasions import MIN_OCCASIONS, OCCASION_S
-from edgebench.host.options.command import CommandLine, command
+from edgebench.host.options.command import CommandLine
 from edgebench.host.result.metrics import METRICS, Better, Quantity
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import (
     ABSENT,
@@ -24,7 +27,7 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.result.verdict import State
-from edgebench.host.show.bench_command import device_address
+from edgebench.host.show.bench_command import command_line_of, device_address, run_count_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.names import LEAST_NAME_WIDTH, name_cell
 from edgebench.host.show.ratios import UNLIKE, ratio_words
@@ -46,6 +49,8 @@ _SHOWN_IF_WIDE = {"device", "runtime"}
 """Columns that a wide terminal shows even if all rows have the same value."""
 WIDE = 110
 """Minimum width of a terminal that shows all columns."""
+_ACCURACY = ("accuracy", "accuracy-samples", "accuracy-limit", "reference")
+"""Options that pairs do not have."""
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -134,28 +139,68 @@ def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
 
 
 def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet]) -> str | None:
-    """The command that makes enough runs for a decision; None if there are enough.
+    """The command that makes enough runs for a decision.
 
-    It repeats the command that made the pairs. For sides that were measured one after the other,
-    it measures the models in turn.
+    It repeats the command that made the pairs. For sides that were measured one after the other, it
+    measures the models in turn, with the options of the baseline's command.
 
     Args:
         comparisons: The comparisons.
-        sets: The compared sets, at least one.
+        sets: The compared sets, at least one; with all compared runs.
+
+    Returns:
+        The line; None if there are enough runs, or if the sides are not two models that a command
+        could measure in turn.
     """
-    short = [comparison for comparison in comparisons if comparison.result.needed_count is not None]
-    if not short:
+    short = next((each for each in comparisons if each.result.needed_count is not None), None)
+    if short is None:
         return None
-    pair_count = needed_run_count(Design.PAIRED, len(comparisons))
-    made_by, address = sets[0].first.command, device_address(sets[0].first)
-    given = CommandLine(command="bench", arguments=() if made_by is None else made_by.arguments)
-    if given.value("candidate") is not None:
-        again = given.bench(pairs=pair_count)
+    runs = {run.run_id: run for run_set in sets for run in run_set.runs}
+    before, after = runs[short.baseline_runs[0]], runs[short.candidate_runs[0]]
+    tested_count = sum(each.result.rules.design is not Design.EXACT for each in comparisons)
+    pair_count = needed_run_count(Design.PAIRED, tested_count)
+    origin = _origin(before)
+    are_pairs = before.pair and after.pair and before.pair.comparison_id == after.pair.comparison_id
+    if are_pairs and origin.value("candidate") is not None:
+        again = origin.bench(pairs=pair_count)
+    elif (
+        short.baseline == short.candidate
+        or None in (before.model.sha256, after.model.sha256)
+        or before.spec.is_profiled
+    ):
+        return None
     else:
-        on = [] if address is None else ["--on", address]
-        models = [short[0].baseline, "--against", short[0].candidate]
-        again = command("bench", *models, *on, "--pairs", str(pair_count))
+        options = [words for words in origin.arguments if words[0].startswith("--")]
+        given = replace(origin, arguments=((_model_as_named(before),), *options))
+        address = None if origin.value("on") else device_address(before)
+        metrics = tuple(dict.fromkeys(each.metric for each in comparisons))
+        margin_ratio = short.result.rules.margin_ratio
+        again = given.bench(
+            without=_ACCURACY,
+            on=None if address is None else [address],
+            candidate=_model_as_named(after),
+            pairs=pair_count,
+            metrics=None if metrics == (before.spec.scenario.traits.compared,) else metrics,
+            margin_ratio=None if margin_ratio == DEFAULT_MARGIN_RATIO else margin_ratio,
+        )
     return printable(f"to improve: make {pair_count} pairs: {again}")
+
+
+def _origin(run: Run) -> CommandLine:
+    """The command that made a run, as typed, or else from the run's settings."""
+    if run.command is not None and run.command.arguments:
+        return CommandLine(command="bench", arguments=run.command.arguments)
+    # Each run of a pair has the whole duration.
+    return command_line_of(run, 1 if run.pair is not None else run_count_of(run))
+
+
+def _model_as_named(run: Run) -> str:
+    """The model of a run as its command named it, or else the name of its file."""
+    given = () if run.command is None else run.command.arguments
+    names = [
+        words[-1] for words in given if words[0] == "--against" or not words[0].startswith("--")
+    ]
+    return next((name for name in names if PurePath(name).name == run.model.name), run.model.name)
 
 
 def _outcome_words(comparison: RunComparison) -> str:
@@ -184,8 +229,7 @@ def _notes(comparison: RunComparison) -> list[str]:
         notes.append(f"{pairs} left out: a run failed, is invalid, is missing or lacks this energy")
     if disturbed := len(comparison.disturbed_run_ids):
         notes.append(
-            f"{disturbed} runs are left out: other programs disturbed half or more of the runs of "
-            "their sets"
+            f"{disturbed} runs are left out: half or more of the runs of their sets were disturbed"
         )
     if unwatched := comparison.marks.unwatched:
         notes.append(f"unwatched: {', '.join(unwatched)} could not be read")

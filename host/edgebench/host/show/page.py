@@ -536,7 +536,6 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
 def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[str]:
     """Latency and throughput separately: on a busy machine, either can change without the other."""
     from edgebench.host.analysis.thermal.throttling import SUSTAINED_SHARE  # slow to import
-    from edgebench.host.analysis.thermal.timeline import BASELINE_S
 
     at_end = f"{format_ns(last_ns)} at the end, {format_rate(last_per_s)} inferences/s"
     if thermal.retention_ratio is None or thermal.peak_throughput_per_s is None:
@@ -545,11 +544,10 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
             since = "throttled almost from the start"
         return [f"{at_end}; {since}, so its peak is unknown"]
     first = format_rate(thermal.peak_throughput_per_s)
-    start = f"in the first {BASELINE_S:g} s"
     end = f"in the last {format_percent(SUSTAINED_SHARE)} of the run"
     return [
-        f"latency {format_ns(thermal.peak_latency_ns)} {start}, {format_ns(last_ns)} {end}: "
+        f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} {end}: "
         f"performance retention {format_percent(thermal.retention_ratio, 1)}, by latency",
-        f"throughput {first}/s {start}, {format_rate(last_per_s)}/s {end}, with the time between "
-        "inferences",
+        f"throughput {first}/s at the start, {format_rate(last_per_s)}/s {end}, with the time "
+        "between inferences",
     ]

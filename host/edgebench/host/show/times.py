@@ -56,7 +56,7 @@ def in_largest_unit(passed_s: float) -> str:
 
 
 def simulated_pace(run: Run) -> str:
-    """How fast a simulated board heats up, behind a duration; empty if as fast as a real board.
+    """Pace of simulated heat as a suffix of a duration; empty at real pace.
 
     A board that throttles after 10 s at 20 times the pace would take 200 s.
     """

@@ -33,7 +33,7 @@ from edgebench.system.whole_files import make_directory
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and files that a killed process leaves next to it."""
-_MEANING = 14
+_MEANING = 15
 """Version of the columns' meaning; added and removed columns are detected without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
@@ -102,7 +102,8 @@ class RunSummary:
     """Id of the disturbed run of the set that this run replaces."""
     command_id: str | None = None
     disturbances: str | None = None
-    """Rules that failed by a disturbance that may have passed, such as `background_load`."""
+    """Rules that failed by a disturbance that may have passed and that the model cannot have
+    caused, such as `background_load`."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -415,7 +416,7 @@ def _damaged(run_id: str) -> RunSummary:
 def summary_of(run: Run) -> RunSummary:
     """Summary of a run; without numbers if the run is invalid."""
     # Imported here: a list of runs that are in the index needs no rules.
-    from edgebench.host.analysis.extra_runs import disturbances_of
+    from edgebench.host.analysis.extra_runs import external_disturbances_of
 
     numbers: dict[str, Any] = {metric.column: None for metric in METRICS.values() if metric.column}
     energy = None
@@ -448,7 +449,7 @@ def summary_of(run: Run) -> RunSummary:
         side=run.pair.side if run.pair else None,
         replaces=run.member.replaces.run_id if run.member and run.member.replaces else None,
         command_id=run.command.id if run.command else None,
-        disturbances=", ".join(disturbances_of(run)) or None,
+        disturbances=", ".join(external_disturbances_of(run)) or None,
         settings_digest=digest(settings_of(run)),
         conditions_digest=digest(conditions_of(run)),
     )

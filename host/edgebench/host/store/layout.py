@@ -85,7 +85,8 @@ def locked_run(directory: Path) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # observers hold it only for microseconds
+            # Observers hold it for microseconds, `changed_run` while it copies.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
@@ -286,6 +287,11 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        """Raise an OSError of the block as a StoreError, with the free space if the disk is full.
+
+        Raises:
+            StoreError: the block raised an OSError.
+        """
         try:
             yield
         except OSError as exc:

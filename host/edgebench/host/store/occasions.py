@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 
 from edgebench.host.analysis.compare.runs import Sides
+from edgebench.host.analysis.extra_runs import without_disturbed_sets
 from edgebench.host.analysis.occasions import (
     NextTime,
     OccasionSpread,
@@ -14,6 +15,7 @@ from edgebench.host.analysis.occasions import (
     occasion_starts,
     start_s,
 )
+from edgebench.host.result.facts import side_id
 from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store.index import (
@@ -49,21 +51,30 @@ def next_time_of(store: Store, run_set: RunSet) -> NextTime | None:
     return next_time(own, groups.values())
 
 
-def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
+def spread_in(
+    store: Store, sides: Sides, metric: Metric, *, left_out: Collection[str] = ()
+) -> OccasionSpread:
     """Spread of a metric between occasions of the models on both sides of a comparison.
 
     The sets of the store count, and those of the sides, which may be in other stores. If both sides
     are sets of the same subject, those of the candidate are left out: a change would count as
-    spread. If no set of the sides was disturbed by other programs, disturbed sets of the store are
-    left out, unless too few sets remain. Other models of the device count only if the index has the
-    metric.
+    spread. If no set of the sides was disturbed, disturbed sets of the store are left out, unless
+    too few sets remain. Other models of the device count only if the index has the metric.
+
+    Args:
+        store: The store.
+        sides: The compared runs.
+        metric: The metric.
+        left_out: Ids of the runs of disturbed sets that were left out of the sides. If there are
+            any, the spread is that of undisturbed sets alone, even if too few remain: the sides
+            were reduced only for this spread.
 
     Raises:
         StoreError: the store cannot be read.
     """
     stored = {row.run_id: row for row in list_runs(store)}
     before, after = ([stored.get(run.run_id) or summary_of(run) for run in side] for side in sides)
-    is_quiet = len(_undisturbed([*before, *after])) == len(before) + len(after)
+    is_quiet = bool(left_out) or (_are_undisturbed(before) and _are_undisturbed(after))
     own = {_subject(row) for row in before}
     after = [row for row in after if _subject(row) not in own]
     own.update(map(_subject, after))
@@ -77,17 +88,23 @@ def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
             return None
         return metric.bounded_value(read.get(row.run_id) or store.run(row.run_id))
 
-    compared = {run.run_id for side in sides for run in side}
+    compared = {*read, *left_out}
     device = before[0].device
-    rows = [row for row in stored.values() if row.device == device and row.run_id not in compared]
+    rows = [
+        row
+        for row in without_replaced(stored.values())
+        if row.device == device and row.run_id not in compared
+    ]
 
     def spread_with(rows: Iterable[RunSummary]) -> OccasionSpread:
         groups = _by_subject([*rows, *before, *after], value_of)
         return occasion_spread([groups.pop(subject, []) for subject in own], groups.values())
 
-    # Occasions beside other programs count for sides without them only if there are too few others.
-    found = spread_with(_undisturbed(rows)) if is_quiet else OccasionSpread()
-    return spread_with(rows) if found.deviation is None else found
+    # Disturbed occasions count for undisturbed sides only if there are too few others.
+    quiet_spread = spread_with(_undisturbed(rows)) if is_quiet else OccasionSpread()
+    if left_out or quiet_spread.deviation is not None:
+        return quiet_spread
+    return spread_with(rows)
 
 
 def _subject(row: RunSummary) -> _Subject:
@@ -96,15 +113,20 @@ def _subject(row: RunSummary) -> _Subject:
 
 def _undisturbed(rows: Iterable[RunSummary]) -> list[RunSummary]:
     """The runs without sets of which half or more of the runs were disturbed."""
-    sets: dict[str, list[RunSummary]] = {}
-    for row in without_replaced(rows):
-        sets.setdefault(row.set_id or row.run_id, []).append(row)
-    return [
-        row
-        for group in sets.values()
-        if 2 * sum(row.disturbances is not None for row in group) < len(group)
-        for row in group
-    ]
+    return without_disturbed_sets(rows, _set_of, lambda row: row.disturbances is not None)
+
+
+def _are_undisturbed(side: Sequence[RunSummary]) -> bool:
+    """Whether no set of a side is disturbed."""
+    counted = without_replaced(side)
+    return len(_undisturbed(counted)) == len(counted)
+
+
+def _set_of(row: RunSummary) -> str | None:
+    """Id of the run's set, or of its side of a comparison, as `Run.set_id`."""
+    if row.set_id is None and row.comparison_id is not None and row.side is not None:
+        return side_id(row.comparison_id, row.side)
+    return row.set_id
 
 
 def _by_subject(

@@ -37,7 +37,7 @@ from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Connect, SerialTransport, find_port
 from edgebench.protocol.errors import TargetError, UsageError
-from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.protocol.plain import from_plain
 
 USB_ID = (0x0483, 0x5740)
 """USB id of all serial ports based on ST's software, so the port is queried for its identity."""
@@ -89,7 +89,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
             ),
             capability=capability(self.name, self._setup, serial),
             uncertainty=uncertainty(self._setup, supply_v),
-            facts=to_plain(Lpm01aSettings(setup=self._setup, supply_v=supply_v)),
+            facts=Lpm01aSettings(setup=self._setup, supply_v=supply_v).facts,
         )
 
     def _record(self, connection: Lpm01aDialog, header: Header, path: Path) -> StreamSession:
@@ -129,7 +129,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
                 dialog.query(command)
             self._is_set_up = True
         settings = from_plain(header.facts, Lpm01aSettings)
-        return replace(header, facts=to_plain(replace(settings, deviating_v=self._deviating_v)))
+        return replace(header, facts=replace(settings, deviating_v=self._deviating_v).facts)
 
     def _start(self, dialog: Lpm01aDialog) -> None:
         if self._setup.is_power_on:

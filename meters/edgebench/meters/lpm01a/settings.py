@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from edgebench.meters.options import Options, check_supply
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.plain import to_plain
 
 SUPPLY_LIMITS_V = (1.8, 3.3)
 RATES_HZ = (*(m * 10**e for e in range(5) for m in (1, 2, 5)), 100_000)
@@ -53,7 +55,19 @@ class Lpm01aSettings:
     supply_v: float
     """Configured, or reported by the unit: the stream contains no voltage."""
     deviating_v: float | None = None
-    """What the unit reports in place of the configured voltage; None: that one, or nothing."""
+    """Voltage that the unit reports if it deviates by more than `DROP_V`, volts; None: no
+    deviation, or no report."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The header's facts; without a deviation, those of recordings made before it was added.
+
+        Recordings are comparable only if the digests of these facts are equal.
+        """
+        facts: dict[str, Any] = to_plain(self)
+        if self.deviating_v is None:
+            del facts["deviating_v"]
+        return facts
 
 
 def parse_setup(options: Options) -> Lpm01aSetup:

@@ -9,7 +9,11 @@ import pytest
 from support.changes import changed
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.extra_runs import disturbances_of, next_extra_run
+from edgebench.host.analysis.extra_runs import (
+    disturbances_of,
+    external_disturbances_of,
+    next_extra_run,
+)
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.result.facts import Replacement, SetMember
@@ -101,6 +105,24 @@ def test_scatter_is_a_consequence_of_a_disturbance() -> None:
     """Otherwise a neighbour that also widens the latencies would count as a state of the device."""
     run = set_of(QUIET_NS[:5], {1: failed("spread", "cpu_pressure", "block_stability")})[1]
     assert disturbances_of(run) == BUSY
+
+
+@pytest.mark.parametrize(
+    ("verdict", "external"),
+    [
+        (failed("interference"), ()),
+        (failed("interference", reason="moved"), ("interference",)),
+        (failed("interference", "cpu_pressure"), BUSY),
+        (failed("yardstick"), ("yardstick",)),
+        (failed("cpu_pressure", "thermal"), ()),
+    ],
+)
+def test_slowdown_of_the_model_alone_is_no_external_disturbance(
+    verdict: Verdict, external: tuple[str, ...]
+) -> None:
+    """Otherwise sets of a model that leaks memory would be left out of its own comparison."""
+    run = set_of(QUIET_NS[:5], {1: verdict})[1]
+    assert external_disturbances_of(run) == external
 
 
 def test_outvoted_run_is_not_replaced() -> None:

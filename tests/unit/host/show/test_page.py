@@ -21,7 +21,8 @@ from support.records import (
 from edgebench.host.analysis.run import analyse_failure, analyse_run
 from edgebench.host.result.facts import CommandFacts, HostFacts, SetMember
 from edgebench.host.result.measured import ProfileResult
-from edgebench.host.show.page import facts_table, operators_table, run_page
+from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.show.page import facts_table, heat_lines, operators_table, run_page
 from edgebench.host.show.verdict import failure_advice
 from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import Event, OperatorTime, Outcome, TensorSpec
@@ -121,6 +122,23 @@ def test_long_command_is_one_line_that_can_be_copied(width: int) -> None:
     assert lines[0].split() == ["verdict", "suspect"]
     out.print(facts_table([("next", command)]), crop=False)
     assert "next" in [line.strip() for line in out.file.getvalue().splitlines()]
+
+
+def test_baseline_of_a_short_run_is_not_stated_in_seconds() -> None:
+    """Otherwise a run of 7.5 s, whose baseline is 2.1 s, would be shown with one of 5 s."""
+    thermal = ThermalResult(
+        ThermalState.NOT_THROTTLED,
+        None,
+        is_certain=False,
+        peak_latency_ns=1e6,
+        sustained_latency_ns=2e6,
+        peak_throughput_per_s=1000.0,
+        sustained_throughput_per_s=500.0,
+        retention_ratio=0.5,
+    )
+    speeds = "\n".join(heat_lines(thermal))
+    assert "latency 1.00 ms at the start, 2.00 ms in the last 20 % of the run" in speeds
+    assert "throughput 1,000/s at the start, 500/s in the last 20 % of the run" in speeds
 
 
 def test_page_of_a_failed_run_begins_with_the_reason() -> None:

@@ -162,16 +162,22 @@ def test_spread_of_a_comparison_is_that_of_the_baselines_occasions(tmp_path: Pat
     assert (found.freedom, found.occasion_count, found.is_pooled) == (2, 3, False)
 
 
+def with_failure(run: Run, rule: str) -> Run:
+    """The run with this failed rule alone."""
+    finding = Finding(id=rule, outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
+    return replace(run, verdict=Verdict(state=State.SUSPECT, rules=(finding,)))
+
+
+def beside_others(run: Run) -> Run:
+    """The run, made beside other programs."""
+    return with_failure(run, "cpu_pressure")
+
+
 def test_disturbed_occasions_count_only_for_disturbed_sides(tmp_path: Path) -> None:
     """Otherwise a neighbour on one day would hide every later change."""
     store = stored(tmp_path, (*DAYS, 5))
     rewrite(store, "set-5", of_model("new"))
-
-    def beside_others(run: Run) -> Run:
-        finding = Finding(id="cpu_pressure", outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
-        verdict = Verdict(state=State.SUSPECT, rules=(finding,))
-        return replace(run, verdict=verdict)
-
+    rewrite(store, "set-2", lambda run: with_failure(run, "interference"))
     before = spread_in(store, sides_of(store, "set-4", "set-5"), LATENCY)
     rewrite(store, "set-1", beside_others)
     quiet = spread_in(store, sides_of(store, "set-4", "set-5"), LATENCY)
@@ -181,6 +187,30 @@ def test_disturbed_occasions_count_only_for_disturbed_sides(tmp_path: Path) -> N
     rewrite(store, "set-2", beside_others)
     few = spread_in(store, sides_of(store, "set-4", "set-5"), LATENCY)
     assert few.occasion_count == 4, "two occasions without another program are too few"
+
+
+def test_left_out_sets_are_no_occasions(tmp_path: Path) -> None:
+    """Otherwise a change would count as spread if half of the candidate's sets were disturbed."""
+    store = stored(tmp_path)
+    rewrite(store, "set-3", beside_others)
+    sides = sides_of(store, "set-1", "set-4")
+    left_out = [run.run_id for run in newest(store, "set-3").runs]
+    assert spread_in(store, sides, LATENCY).occasion_count == 3
+    found = spread_in(store, sides, LATENCY, left_out=left_out)
+    assert (found.deviation, found.occasion_count) == (None, 2)
+
+
+def test_runs_outside_of_sets_count_as_one_set_of_their_side(tmp_path: Path) -> None:
+    """Otherwise a side that the comparison takes as undisturbed would be a disturbed one here."""
+    store = stored(tmp_path, (*DAYS, 5))
+    rewrite(store, "set-1", beside_others)
+    before, after = sides_of(store, "set-4", "set-5")
+    assert len(after) > 2
+    single = [replace(run, member=None) for run in after]
+    single[0] = beside_others(single[0])
+    for run in single:
+        put_document(store, run)
+    assert spread_in(store, (before, single), LATENCY).occasion_count == 3
 
 
 def test_candidate_of_the_same_model_is_no_occasion(tmp_path: Path) -> None:

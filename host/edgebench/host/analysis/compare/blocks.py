@@ -12,7 +12,8 @@ comparison in blocks therefore has two more tests, and a change counts only if a
 
 Sets that were measured beside other programs are left out if both sides have others: a neighbour on
 one side would be taken for a change, and a neighbour on both sides would hide one. A set is left
-out because of recorded disturbances (`analysis/extra_runs.py`), never because of its value.
+out because of recorded disturbances that the model cannot have caused (`analysis/extra_runs.py`),
+never because of its own latencies.
 
 The interval of the ratio contains the intervals of all tests. s comes from earlier sets of the
 models on the device (`analysis/occasions.py`). It includes the variation between runs, because the
@@ -34,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.compare.ranks import Bounds
-from edgebench.host.analysis.extra_runs import are_disturbed
+from edgebench.host.analysis.extra_runs import external_disturbances_of, without_disturbed_sets
 from edgebench.host.analysis.occasions import OCCASION_S, OccasionSpread, occasion_starts, start_s
 from edgebench.host.result.run import Run
 
@@ -152,8 +153,9 @@ def jump_beside_drift(
 
 def without_disturbed(runs: Sequence[Run]) -> list[Run]:
     """The runs of a side without sets of which half or more of the runs were disturbed."""
-    kept = [group for group in _sets(runs).values() if not are_disturbed(group)]
-    return [run for group in kept for run in group]
+    return without_disturbed_sets(
+        runs, lambda run: run.set_id, lambda run: bool(external_disturbances_of(run))
+    )
 
 
 def _sets(runs: Sequence[Run]) -> dict[str | None, list[Run]]:

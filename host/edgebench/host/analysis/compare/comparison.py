@@ -152,8 +152,8 @@ class Comparison:
     smallest_p: float
     """Smallest adjusted p value that this design can have."""
     needed_count: int | None
-    """Runs of each side, or pairs, of which a significant result takes at least so many; None if
-    there are as many."""
+    """So many runs of each side, or pairs, are enough for a significant result; None if the present
+    runs are enough."""
     superiority: float
     """A12: probability that a run of the candidate has the higher value."""
     cliffs_delta: float
@@ -230,10 +230,11 @@ def compare_many(
 
 
 def needed_run_count(design: Design, comparison_count: int = 1, alpha: float = ALPHA) -> int:
-    """Minimum number of runs of each side, or of pairs, for a significant result.
+    """Number of runs of each side, or of pairs, that is enough for a significant result.
 
-    Holm's method multiplies the smallest p value by the number of comparisons. A count that does
-    not scatter needs one run.
+    Fewer may be enough, too: beside sides of different sizes, or beside comparisons of more runs,
+    whose p values are smaller. Holm's method multiplies the smallest p value by the number of
+    comparisons. A count that does not scatter needs one run.
 
     Args:
         design: Relation of the runs of both sides.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, TypedDict
+from typing import NoReturn, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,13 @@ from edgebench.host.analysis.compare.blocks import (
     without_disturbed,
 )
 from edgebench.host.analysis.compare.comparability import Differences, check_comparable
-from edgebench.host.analysis.compare.comparison import Comparison, Design, Rules, compare_many
+from edgebench.host.analysis.compare.comparison import (
+    ALPHA,
+    Comparison,
+    Design,
+    Rules,
+    compare_many,
+)
 from edgebench.host.analysis.compare.energy import (
     BATTERY,
     ENERGY,
@@ -23,6 +29,7 @@ from edgebench.host.analysis.compare.energy import (
     instrument_ratio,
     refuse_energy,
 )
+from edgebench.host.analysis.compare.ranks import smallest_rank_sum_p
 from edgebench.host.analysis.occasions import OccasionSpread
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.run_set import find_sets
@@ -107,19 +114,37 @@ class RunComparison:
     """Number of pairs that are not compared because a run failed, is invalid, is missing, or lacks
     the requested energy."""
     disturbed_run_ids: tuple[str, ...] = ()
-    """Runs that are not compared, because other programs disturbed most runs of their sets."""
+    """Runs that are not compared, because half or more of the runs of their sets were disturbed."""
     in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Settings that were not in effect as requested in a run, with the values of both sides."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
 """Runs of the baseline and of the candidate."""
-SpreadSource = Callable[[Sides, Metric], OccasionSpread]
-"""Finds the spread of a metric between occasions of the models on both sides."""
 
 
-def unknown_spread(_sides: Sides, _metric: Metric) -> OccasionSpread:
+class SpreadSource(Protocol):
+    """Finds the spread of a metric between occasions of the models on both sides."""
+
+    def __call__(
+        self, sides: Sides, metric: Metric, /, *, left_out: Collection[str] = ()
+    ) -> OccasionSpread:
+        """Find the spread.
+
+        Args:
+            sides: The compared runs.
+            metric: The metric.
+            left_out: Ids of the runs of disturbed sets that were left out of the sides. If there
+                are any, only undisturbed sets count.
+        """
+        ...
+
+
+def unknown_spread(
+    _sides: Sides, _metric: Metric, /, *, left_out: Collection[str] = ()
+) -> OccasionSpread:
     """The spread without a store; a comparison in blocks is then inconclusive."""
+    del left_out
     return OccasionSpread()
 
 
@@ -150,10 +175,10 @@ def compare_groups(
         MeasurementError: a run is invalid, or has no value of the metric.
     """
     allowed = tuple(allowed)
+    chosen = [(group, metric) for group in groups for metric in metrics or [_default_metric(group)]]
     prepared = [
-        _prepare(group, metric, margin_ratio, allowed, spread_of)
-        for group in groups
-        for metric in metrics or [_default_metric(group)]
+        _prepare(group, metric, margin_ratio, allowed, spread_of, comparison_count=len(chosen))
+        for group, metric in chosen
     ]
     names = [f"{number} {comparison.metric.path}" for number, comparison in enumerate(prepared)]
     results = compare_many(
@@ -241,6 +266,8 @@ class _PreparedComparison:
     values: tuple[NDArray[np.float64], NDArray[np.float64]]
     disturbed: list[Run]
     """Runs that are left out with their sets."""
+    is_in_blocks: bool
+    """Whether the sides were in blocks before sets were left out."""
 
     def compared(self, result: Comparison) -> RunComparison:
         before, after = self.baseline, self.candidate
@@ -256,7 +283,7 @@ class _PreparedComparison:
             differs_in=self.differs_in,
             marks=self.metric.relevant(together(run.marks for run in (*before, *after))),
             verdicts=Verdicts(states.count(State.VALID), states.count(State.SUSPECT)),
-            is_in_blocks=are_in_blocks(before, after),
+            is_in_blocks=self.is_in_blocks,
             result=result,
             disturbed_run_ids=tuple(run.run_id for run in self.disturbed),
             in_effect=settings_in_effect(before, after),
@@ -288,6 +315,8 @@ def _prepare(
     margin_ratio: float | None,
     allowed: tuple[str, ...],
     spread_of: SpreadSource,
+    *,
+    comparison_count: int,
 ) -> _PreparedComparison:
     if not all(sides):
         raise UsageError("a comparison needs runs on both sides")
@@ -318,16 +347,22 @@ def _prepare(
     if margin_ratio is None and not metric.is_exact:
         margin_ratio = DEFAULT_MARGIN_RATIO
     blocks, disturbed = None, list[Run]()
-    if pairs is None and not metric.is_exact and is_positive and are_in_blocks(before, after):
+    is_in_blocks = are_in_blocks(before, after)
+    if pairs is None and not metric.is_exact and is_positive and is_in_blocks:
+        spread = OccasionSpread()
         quiet = without_disturbed(before), without_disturbed(after)
-        spread = spread_of(quiet, metric) if all(quiet) else OccasionSpread()
-        if spread.deviation is None:
-            spread = spread_of(sides, metric)
-        elif sum(map(len, quiet)) < len(before) + len(after):
-            kept_ids = {run.run_id for side in quiet for run in side}
-            disturbed = [run for run in [*before, *after] if run.run_id not in kept_ids]
+        kept_ids = {run.run_id for side in quiet for run in side}
+        left_out = [run for run in [*before, *after] if run.run_id not in kept_ids]
+        # The other runs can still decide; also false if a side has no other set.
+        are_enough = comparison_count * smallest_rank_sum_p(*map(len, quiet)) < ALPHA
+        if left_out and are_enough:
+            spread = spread_of(quiet, metric, left_out=[run.run_id for run in left_out])
+        if spread.deviation is not None:
+            disturbed = left_out
             before, after = quiet
             values = _values(before, name), _values(after, name)
+        else:
+            spread = spread_of((before, after), metric)
         blocks = replace(find_blocks(before, after, values), spread=spread)
     rules = Rules(
         design=Design.EXACT if metric.is_exact else design,
@@ -338,7 +373,7 @@ def _prepare(
         instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
         blocks=blocks,
     )
-    return _PreparedComparison(before, after, metric, rules, found, values, disturbed)
+    return _PreparedComparison(before, after, metric, rules, found, values, disturbed, is_in_blocks)
 
 
 def resolution_ratio(metric: Metric, runs: Sequence[Run]) -> float:

@@ -205,20 +205,20 @@ def _look_at_channel(power: PowerTrace, channel: str, run: AlignedRun) -> SeenMe
         noise = math.hypot(own_w, spikes.deviation_w)
     # Errors that all values have: spikes, which are or are not real, and half a step.
     step_w = 0.0 if Kind.RESOLUTION in declared else readings.step_w
-    found: list[UncertaintyTerm] = []
+    terms: list[UncertaintyTerm] = []
     if spikes.most_w:
         offset = term(Kind.OFFSET, spikes.most_w, "mean power of isolated spikes", Unit.WATT)
-        found.append(replace(offset, is_common=False))
+        terms.append(replace(offset, is_common=False))
     if step_w:
         what = "step of the values, estimated from the trace"
-        found.append(term(Kind.RESOLUTION, step_w / 2, what, Unit.WATT))
+        terms.append(term(Kind.RESOLUTION, step_w / 2, what, Unit.WATT))
     return SeenMeter(
         smoothing_s=smoothing_s,
         noise_w=noise,
         # The term for the power between samples leaves out flagged repetitions.
         update_s=0.0 if power.flags & Flag.DUPLICATE else readings.update_s,
         lag_s=lag_s,
-        terms=tuple(found),
+        terms=tuple(terms),
     )
 
 

@@ -48,6 +48,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,6 +174,11 @@ class PowerLevels:
         """Range of the levels beyond that of noise."""
         return max(0.0, float(np.ptp(self.power_w)) - NOISE_FACTOR * self.noise_w)
 
+    def noise_within_w(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Standard uncertainty of mean powers over these times from the same noise, shape (n,)."""
+        density: float = self.noise_w * math.sqrt(self.duration_s / LEVELS_PER_WINDOW)
+        return density / np.sqrt(length_s)
+
 
 @dataclass(frozen=True, slots=True)
 class IdleChips:
@@ -180,14 +186,26 @@ class IdleChips:
 
     power_w: NDArray[np.float64]
     """Mean power of each, shape (n,)."""
+    noise_w: NDArray[np.float64]
+    """Standard uncertainty of each from noise, shape (n,)."""
     apart_s: float
     """Longest time from a moment of the loop to a quarter of an idle window."""
 
     def change_w(self, clocks: ClockDifference, idle_w: Sequence[float], rate_hz: float) -> float:
-        """Largest difference from the idle windows, W; 0 where these have moments of the loop."""
+        """Largest difference from the idle windows beyond that of noise, W.
+
+        0 where the idle windows have moments of the loop.
+        """
         if clocks.least_ratio * self.apart_s * rate_hz >= 1 or not len(self.power_w):
             return 0.0
-        return max(float(np.abs(self.power_w - power_w).max()) for power_w in idle_w)
+        noise_w = _extreme_factor(len(self.power_w)) * self.noise_w
+        most_w = max(float((np.abs(self.power_w - each_w) - noise_w).max()) for each_w in idle_w)
+        return max(0.0, most_w)
+
+
+def _extreme_factor(count: int) -> float:
+    """Largest absolute value of so many normal values, in standard deviations, that 5 % exceed."""
+    return NormalDist().inv_cdf((1 + 0.95 ** (1 / count)) / 2)
 
 
 def unsampled_w(

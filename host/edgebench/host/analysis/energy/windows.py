@@ -268,9 +268,11 @@ class AlignedTrace:
         if not samples_instants(capability):
             return self
         idles: list[PowerLevels] = []
+        recorded_ns: list[tuple[int, int]] = []
         for idle_ns in idles_ns:
             with suppress(MeasurementError):
                 idles.append(self.levels(*idle_ns))
+                recorded_ns.append(idle_ns)
         loop = self.levels(*window_ns)
         interval_s = 1 / capability.rate_hz
         span_s = loop.duration_s
@@ -280,21 +282,27 @@ class AlignedTrace:
             span_s = max(span_s, (codes[1].edges_ns[0] - codes[0].edges_ns[0]) / 1e9)
         clocks = ClockDifference.of(self.alignment, ends, span_s, interval_s)
         chips = None
-        if ends and self.alignment.method is SyncMethod.CODED_LOAD:
-            apart_ns = [
+        if ends and idles and self.alignment.method is SyncMethod.CODED_LOAD:
+            apart_ns = max(
                 max(end, window_ns[1])
                 - min(begin, window_ns[0])
                 - (end - begin) / LEVELS_PER_WINDOW
-                for begin, end in idles_ns
-            ]
-            chips = IdleChips(self._idle_chips_w(ends), max(apart_ns, default=0.0) / 1e9)
+                for begin, end in recorded_ns
+            )
+            power_w, length_s = self._idle_chips(ends)
+            # The quieter idle window: an activity that the samples met in the other is no noise.
+            noise_w = np.min([idle.noise_within_w(length_s) for idle in idles], axis=0)
+            chips = IdleChips(power_w, noise_w, apart_ns / 1e9)
         unsampled = unsampled_w(clocks, loop, idles, capability.rate_hz, chips)
         return replace(self, unsampled_w=unsampled)
 
-    def _idle_chips_w(self, codes: Sequence[LoadCode]) -> NDArray[np.float64]:
-        """Mean power in the middle half of each idle chip: at its ends, the device is changing.
+    def _idle_chips(
+        self, codes: Sequence[LoadCode]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean power in the middle half of each idle chip, and its length, s.
 
-        A chip without samples counts as 0 W: they were far below both idle phases, and left out.
+        At the ends of a chip, the device is changing. A chip without samples counts as 0 W: they
+        were far below both idle phases, and left out. Chips outside the recording are not included.
         """
         edges = [np.array(code.edges_ns) for code in codes]
         is_idle = ~np.concatenate([np.array(code.is_busy, np.bool_) for code in codes])
@@ -302,13 +310,16 @@ class AlignedTrace:
         end_ns = np.concatenate([each[1:] for each in edges])[is_idle]
         quarter_ns = (end_ns - begin_ns) // 4
         begin_ns, end_ns = begin_ns + quarter_ns, end_ns - quarter_ns
+        times = self.alignment.line.to_meter(np.array([begin_ns, end_ns]))
+        spans_ns = np.array([self.power.span_ns(name) for name in self.site.channels])
+        is_recorded = (times[0] >= spans_ns[:, 0].max()) & (times[1] <= spans_ns[:, 1].min())
+        begin_ns, end_ns, times = begin_ns[is_recorded], end_ns[is_recorded], times[:, is_recorded]
         powers_w: NDArray[np.float64] = self.energies_j(begin_ns, end_ns) / (end_ns - begin_ns)
         if self.left_out:
-            times = self.alignment.line.to_meter(np.array([begin_ns, end_ns])).T.tolist()
-            for place, (begin, end) in enumerate(times):
+            for place, (begin, end) in enumerate(times.T.tolist()):
                 samples_w = [self.power.samples(name, begin, end)[1] for name in self.site.channels]
                 powers_w[place] *= all(np.isfinite(each_w).any() for each_w in samples_w)
-        return powers_w * 1e9
+        return powers_w * 1e9, (end_ns - begin_ns) / 1e9
 
     def _lag_j(self, begin_ns: int, end_ns: int) -> float:
         """Largest energy that the delay of the values moves into or out of a window, J.

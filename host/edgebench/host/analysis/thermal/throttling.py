@@ -1,8 +1,9 @@
 """Detection of slowdowns of the device: their onset and their cause.
 
-Theory of operation. A run is cut into windows of 1 to 5 s. The first windows, at least 5 s, are the
-baseline. Five signals are read in every window (see heat_signals): I, the reports of the device; F,
-its frequency; M, the clock of its memory; T, its temperature; L, the latency.
+Theory of operation. A run is cut into windows of 1 to 5 s. The first windows are the baseline: 5 s,
+at most a quarter of the windows, but at least two. Five signals are read in every window (see
+heat_signals): I, the reports of the device; F, its frequency; M, the clock of its memory; T, its
+temperature; L, the latency.
 
     I     F     M     T     L      verdict
     yes   any   any   any   any    throttled:<cause of the indicator>, certain

@@ -68,7 +68,7 @@ class Windows:
 
     @property
     def baseline_count(self) -> int:
-        """Number of windows in the baseline: 5 s, at least 2 windows, at most a quarter of them."""
+        """Number of windows in the baseline: 5 s, at most a quarter of them, but at least 2."""
         wanted = math.ceil(BASELINE_S / self.length_s)
         return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
 

@@ -140,6 +140,6 @@ steady."""
 SLOWDOWNS = DISTURBANCES | {Cause.WARMING_UP, Cause.UNKNOWN_SLOWDOWN}
 """Causes that change the latency during a run."""
 UNEXPLAINED = frozenset({Cause.UNKNOWN_SLOWDOWN, Cause.VARIATION})
-"""Causes that state what was seen, and not what made it: no step of a person is sure to help."""
-MENDED_FIRST = {Cause.TOO_MANY_THREADS: Cause.OTHER_PROGRAMS}
-"""Causes to mend before another cause: fewer threads wait for a CPU, too, while others use it."""
+"""Causes that state an effect without its origin; no advice is certain to help."""
+MENDED_AFTER = {Cause.TOO_MANY_THREADS: Cause.OTHER_PROGRAMS}
+"""Cause → cause to be mended before it: while others use the CPUs, fewer threads wait, too."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from edgebench.host.analysis.verdict.cause import MENDED_FIRST, UNEXPLAINED, Cause
+from edgebench.host.analysis.verdict.cause import MENDED_AFTER, UNEXPLAINED, Cause
 from edgebench.host.analysis.verdict.table import BY_ID, cause_of, kind_of
 from edgebench.host.result.verdict import CauseSummary, Finding, State, Verdict
 
@@ -57,10 +57,9 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
     """The causes of a verdict's failed rules, the first to be mended first.
 
     A cause that makes the result invalid comes first, then the cause that explains most rules. An
-    unknown reason comes after the reasons that are known, as no step against it is sure to help,
-    and a cause after the cause that `MENDED_FIRST` has for it. A
-    device or meter that is not real was chosen on purpose, and comes last unless it makes the
-    result invalid.
+    unknown reason comes after the reasons that are known, as no step against it is certain to help,
+    and a cause after the cause that `MENDED_AFTER` has for it. A device or meter that is not real
+    was chosen on purpose, and comes last unless it makes the result invalid.
     """
     failures = [finding for finding in verdict.failures if finding.harmed]
     causes = {finding.id: cause_of(finding) for finding in failures}
@@ -126,6 +125,6 @@ def _urgency(
     place = list(Cause).index(cause) if cause is not None else len(Cause)
     is_chosen = cause is Cause.NOT_REAL and not is_refusal
     is_unexplained = cause in UNEXPLAINED
-    has_earlier = cause in MENDED_FIRST and MENDED_FIRST[cause] in causes
+    has_earlier = cause in MENDED_AFTER and MENDED_AFTER[cause] in causes
     count = len(diagnosis.findings)
     return is_chosen, not is_refusal, is_unexplained, has_earlier, -count, place

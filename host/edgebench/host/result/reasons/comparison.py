@@ -20,7 +20,7 @@ def too_few_runs(
 ) -> str:
     smallest = f"the smallest possible p{_adjusted(is_adjusted)} is {smallest_p:.2g}"
     needed = f"{needed_count} {'pairs' if is_paired else 'runs of each side'}"
-    return f"too few runs: {smallest}, limit {alpha:g}; at least {needed} needed"
+    return f"too few runs: {smallest}, limit {alpha:g}; {needed} are enough"
 
 
 @ReasonKind

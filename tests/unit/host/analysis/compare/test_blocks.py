@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,14 +55,18 @@ def a_set(name: str, *, day: int, ratio: float = 1.0, second: int = 0, step: int
     ]
 
 
-def compared(sides: Sides, spread: OccasionSpread) -> RunComparison:
-    """The comparison with this spread between occasions."""
+def compared(
+    sides: Sides, spread: OccasionSpread, metrics: Sequence[str] | None = None
+) -> RunComparison:
+    """The first comparison with this spread between occasions."""
 
-    def spread_of(_sides: Sides, _metric: Metric) -> OccasionSpread:
+    def spread_of(
+        _sides: Sides, _metric: Metric, /, *, left_out: Collection[str] = ()
+    ) -> OccasionSpread:
+        del left_out
         return spread
 
-    [found] = compare_groups([sides], spread_of=spread_of)
-    return found
+    return compare_groups([sides], spread_of=spread_of, metrics=metrics)[0]
 
 
 def _text(found: RunComparison) -> str:
@@ -110,9 +115,16 @@ def test_recorded_neighbour_hides_no_change() -> None:
     assert worse_count(replace(trial, change=0.05), state, trials=10) >= 6
 
 
-def disturbed(runs: list[Run], count: int) -> list[Run]:
-    """The runs of a set, of which so many were made beside another program."""
-    failed = Finding(id="cpu_pressure", outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
+def shortened(runs: list[Run], count: int) -> list[Run]:
+    """A set of the first runs of a set."""
+    return [
+        replace(run, member=replace(run.member, count=count)) for run in runs[:count] if run.member
+    ]
+
+
+def disturbed(runs: list[Run], count: int, rule: str = "cpu_pressure") -> list[Run]:
+    """The runs of a set, of which so many failed a rule about other programs."""
+    failed = Finding(id=rule, outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
     verdict = Verdict(state=State.SUSPECT, rules=(failed,))
     return [replace(run, verdict=verdict) for run in runs[:count]] + runs[count:]
 
@@ -126,7 +138,50 @@ def test_sets_beside_other_programs_are_left_out() -> None:
     assert found.baseline_runs == tuple(run.run_id for run in baseline)
     assert found.disturbed_run_ids == tuple(run.run_id for run in busy)
     assert found.result.ratio == pytest.approx(1.0)
-    assert "8 runs are left out: other programs disturbed half or more" in _text(found)
+    assert "8 runs are left out: half or more of the runs of their sets" in _text(found)
+    assert found.is_in_blocks
+
+
+def test_sets_of_a_candidate_that_slows_itself_down_are_compared() -> None:
+    """Otherwise a leak would hide itself: exactly the slow sets would be left out."""
+    slow = disturbed(a_set("set-c", day=3, ratio=1.3), 8, "interference")
+    sides = a_set("set-a", day=1), [*a_set("set-b", day=2), *slow]
+    found = compared(sides, OccasionSpread(0.01, 4, 5, 1))
+    assert (found.result.candidate_count, found.disturbed_run_ids) == (16, ())
+
+
+@pytest.mark.parametrize(
+    ("run_count", "metrics", "is_left_out"),
+    [
+        (3, None, False),
+        (4, None, True),
+        (4, ["latency_ns.p50", "latency_ns.p90"], False),
+    ],
+)
+def test_sets_are_left_out_only_if_the_others_can_decide(
+    run_count: int, metrics: list[str] | None, is_left_out: bool
+) -> None:
+    """Otherwise a comparison of enough runs would be inconclusive for lack of runs."""
+
+    def side(first: int, ratio: float) -> list[Run]:
+        sets = [a_set(f"set-{day}", day=day, ratio=ratio) for day in (first, first + 1)]
+        kept, busy = (shortened(runs, run_count) for runs in sets)
+        return [*kept, *disturbed(busy, run_count)]
+
+    found = compared((side(1, 1.0), side(3, 1.5)), OccasionSpread(0.01, 4, 5, 1), metrics)
+    assert bool(found.disturbed_run_ids) == is_left_out
+    assert found.result.outcome is WORSE
+
+
+def test_comparison_stays_in_blocks_without_the_set_that_made_it_one() -> None:
+    """Otherwise JSON would have the inputs of a comparison in blocks beside its denial."""
+    baseline = a_set("set-a", day=1, step=2)
+    candidate = a_set("set-b", day=1, second=1, step=2)
+    busy = disturbed(a_set("set-c", day=3), 8)
+    found = compared((baseline, [*candidate, *busy]), OccasionSpread(0.01, 4, 5, 1))
+    assert len(found.disturbed_run_ids) == 8
+    assert found.result.rules.blocks is not None
+    assert found.is_in_blocks
 
 
 @pytest.mark.parametrize(

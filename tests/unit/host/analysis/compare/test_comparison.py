@@ -228,8 +228,16 @@ def test_gate_that_cannot_fire_says_so(design: Design, count: int, can_fire: boo
     else:
         assert found.outcome is ComparisonOutcome.INCONCLUSIVE
         needed = "6 pairs" if design is Design.PAIRED else "4 runs of each side"
-        assert found.reason.endswith(f"limit 0.05; at least {needed} needed")
+        assert found.reason.endswith(f"limit 0.05; {needed} are enough")
         assert found.smallest_p >= 0.05
+
+
+def test_fewer_runs_may_be_enough_beside_more_of_the_other_side() -> None:
+    """Checks why the reason states a number that is enough, and not the least one."""
+    slow, fast = np.array([200.0, 201, 202]), np.array([100.0, 101, 102, 103, 104])
+    rules = Rules(Design.INDEPENDENT)
+    assert compare(slow, fast[:3], rules).needed_count == 4
+    assert compare(slow, fast, rules).outcome is ComparisonOutcome.BETTER
 
 
 def test_gate_that_cannot_fire_among_many_says_so() -> None:

@@ -116,11 +116,25 @@ def test_idle_chips_show_an_activity_that_only_the_loop_met(ppm: float, expected
 
     Once the samples moved by an interval from the loop to an idle phase, that phase shows it.
     """
-    chips = IdleChips(np.array([0.5, 1.5]), apart_s=4.0)
+    chips = IdleChips(np.array([0.5, 1.5]), np.zeros(2), apart_s=4.0)
     idle = level(0.5, duration_s=1.5)
     clocks = ClockDifference(ppm * 1e-6, 0.0)
     found = unsampled_w(clocks, level(2.0, duration_s=2.0), [idle, idle], 20_000.0, chips)
     assert found == pytest.approx(expected_w)
+
+
+def test_noise_of_idle_chips_is_no_activity() -> None:
+    """Otherwise the largest of 30 short chips would make the interval of a noisy meter wider."""
+    in_step = ClockDifference(0.0, 0.0)
+    noise_w = level(0.5, duration_s=2.0, noise_w=2e-3).noise_within_w(np.full(30, 5e-3))
+    assert noise_w == pytest.approx(np.full(30, 0.02))
+    for seed in range(5):
+        noise = np.random.default_rng(seed).normal(0.0, 0.02, 30)
+        quiet, met = IdleChips(0.5 + noise, noise_w, 4.0), IdleChips(1.0 + noise, noise_w, 4.0)
+        assert np.abs(noise).max() > 0.03
+        assert quiet.change_w(in_step, [0.5], 20_000.0) < 0.01
+        # An activity is found by its height, but for the noise of the chip that shows it.
+        assert met.change_w(in_step, [0.5], 20_000.0) == pytest.approx(0.5, abs=0.05)
 
 
 def test_noise_is_no_change_of_the_level() -> None:

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from support.energy import SECOND_NS, header, recorded, steps, with_term
 from support.tools import need_shared
 
+from edgebench.host.analysis.energy.in_step import ONE_MOMENT
 from edgebench.host.analysis.energy.refusal import WindowTooShort
 from edgebench.host.analysis.energy.site import site_of
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
@@ -22,6 +23,7 @@ from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, AlignedTrac
 from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import LoadCode
 
 EDGE_S = 1e-3
 """Standard deviation of each end, as the known answer has it."""
@@ -150,6 +152,39 @@ def test_power_beside_a_window_counts_as_far_as_the_meter_may_be_late(tmp_path: 
     begin_ns = BEGIN_NS + 1_500_000
     window = view.window(begin_ns, BEGIN_NS + BURST_NS - 10_000_000)
     assert window.edge_power_w == pytest.approx((1.0, 0.2), rel=0.01)
+
+
+def view_of_chips(directory: Path, end_s: float) -> tuple[AlignedTrace, list[LoadCode]]:
+    """A recording up to that second with 0.5 W idle, 2 W in the loop, 1.5 W in the idle chips.
+
+    The loop lasts from 1.2 to 2.7 s. The meter's clock is 25 ppm fast, which is known to 16 ppm.
+    """
+    time_ns = np.arange(0, round(end_s * SECOND_NS), SECOND_NS // 20_000)
+    levels = ((0.0, 0.5), (0.65, 1.5), (1.15, 2.0), (2.75, 1.5))
+    meter = header(rate_hz=20_000.0, clock="meter:x")
+    power = recorded(directory, time_ns, steps(time_ns, levels), of=meter)
+    alignment = Alignment(SyncMethod.CODED_LOAD, ClockLine(0, 0.0, 25e-6), 1e5, rate_error=16e-6)
+    chips = tuple(number % 2 == 0 for number in range(20))
+    codes = [
+        LoadCode(tuple(begin_ns + 20_000_000 * np.arange(21)), chips)
+        for begin_ns in (700_000_000, 2_800_000_000)
+    ]
+    return AlignedTrace(power, site_of(meter), alignment), codes
+
+
+@pytest.mark.parametrize(
+    ("end_s", "more_ns"),
+    [(3.5, []), (3.5, [(20 * SECOND_NS, 21 * SECOND_NS)]), (3.0, [])],
+    ids=["recorded", "idle window not recorded", "code not recorded to its end"],
+)
+def test_idle_chips_count_whatever_else_was_not_recorded(
+    tmp_path: Path, end_s: float, more_ns: list[tuple[int, int]]
+) -> None:
+    """Otherwise an activity of the loop would be missed, or a run would have no energy."""
+    view, codes = view_of_chips(tmp_path, end_s)
+    idles_ns = [(100_000_000, 600_000_000), *more_ns]
+    found = view.with_unsampled((1_200_000_000, 2_700_000_000), idles_ns, codes)
+    assert found.unsampled_w == pytest.approx(ONE_MOMENT * 1.0, rel=0.01)
 
 
 def test_ends_of_many_windows_have_the_powers_beside_them(tmp_path: Path) -> None:
