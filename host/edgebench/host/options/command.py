@@ -123,6 +123,20 @@ class CommandLine:
         """The command without its action; empty if there is none."""
         return self.command.partition(" ")[0]
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models as named, without that of `--against`.
+
+        >>> CommandLine(arguments=(("a.onnx",), ("--quick",), ("--against", "b.onnx"))).models
+        ('a.onnx',)
+        """
+        return tuple(word for words in self.arguments if not _is_option(words) for word in words)
+
+    @property
+    def options(self) -> tuple[tuple[str, ...], ...]:
+        """Options, each with its values."""
+        return tuple(words for words in self.arguments if _is_option(words))
+
     def named(self, name: str) -> tuple[str, ...]:
         """Words for a placeholder; the placeholder itself if the command has none.
 
@@ -215,3 +229,8 @@ class CommandLine:
         kept = [words for words in self.arguments if words[0] not in changed]
         begin = [word for words in kept for word in words] if is_given else template
         return command(name, begin, [word for words in added for word in words])
+
+
+def _is_option(words: Sequence[str]) -> bool:
+    """Whether an argument is an option with its values, and not a model."""
+    return bool(words) and words[0].startswith("--")

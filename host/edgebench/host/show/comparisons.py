@@ -170,8 +170,7 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
     ):
         return None
     else:
-        options = [words for words in origin.arguments if words[0].startswith("--")]
-        given = replace(origin, arguments=((_model_as_named(before),), *options))
+        given = replace(origin, arguments=((_model_as_named(before),), *origin.options))
         address = None if origin.value("on") else device_address(before)
         metrics = tuple(dict.fromkeys(each.metric for each in comparisons))
         margin_ratio = short.result.rules.margin_ratio
@@ -196,10 +195,8 @@ def _origin(run: Run) -> CommandLine:
 
 def _model_as_named(run: Run) -> str:
     """The model of a run as its command named it, or else the name of its file."""
-    given = () if run.command is None else run.command.arguments
-    names = [
-        words[-1] for words in given if words[0] == "--against" or not words[0].startswith("--")
-    ]
+    origin = _origin(run)
+    names = filter(None, (*origin.models, origin.value("candidate")))
     return next((name for name in names if PurePath(name).name == run.model.name), run.model.name)
 
 

@@ -70,7 +70,8 @@ def _supply(run: Run) -> object:
     """Supply voltage that the meter set; older runs may have it only in their command."""
     supply_v = run.conditions.supply_v
     if supply_v is None and run.command is not None:
-        meter = next((words[1] for words in run.command.arguments if words[0] == "--meter"), None)
+        metered = (words for words in run.command.arguments if words[:1] == ("--meter",))
+        meter = next((words[1] for words in metered if len(words) > 1), None)
         with suppress(UsageError):  # a meter at an agent, or of another version
             supply_v = None if meter is None else supply_of(meter)
     return supply_v and f"{supply_v:g} V"
