@@ -15,7 +15,6 @@ from operator import attrgetter
 
 from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.result.run import Run
-from edgebench.meters.registry import supply_of
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import NotComparable, UsageError, unknown_name
 from edgebench.protocol.spec import SCENARIOS, shape_text
@@ -72,8 +71,12 @@ def _supply(run: Run) -> object:
     if supply_v is None and run.command is not None:
         metered = (words for words in run.command.arguments if words[:1] == ("--meter",))
         meter = next((words[1] for words in metered if len(words) > 1), None)
+        if meter is None:
+            return None
+        from edgebench.meters.registry import supply_of  # `show` loads no meters
+
         with suppress(UsageError):  # a meter at an agent, or of another version
-            supply_v = None if meter is None else supply_of(meter)
+            supply_v = supply_of(meter)
     return supply_v and f"{supply_v:g} V"
 
 
