@@ -22,6 +22,7 @@ from edgebench.system.exit_code import ExitCode
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from typing import Any
 
     from rich.console import Console, RenderableType
@@ -208,7 +209,6 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     """Print a table of several runs and sets."""
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
-    from edgebench.host.result.facts import BASELINE, CANDIDATE
     from edgebench.host.show.comparisons import comparison_lines, more_runs_line
     from edgebench.host.show.headline import headlines
     from edgebench.host.show.notes import note_lines
@@ -255,18 +255,23 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     marks = (*mark_lines(sets), tails_line(sets, table))
     notes = filter(None, (*marks, *note_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
-    pairs = [run.pair for run in runs if run.pair is not None]
-    if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:
-        names = dict.fromkeys(pair.comparison_id for pair in pairs)
-        store = ["--store", str(options.store)] if options.store else []
-        commands = [
-            shlex.join(["edgebench", "compare", addresses[0].prefix + name, *store])
-            for name in names
-        ]
-        lines += [f"to compare the pairs: {command}" for command in commands]
-    for line in lines:
+    for line in (*lines, *_pair_lines(runs, addresses[0].prefix, options.store)):
         print_line(out, line)
     return ExitCode.DONE
+
+
+def _pair_lines(runs: Sequence[Run], prefix: str, store: Path | None) -> list[str]:
+    """The commands that compare these pairs; none if the runs are not of both sides."""
+    from edgebench.host.result.facts import BASELINE, CANDIDATE
+
+    pairs = [run.pair for run in runs if run.pair is not None]
+    if {pair.side for pair in pairs} != {BASELINE, CANDIDATE}:
+        return []
+    where = ["--store", str(store)] if store else []
+    return [
+        f"to compare the pairs: {shlex.join(['edgebench', 'compare', prefix + name, *where])}"
+        for name in dict.fromkeys(pair.comparison_id for pair in pairs)
+    ]
 
 
 def _compared_pairs(runs: Sequence[Run]) -> tuple[list[RunComparison], str | None]:
