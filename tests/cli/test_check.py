@@ -69,7 +69,7 @@ def test_missing_operators_are_named_with_their_counts(
 @pytest.mark.parametrize(
     ("operator", "type_number", "problem"),
     [
-        (Operator(tb.RELU, "x", "y"), tb.FLOAT32, "has type float32, not int8"),
+        (Operator(tb.RELU, "x", "y"), tb.FLOAT32, "1 of 1 operators compute with floats"),
         (Operator(tb.FULLY_CONNECTED, "x", "y"), tb.INT8, "tensors do not fit its operators"),
     ],
 )

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import struct
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError
+from edgebench.firmware_bridge.elf_segments import loaded_segments
+from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError, unknown_name
 
 FLASH_S = 300.0
 """Timeout, for a probe that hangs."""
@@ -50,6 +52,10 @@ class FlashRecipe:
     """The board's name in each program; for OpenOCD its files, the one of the adapter first."""
     probe_vendor: int | None = None
     """USB vendor of the probe on the board, which also has its serial port; None: no probe."""
+    adapter_pins: str | None = None
+    """Pins of the serial line, which needs an adapter; None: the line is at the board's USB."""
+    by_hand: str | None = None
+    """How to write the file of the format in the package without a tool, with {file}."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -107,6 +113,8 @@ _NUCLEO = "board/st_nucleo_{}.cfg"
 _DEBUG_PROBE = "interface/cmsis-dap.cfg target/{}.cfg"
 _ST, _SEGGER = 0x0483, 0x1366
 """USB vendors of the probes ST-LINK and J-Link. Source: `usb_ids`."""
+_BOOTSEL = "hold BOOTSEL while you connect the board, and copy {file} to its drive"
+"""Source: RP2040 datasheet, 2.8.3 (the boot ROM's drive); RP2350 datasheet, 5.5."""
 _RECIPES: tuple[FlashRecipe, ...] = (
     *(
         FlashRecipe(
@@ -142,16 +150,22 @@ _RECIPES: tuple[FlashRecipe, ...] = (
             "pyocd": "nrf52840",
             "probe-rs": "nRF52840_xxAA",
         },
+        adapter_pins="TX and RX",
     ),
     FlashRecipe(
         "rp2040-pico",
         "Raspberry Pi Pico",
         {"picotool": "", "openocd": _DEBUG_PROBE.format("rp2040"), "probe-rs": "RP2040"},
+        adapter_pins="GP0 and GP1",
+        by_hand=_BOOTSEL,
     ),
     FlashRecipe(
         "pico2",
         "Raspberry Pi Pico 2",
-        {"picotool": "", "openocd": _DEBUG_PROBE.format("rp2350"), "probe-rs": "RP235x"},
+        # OpenOCD 0.12, which distributions have, lacks the RP2350.
+        {"picotool": "", "probe-rs": "RP235x", "openocd": _DEBUG_PROBE.format("rp2350")},
+        adapter_pins="GP0 and GP1",
+        by_hand=_BOOTSEL,
     ),
 )
 FLASH_RECIPES = {recipe.board: recipe for recipe in _RECIPES}
@@ -171,7 +185,12 @@ class ToolCommand:
 
 
 def flash_command(
-    board: str, firmware: Path | None, *, program: str | None = None, serial: str | None = None
+    board: str,
+    firmware: Path | None,
+    *,
+    program: str | None = None,
+    serial: str | None = None,
+    is_tool_needed: bool = True,
 ) -> ToolCommand:
     """Command that writes firmware onto a board, by the first tool that is on PATH.
 
@@ -180,15 +199,16 @@ def flash_command(
         firmware: File to write; None: the firmware in the package, in a format of the tool.
         program: Tool to use; None: the first that is installed.
         serial: Serial number of the debug probe, if several are connected; for bossac, the port.
+        is_tool_needed: Whether a tool must be on PATH; else the command is that of the best tool.
 
     Raises:
-        UsageError: the board or the tool is unknown, or the file is missing or in another format.
+        UsageError: the board or the tool is unknown, or the file is missing, in another format or
+            for another board.
         FlashToolMissing: no tool for this board is on PATH.
     """
     recipe = FLASH_RECIPES.get(board)
     if recipe is None:
-        known = ", ".join(sorted(FLASH_RECIPES))
-        raise UsageError(f"cannot flash board {board!r}; supported boards: {known}")
+        raise unknown_name("board", board, sorted(FLASH_RECIPES))
     if program is not None and program not in recipe.tools:
         raise UsageError(
             f"{recipe.text} can be flashed by {', '.join(recipe.tools)}, got {program!r}"
@@ -201,10 +221,16 @@ def flash_command(
             f"the package lacks its firmware for {recipe.text}; reinstall edgebench, or name a file"
         )
     first = candidates[0]
+    if firmware is not None:
+        _check_board(firmware, board)
     refusing: list[str] = []
-    for name in (program,) if program else recipe.tools:
+    names = (program,) if program else recipe.tools
+    installed = {name: path for name in names if (path := shutil.which(name))}
+    if not installed and not is_tool_needed:
+        installed = dict(zip(names, names, strict=True))
+    for name in names:
         tool = FLASH_TOOLS[name]
-        path = shutil.which(name)
+        path = installed.get(name)
         fitting = next((file for file in candidates if file.suffix in tool.formats), None)
         if path is not None and fitting is not None:
             return ToolCommand(path, _arguments(tool, recipe.targets[name], fitting, serial))
@@ -216,13 +242,55 @@ def flash_command(
     if first.suffix not in formats:
         raise UsageError(f"firmware must be one of {', '.join(formats)}, got {first.name}")
     wanted = "; ".join(f"{name}: {FLASH_TOOLS[name].install}" for name in recipe.tools)
-    raise FlashToolMissing(f"no tool on PATH writes {first.name} onto {recipe.text} ({wanted})")
+    text = f"no tool on PATH writes {first.name} onto {recipe.text} ({wanted})"
+    copied = next((file for file in candidates if file.suffix == ".uf2"), None)
+    if recipe.by_hand is not None and copied is not None:
+        text += f"; without a tool: {recipe.by_hand.format(file=copied)}"
+    raise FlashToolMissing(text)
 
 
 def packaged_firmware(board: str) -> list[Path]:
     """Files of a kind of board in the package, the ELF first, in its default mode of timing."""
     folder = Path(str(files("edgebench.firmware_bridge"))) / "elf"
     return sorted(folder.glob(f"{board}.*"), key=lambda path: (path.suffix != ".elf", path.name))
+
+
+def _check_board(firmware: Path, board: str) -> None:
+    """Refuse firmware that another board needs: an ELF with other addresses, or a packaged file.
+
+    Raises:
+        UsageError: the file is for another board, or cannot be read.
+    """
+    try:
+        content = firmware.read_bytes()
+    except OSError as exc:
+        raise UsageError(f"firmware not readable: {exc.strerror}: {firmware}") from exc
+    for other in FLASH_RECIPES:
+        if other != board and any(
+            content == file.read_bytes() for file in packaged_firmware(other)
+        ):
+            raise UsageError(f"{firmware} is edgebench's firmware for {other}, not for {board}")
+    own = next((file for file in packaged_firmware(board) if file.suffix == ".elf"), None)
+    if firmware.suffix != ".elf" or own is None:
+        return
+    addresses = _load_addresses(content)
+    if not addresses:
+        raise UsageError(f"{firmware} is not an ELF for a 32-bit microcontroller")
+    expected = min(_load_addresses(own.read_bytes()))
+    # The flash of each of these boards has at most 16 MiB.
+    if expected >> 24 not in {address >> 24 for address in addresses}:
+        raise UsageError(
+            f"{firmware} begins at address {min(addresses):#x}, and the flash of {board} at "
+            f"{expected & ~0xFFFFFF:#x}: the file is for another board"
+        )
+
+
+def _load_addresses(elf: bytes) -> set[int]:
+    """Addresses of the segments with content; empty if the file is not a 32-bit ELF."""
+    try:
+        return {segment.load_address for segment in loaded_segments(elf) if segment.content}
+    except struct.error:
+        return set()
 
 
 def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None) -> tuple[str, ...]:

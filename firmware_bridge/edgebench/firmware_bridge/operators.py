@@ -325,6 +325,25 @@ def refuse_missing(model: TfliteGraph) -> None:
         )
 
 
+def refuse_floats(model: TfliteGraph) -> None:
+    """Check that the model is quantised, but for its first and last conversions.
+
+    Raises:
+        BoardModelRefused: operators compute with floats.
+    """
+    count = sum(
+        model.tensors[number].type == FLOAT32
+        for operator in model.operators
+        if operator.name not in ("QUANTIZE", "DEQUANTIZE")
+        for number in operator.outputs[:1]
+    )
+    if count:
+        raise BoardModelRefused(
+            f"{count} of {len(model.operators)} operators compute with floats, and the firmware "
+            "only with integers: quantise the model with its converter, weights and activations"
+        )
+
+
 def lower(lowering: Lowering) -> None:
     """Translate every operator of a model, all of which the firmware supports.
 

@@ -29,7 +29,7 @@ from edgebench.firmware_bridge.transports.qemu import PACKAGES, QEMU_MACHINES
 from edgebench.firmware_bridge.transports.serial_port import open_line
 from edgebench.firmware_bridge.usb_ids import METER_IDS, SHARED_IDS
 from edgebench.protocol.bridge import EmulatedBoard, ModelCheck, PortReport
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import TargetError, UsageError, with_meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ class BoardFlashing:
     """Kind of the board."""
     serial: str | None
     """Serial number of its debug probe; None: the tool chooses the probe."""
+
+    @property
+    def adapter_pins(self) -> str | None:
+        """Pins of the serial line of edgebench's firmware; None: the line is at the board's USB."""
+        return FLASH_RECIPES[self.kind].adapter_pins
 
     @property
     def line(self) -> str:
@@ -124,6 +129,7 @@ class BoardTools:
         *,
         tool: str | None,
         serial: str | None,
+        is_tool_needed: bool = True,
     ) -> BoardFlashing:
         """Command that writes firmware onto a board; None: the firmware in the package."""
         known, kind = KnownBoards(memory), board
@@ -140,7 +146,9 @@ class BoardTools:
                 f"the package has no firmware for {kind[:80]!r}; name a file, or a kind of board: "
                 f"{', '.join(sorted(FLASH_RECIPES))}"
             )
-        command = flash_command(kind, firmware, program=tool, serial=serial)
+        command = flash_command(
+            kind, firmware, program=tool, serial=serial, is_tool_needed=is_tool_needed
+        )
         return BoardFlashing(command, known, kind, serial)
 
     def converse(
@@ -170,11 +178,17 @@ def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo
     if meant:
         paths = ", ".join(port.path for port, _ in meant)
         raise UsageError(f"{len(meant)} boards match {name!r}: {paths}")
-    confirmed = ", ".join(f"{board.name} at {port.path}" for port, board in known)
-    raise UsageError(
+    confirmed = ", ".join(f"{board.name} at {port.path}" for port, board in known) or "none"
+    if "/" in name:
+        raise UsageError(
+            f"no board is confirmed at {name[:80]!r} (confirmed boards: {confirmed}); state its "
+            "kind, such as nucleo-l4r5zi, or confirm it first: edgebench bridge list --confirm"
+        )
+    error = UsageError(
         f"no board matches {name[:80]!r}; kinds of boards: {', '.join(sorted(FLASH_RECIPES))}; "
-        f"confirmed boards: {confirmed or 'none'}"
+        f"confirmed boards: {confirmed}"
     )
+    raise with_meant(error, name, (*FLASH_RECIPES, *(board.name for _, board in known)))
 
 
 def _used(path: str, users: Iterable[str]) -> TargetError:

@@ -99,6 +99,11 @@ class FlashCommand(Protocol):
         """Command line, quoted for a shell."""
         ...
 
+    @property
+    def adapter_pins(self) -> str | None:
+        """Pins of the serial line of edgebench's firmware; None: the line is at the board's USB."""
+        ...
+
     def run(self) -> str:
         """Run the command and return the output of the tool.
 
@@ -149,6 +154,7 @@ class BridgeTools(Protocol):
         *,
         tool: str | None,
         serial: str | None,
+        is_tool_needed: bool = True,
     ) -> FlashCommand:
         """Command that writes firmware onto a board, by a tool that is on PATH.
 
@@ -161,9 +167,11 @@ class BridgeTools(Protocol):
             tool: Tool to use; None: the first that is installed.
             serial: Serial number of the debug probe; None: that of the known board, or of the only
                 probe.
+            is_tool_needed: Whether a tool must be on PATH; else, without one, the command names
+                the best tool.
 
         Raises:
-            UsageError: board, tool or file is invalid.
+            UsageError: board, tool or file is invalid, or the file is for another board.
             TargetError: no tool for this board is on PATH.
         """
         ...

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from edgebench.firmware_bridge.flashing import (
     FLASH_RECIPES,
     FLASH_TOOLS,
     flash_command,
+    packaged_firmware,
     run_flash,
 )
 from edgebench.firmware_bridge.tools import BoardTools
@@ -36,8 +39,17 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def firmware(tmp_path: Path) -> Path:
     """A file of firmware whose name a shell would cut."""
     path = tmp_path / "my firmware.elf"
-    path.write_bytes(b"\x7fELF")
+    path.write_bytes(elf(0, 0x0800_0000, 0x1000_0000))
     return path
+
+
+def elf(*addresses: int) -> bytes:
+    """A 32-bit ELF with a word of content at each address."""
+    header = bytearray(b"\x7fELF".ljust(52, b"\0"))
+    struct.pack_into("<I", header, 28, len(header))
+    struct.pack_into("<HH", header, 42, 32, len(addresses))
+    segments = [struct.pack("<8I", 1, 0, place, place, 4, 4, 5, 4) for place in addresses]
+    return bytes(header) + b"".join(segments)
 
 
 def put(folder: Path, name: str, script: str) -> None:
@@ -258,8 +270,8 @@ def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> 
 @pytest.mark.parametrize(
     ("board", "program", "text"),
     [
-        ("toaster", None, "cannot flash board 'toaster'; supported boards"),
-        ("pico2", "pyocd", "can be flashed by picotool, openocd, probe-rs, got 'pyocd'"),
+        ("toaster", None, "unknown board 'toaster': there are arduino-nano-33-ble, "),
+        ("pico2", "pyocd", "can be flashed by picotool, probe-rs, openocd, got 'pyocd'"),
     ],
 )
 def test_unknown_boards_and_tools_are_named(
@@ -268,6 +280,60 @@ def test_unknown_boards_and_tools_are_named(
     """Otherwise a typing error would end in a traceback."""
     with pytest.raises(UsageError, match=text):
         flash_command(board, firmware, program=program)
+
+
+def test_firmware_for_another_board_is_refused(tools: Path, tmp_path: Path) -> None:
+    """Otherwise a board would be written with code that it cannot run."""
+    put(tools, "openocd", "true")
+    other = tmp_path / "kit.elf"
+    other.write_bytes(elf(0x1000_0000, 0x2000_0000))
+    with pytest.raises(
+        UsageError, match=r"begins at address 0x10000000, and the flash of nucleo-l4r5zi at 0x8000"
+    ):
+        flash_command("nucleo-l4r5zi", other)
+    assert flash_command("rp2040-pico", other)
+    other.write_bytes(elf(0x0800_0000)[:60])
+    with pytest.raises(UsageError, match=r"kit.elf is not an ELF for a 32-bit microcontroller"):
+        flash_command("nucleo-l4r5zi", other)
+    [similar] = [file for file in packaged_firmware("nucleo-l476rg") if file.suffix == ".elf"]
+    with pytest.raises(UsageError, match=r"edgebench's firmware for nucleo-l476rg, not for nucleo"):
+        flash_command("nucleo-l4r5zi", similar)
+    assert flash_command("nucleo-l476rg", similar)
+
+
+def test_command_is_shown_without_a_tool(tools: Path, tmp_path: Path) -> None:
+    """Otherwise nothing could be looked at before the tool is installed."""
+    path = tmp_path / "boards.json"
+    make = partial(BoardTools().flash_command, memory=path, tool=None, serial=None)
+    with pytest.raises(FlashToolMissing, match=r"without a tool: hold BOOTSEL .*/pico2\.uf2 to"):
+        make("pico2", None)
+    shown = make("pico2", None, is_tool_needed=False)
+    assert shown.line.startswith("picotool load --verify")
+    assert shown.adapter_pins == "GP0 and GP1"
+    chosen = make("nucleo-l4r5zi", None, tool="probe-rs", is_tool_needed=False)
+    assert chosen.line.startswith("probe-rs download --chip STM32L4R5ZITx")
+    assert chosen.adapter_pins is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "meant"),
+    [
+        ("nucleo-l4r5", "no board matches 'nucleo-l4r5'", "nucleo-l4r5zi"),
+        ("picoo2", "no board matches 'picoo2'", "pico2"),
+        (
+            "/dev/ttyACM9",
+            r"no board is confirmed at '/dev/ttyACM9' \(confirmed boards: none\)",
+            None,
+        ),
+    ],
+)
+def test_board_that_is_meant_is_named(
+    tmp_path: Path, name: str, text: str, meant: str | None
+) -> None:
+    """Otherwise a user would compare all names, or not find out that a port must be confirmed."""
+    with pytest.raises(UsageError, match=text) as refused:
+        BoardTools().flash_command(name, None, tmp_path / "boards.json", tool=None, serial=None)
+    assert refused.value.meant == meant
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -98,7 +98,12 @@ def _flash(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.text import printable
 
     command = find_tools().flash_command(
-        options.board, options.firmware, board_memory(), tool=options.tool, serial=options.serial
+        options.board,
+        options.firmware,
+        board_memory(),
+        tool=options.tool,
+        serial=options.serial,
+        is_tool_needed=not options.dry_run,
     )
     if options.dry_run:
         print(printable(command.line))
@@ -107,6 +112,9 @@ def _flash(options: argparse.Namespace) -> ExitCode:
     print(printable(command.run(), keep_lines=True), file=sys.stderr)
     firmware = str(options.firmware or "edgebench's firmware")
     print(f"written: {printable(firmware)} onto {printable(options.board)}")
+    if options.firmware is None and command.adapter_pins is not None:
+        print(f"its serial line is at {command.adapter_pins}: connect a 3.3 V serial adapter")
+    print("next: check that it is found: edgebench bridge list --confirm")
     return ExitCode.DONE
 
 

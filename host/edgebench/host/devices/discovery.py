@@ -12,9 +12,9 @@ from pathlib import Path
 from edgebench.host.adb.phones import target_of
 from edgebench.host.client import Client
 from edgebench.host.devices.board_check import copies_text, require_board, require_single
-from edgebench.host.devices.files import SEAT_MARK, HostFiles, KnownDevice
+from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.health import DeviceHealth
-from edgebench.host.devices.names import EMULATED, LOCAL_NAME
+from edgebench.host.devices.names import EMULATED, LOCAL_NAME, SEAT_MARK
 from edgebench.host.transports.base import Announcement, Endpoint, Transport
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports

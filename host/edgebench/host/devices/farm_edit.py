@@ -23,8 +23,9 @@ from edgebench.host.devices.farm import (
     parse_farm,
     why_no_label,
 )
-from edgebench.host.devices.files import SEAT_MARK, KnownDevice
+from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.locked import write_host_file
+from edgebench.host.devices.names import SEAT_MARK
 from edgebench.protocol.errors import StoreError, UsageError, os_error_as
 from edgebench.system.whole_files import make_directory
 

@@ -12,7 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.devices.locked import locked, write_host_file
-from edgebench.host.devices.names import DEVICES_FILE, LOCAL_NAME
+from edgebench.host.devices.names import DEVICES_FILE, LOCAL_NAME, SEAT_MARK
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
@@ -20,9 +20,6 @@ from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.system.paths import refuse_long, user_paths
-
-SEAT_MARK = "/"
-"""Separator between the name of an agent and the name of its seat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ LOCAL_NAME = "local"
 EMULATED = "qemu:"
 """Prefix of the name of an emulated board; without an agent's name before it, the board runs on
 this machine."""
+SEAT_MARK = "/"
+"""Separator between the name of an agent and the name of its seat."""
 
 
 def is_on_this_machine(word: str) -> bool:

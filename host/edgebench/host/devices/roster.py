@@ -8,10 +8,10 @@ from pathlib import Path
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice, PlaceState, named
 from edgebench.host.devices.farm import Farm, load_farm
-from edgebench.host.devices.files import SEAT_MARK, HostFiles, KnownDevice
+from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.health import HealthFiles
 from edgebench.host.devices.labgrid import NO_PLACES, LabgridPlaces
-from edgebench.host.devices.names import LOCAL_NAME
+from edgebench.host.devices.names import LOCAL_NAME, SEAT_MARK
 from edgebench.host.devices.selection import ALL
 from edgebench.protocol.errors import NoSuchDevice, UsageError
 

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from edgebench.host.devices.discovery import THIS_MACHINE, named
 from edgebench.host.devices.farm import Farm
-from edgebench.host.devices.files import SEAT_MARK, KnownDevice
-from edgebench.host.devices.names import EMULATED, LOCAL_NAME
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.names import EMULATED, LOCAL_NAME, SEAT_MARK
 from edgebench.protocol.errors import AllQuarantined, NoSuchDevice, UsageError
 
 ALL = "all"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from edgebench.host.devices.farm import Farm
-from edgebench.host.devices.files import SEAT_MARK, KnownDevice
+from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.health import DeviceHealth
-from edgebench.host.devices.names import LOCAL_NAME
+from edgebench.host.devices.names import LOCAL_NAME, SEAT_MARK
 from edgebench.host.result.campaign import CampaignProgress
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import GROSS_ENERGY, headline

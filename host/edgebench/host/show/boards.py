@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.result.units import format_size
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import console, text
@@ -38,6 +39,9 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
         console().print(table)
     if not is_confirmed and any(report.is_candidate and report.board is None for report in reports):
         echo("next: identify the boards: edgebench bridge list --confirm")
+    found = next((report.board for report in reports if report.board is not None), None)
+    if found is not None:
+        echo(f"next: measure on it: edgebench bench --on {LOCAL_NAME}/{printable(found)}")
     echo(
         "for a board on another port (a pseudo-terminal, a socket), start the agent with: "
         "edgebench-agent serve --board ADDRESS"

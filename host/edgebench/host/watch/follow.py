@@ -14,7 +14,8 @@ from websockets.exceptions import ConnectionClosed
 
 from edgebench.host.client import hardware_of
 from edgebench.host.devices.board_check import require_board, require_single
-from edgebench.host.devices.files import SEAT_MARK, KnownDevice
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.names import SEAT_MARK
 from edgebench.host.this_host import host_name, software
 from edgebench.host.watch.update import Absence, Batch, StateChange, Update
 from edgebench.protocol import messages as m

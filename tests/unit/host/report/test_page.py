@@ -430,7 +430,7 @@ def test_front_joins_only_what_its_axes_show() -> None:
         (
             "nrf52840-emulated",
             EmulatorFacts("Renode", "1.15", "nrf52840"),
-            "--on nrf52840-emulated",
+            "--on AGENT/nrf52840-emulated",
         ),
         (socket.gethostname(), None, None),
     ],

@@ -19,13 +19,14 @@ from edgebench.host.analysis.verdict.table import ALL_RULES
 from edgebench.host.bench.plan import Step
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.cli import bench
-from edgebench.host.result.facts import BASELINE, CANDIDATE, Pair, SetMember
+from edgebench.host.result.facts import BASELINE, CANDIDATE, CommandFacts, Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
 from edgebench.host.show.bench_command import bench_words, command_line_of, command_line_of_sets
 from edgebench.host.show.verdict import advice_for
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.record import EmulatorFacts, FirmwareFacts
 from edgebench.protocol.spec import Engine
 
 MODEL = "digits_int8.tflite"
@@ -134,6 +135,36 @@ def test_command_of_a_microcontroller_has_no_engine() -> None:
     run = made(requested(MODEL))
     run = replace(run, spec=replace(run.spec, engine=Engine.TARGET), member=None)
     assert not {"--engine", "--runs"} & {words[0] for words in bench_words(run, 1)}
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        ("local/nucleo", "local/nucleo"),
+        ("pi4,pi5/nucleo", "pi5/nucleo"),
+        ("all", "AGENT/nucleo"),
+        (None, "AGENT/nucleo"),
+    ],
+)
+def test_command_of_a_board_names_its_agent(typed: str | None, address: str) -> None:
+    """Otherwise the printed command would name a device that is not paired."""
+    run = made(requested(MODEL))
+    firmware = FirmwareFacts(name="edgebench", version="1")
+    options = () if typed is None else (("--on", typed),)
+    run = replace(
+        run,
+        device=replace(run.device, name="nucleo"),
+        conditions=replace(run.conditions, firmware=firmware),
+        command=CommandFacts("c", ((MODEL,), *options)),
+    )
+    assert ["--on", address] in bench_words(run, 5)
+    machine = EmulatorFacts(name="QEMU", version="7", machine="mps2-an386")
+    emulated = replace(
+        run, conditions=replace(run.conditions, firmware=replace(firmware, emulator=machine))
+    )
+    assert ["--on", "qemu:mps2-an386"] in bench_words(emulated, 5)
+    elsewhere = CommandFacts("c", ((MODEL,), ("--on", "pi5/qemu:mps2-an386")))
+    assert ["--on", "pi5/qemu:mps2-an386"] in bench_words(replace(emulated, command=elsewhere), 5)
 
 
 @pytest.mark.parametrize("options", KINDS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from edgebench.host.analysis.verdict.cause import MENDED_AFTER, UNEXPLAINED, Cause
+from edgebench.host.analysis.verdict.cause import MENDED_AFTER, SLOWDOWNS, UNEXPLAINED, Cause
 from edgebench.host.analysis.verdict.table import BY_ID, cause_of, kind_of
 from edgebench.host.result.verdict import CauseSummary, Finding, State, Verdict
 
@@ -57,8 +57,9 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
     """The causes of a verdict's failed rules, the first to be mended first.
 
     A cause that makes the result invalid comes first, then the cause that explains most rules. An
-    unknown reason comes after the reasons that are known, as no step against it is certain to help,
-    and a cause after the cause that `MENDED_AFTER` has for it. A device or meter that is not real
+    unknown reason comes after the reasons that are known, as no step against it is certain to help;
+    what slowed a few runs of a set, after the others; and a cause after the cause that
+    `MENDED_AFTER` has for it. A device or meter that is not real
     was chosen on purpose, and comes last unless it makes the result invalid.
     """
     failures = [finding for finding in verdict.failures if finding.harmed]
@@ -97,9 +98,16 @@ def _root(
             showing[cause] = others
     if not showing:
         return causes[finding.id]
-    # What makes the result invalid is the effect of a cause that does so, if any is shown.
+    # What makes the result invalid is the effect of a cause that does so, if any is shown; and what
+    # most runs of a set have in common is not the effect of a cause that few of them show.
     is_refusal = finding.severity is State.INVALID
-    cause = min(showing, key=lambda cause: is_refusal and not any(map(_refuses, showing[cause])))
+    cause = min(
+        showing,
+        key=lambda cause: (
+            is_refusal and not any(map(_refuses, showing[cause])),
+            _is_rare(cause, showing[cause]),
+        ),
+    )
     # Failures that show it may be effects themselves, of a cause that is shown, too.
     roots = [_root(other, failures, causes) for other in showing[cause]]
     return cause if cause in roots else roots[0]
@@ -108,6 +116,21 @@ def _root(
 def _refuses(finding: Finding) -> bool:
     """Whether a failed rule makes the result invalid."""
     return finding.severity is State.INVALID
+
+
+def _is_rare(cause: Cause | None, findings: Sequence[Finding]) -> bool:
+    """Whether fewer than half of the runs of a set show a cause that comes and goes.
+
+    Others, such as a constant output, are looked at in some of the runs only.
+    """
+
+    def is_of_few(finding: Finding) -> bool:
+        failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
+        if not isinstance(failed_count, int) or not isinstance(of_count, int):
+            return False
+        return 2 * failed_count < of_count
+
+    return cause in SLOWDOWNS - {Cause.STOPPED} and all(map(is_of_few, findings))
 
 
 def _weakness(finding: Finding) -> tuple[bool, int, float]:
@@ -119,12 +142,13 @@ def _weakness(finding: Finding) -> tuple[bool, int, float]:
 
 def _urgency(
     diagnosis: Diagnosis, causes: Collection[Cause | None]
-) -> tuple[bool, bool, bool, bool, int, int]:
+) -> tuple[bool, bool, bool, bool, bool, int, int]:
     """Key that sorts these causes: the cause to be mended first has the least key."""
     cause, is_refusal = diagnosis.cause, diagnosis.is_refusal
     place = list(Cause).index(cause) if cause is not None else len(Cause)
     is_chosen = cause is Cause.NOT_REAL and not is_refusal
     is_unexplained = cause in UNEXPLAINED
+    is_rare = _is_rare(cause, diagnosis.evidence or diagnosis.effects)
     has_earlier = cause in MENDED_AFTER and MENDED_AFTER[cause] in causes
     count = len(diagnosis.findings)
-    return is_chosen, not is_refusal, is_unexplained, has_earlier, -count, place
+    return is_chosen, not is_refusal, is_unexplained, is_rare, has_earlier, -count, place

@@ -246,7 +246,7 @@ def code_at_other_rate(*, factor: float) -> str:
 def performance_mode(*, firmware: str) -> str:
     return (
         f"{firmware} is in performance mode: it makes no pulses that a meter could see, and none "
-        "of its clocks is aligned with the meter's"
+        "of its clocks is aligned with the meter's; flash a build in energy mode"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,21 @@ def test_other_programs_are_ended_before_threads_are_fewer() -> None:
     assert causes_of(waits, failed("cpu_share"), failed("background_load"))[0] is (
         Cause.OTHER_PROGRAMS
     )
+
+
+def test_cause_of_one_run_comes_after_that_of_all_runs() -> None:
+    """Otherwise a moment of another program would hide why every run of the set waited."""
+    waits, moment = failed("cpu_pressure", "more_threads"), failed("background_load")
+    often, once = ({"failed_count": count, "of_count": 5} for count in (5, 1))
+    found = replace(waits, facts=often), replace(moment, facts=once)
+    causes = diagnose(verdict_of((*found, *map(failed, SCATTER))))
+    assert [one.cause for one in causes] == [Cause.TOO_MANY_THREADS, Cause.OTHER_PROGRAMS]
+    assert {finding.id for finding in causes[0].effects} == set(SCATTER)
+    usual = replace(waits, facts=often), replace(moment, facts=often)
+    assert causes_of(*usual)[0] is Cause.OTHER_PROGRAMS
+    constant = replace(failed("agreement", "constant"), facts=once)  # the first run is compared
+    few = [replace(failed(name), facts=once) for name in ("steady_share", "steady_state")]
+    assert causes_of(*few, constant)[0] is Cause.INPUTS
 
 
 def test_slower_work_in_a_set_shows_no_clock() -> None:
