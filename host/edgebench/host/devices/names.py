@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 DEVICES_FILE = "devices.json"
 LOCAL_NAME = "local"
 """The name of this machine; no other device may have it."""
@@ -21,6 +23,16 @@ def is_on_this_machine(word: str) -> bool:
     False
     """
     return word.startswith((LOCAL_NAME, EMULATED))
+
+
+def address_of(seat: str, selections: Iterable[str]) -> str | None:
+    """The name that selects a seat or device, among values of `--on`; None if none does.
+
+    >>> address_of("nucleo", ["pi4,pi5/nucleo"]), address_of("nucleo", ["all"])
+    ('pi5/nucleo', None)
+    """
+    names = (name for selection in selections for name in selection.split(","))
+    return next((name for name in names if name.rpartition(SEAT_MARK)[2] == seat), None)
 
 
 def device_names() -> list[str]:

@@ -160,6 +160,10 @@ class CommandFacts:
     arguments: tuple[tuple[str, ...], ...] = ()
     """Models as named, then each option with its values, without defaults."""
 
+    def __post_init__(self) -> None:
+        # A file that was edited may have an argument without words.
+        object.__setattr__(self, "arguments", tuple(filter(None, self.arguments)))
+
     @property
     def words(self) -> list[str]:
         """The command line, after `edgebench bench`."""

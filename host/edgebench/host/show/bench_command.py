@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from edgebench.host.analysis.median import MIN_RUNS
-from edgebench.host.devices.names import EMULATED, LOCAL_NAME, SEAT_MARK
+from edgebench.host.devices.names import EMULATED, LOCAL_NAME, SEAT_MARK, address_of
 from edgebench.host.options.bench import OPTIONS, words_of
 from edgebench.host.options.command import CommandLine
 from edgebench.host.result.facts import BASELINE, CANDIDATE
@@ -176,18 +176,14 @@ def _is_same(value: object, usual: object) -> bool:
 def device_address(run: Run) -> str | None:
     """The device as the value of `--on`; None for this machine."""
     firmware, name = run.conditions.firmware, run.device.name
-    if firmware is not None and firmware.emulator is not None and firmware.emulator.name == "QEMU":
-        name = f"{EMULATED}{firmware.emulator.machine}"  # an agent serves a Renode machine by name
-    given = run.command.arguments if run.command is not None else ()
-    typed = [
-        name for words in given if words[0] == "--on" for name in ",".join(words[1:]).split(",")
-    ]
-    for address in typed:
-        if address.rpartition(SEAT_MARK)[2] == name:
-            return address
-    if name.startswith(EMULATED):
-        return name
     if name in (LOCAL_NAME, platform.node()):
         return None
-    # A run does not record the agent that its board is connected to.
-    return name if firmware is None else f"AGENT{SEAT_MARK}{name}"
+    given = run.command.arguments if run.command is not None else ()
+    selections = [value for words in given if words[0] == "--on" for value in words[1:]]
+    emulator = None if firmware is None else firmware.emulator
+    if emulator is not None and emulator.name == "QEMU":
+        emulated = f"{EMULATED}{emulator.machine}"
+        return address_of(emulated, selections) or emulated
+    # A run does not record the agent that its board, or a machine of Renode, is connected to.
+    unknown = name if firmware is None else f"AGENT{SEAT_MARK}{name}"
+    return address_of(name, selections) or unknown

@@ -128,6 +128,14 @@ def test_document_without_a_version_is_damaged(stored: Document, version: object
         from_document(changed(stored, ("schema_version",), version))
 
 
+def test_argument_without_words_is_left_out(stored: Document) -> None:
+    """Otherwise a command that was edited would end every page of the run in an IndexError."""
+    edited = changed(stored, ("command",), {"id": "c", "arguments": [["a.onnx"], [], ["--quick"]]})
+    command = from_document(edited).command
+    assert command is not None
+    assert command.arguments == (("a.onnx",), ("--quick",))
+
+
 def test_reading_changes_nothing(stored: Document) -> None:
     """Otherwise the caller's document would be migrated in place."""
     older = changed(stored, ("schema_version",), 6)
