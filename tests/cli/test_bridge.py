@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.agents import Host
+from support.elf_bytes import elf
 from support.firmware_process import built
 
 from edgebench.host.show.boards import print_ports
@@ -72,13 +74,15 @@ def test_ports_are_listed_for_programs_and_for_people(
     for word in ("/dev/ttyACM0", "066A", "unknown", "python (7)"):
         assert word in shown.out
     assert "edgebench bridge list --confirm" in shown.err
+    print_ports([replace(nucleo, board="nucleo")], as_json=False, is_confirmed=True)
+    assert "next: measure on it: edgebench bench --on local/nucleo" in capsys.readouterr().err
 
 
 def test_firmware_is_written_by_a_tool_on_path(tmp_path: Path) -> None:
     """Otherwise another command than the one shown would run, or a failed tool count as success."""
     log = fake_tool(tmp_path, "openocd", 0)
     image, path = tmp_path / "kit.elf", f"{tmp_path}:/bin:/usr/bin"
-    image.write_bytes(b"\x7fELF")
+    image.write_bytes(elf(0x0800_0000))
     flash = ("flash", "nucleo-l4r5zi", str(image))
     code, text = run(tmp_path, *flash, "--dry-run", path=path)
     assert (code, log.exists()) == (0, False)
@@ -90,6 +94,11 @@ def test_firmware_is_written_by_a_tool_on_path(tmp_path: Path) -> None:
     fake_tool(tmp_path, "openocd", 3)
     code, text = run(tmp_path, *flash, path=path)
     assert (code, "failed with status 3" in text) == (1, True)
+    fake_tool(tmp_path, "picotool", 0)
+    code, text = run(tmp_path, "flash", "rp2040-pico", path=path)
+    assert code == 0
+    assert "its serial line is at GP0 and GP1: connect a 3.3 V serial adapter" in text
+    assert "next: check that it is found: edgebench bridge list --confirm" in text
     code, text = run(tmp_path, "flash", "toaster", str(image), path=path)
     assert (code, "nucleo-l4r5zi" in text) == (2, True)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import struct
 import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from support.elf_bytes import elf
 
 from edgebench.firmware_bridge import flashing
 from edgebench.firmware_bridge import tools as board_tools
@@ -41,15 +41,6 @@ def firmware(tmp_path: Path) -> Path:
     path = tmp_path / "my firmware.elf"
     path.write_bytes(elf(0, 0x0800_0000, 0x1000_0000))
     return path
-
-
-def elf(*addresses: int) -> bytes:
-    """A 32-bit ELF with a word of content at each address."""
-    header = bytearray(b"\x7fELF".ljust(52, b"\0"))
-    struct.pack_into("<I", header, 28, len(header))
-    struct.pack_into("<HH", header, 42, 32, len(addresses))
-    segments = [struct.pack("<8I", 1, 0, place, place, 4, 4, 5, 4) for place in addresses]
-    return bytes(header) + b"".join(segments)
 
 
 def put(folder: Path, name: str, script: str) -> None:
