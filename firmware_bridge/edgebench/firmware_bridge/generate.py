@@ -29,7 +29,7 @@ from edgebench.firmware_bridge.blob import (
 from edgebench.firmware_bridge.folding import folded, is_of_uint8, shifted
 from edgebench.firmware_bridge.lowering import Lowering
 from edgebench.firmware_bridge.movement import join_inputs
-from edgebench.firmware_bridge.operators import lower, refuse_floats, refuse_missing, to_uint8
+from edgebench.firmware_bridge.operators import lower, refuse_missing, to_uint8
 from edgebench.firmware_bridge.tflite import INT8, UINT8, TfliteGraph, read_model
 from edgebench.protocol.errors import BoardModelRefused, EdgebenchError
 from edgebench.protocol.flatbuffer import FlatbufferError
@@ -216,7 +216,6 @@ def generate(
     try:
         graph = folded(shifted(model) if is_of_uint8(model) else model)
         refuse_missing(graph)
-        refuse_floats(graph)
         if not model.inputs or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
             raise BoardModelRefused(
                 f"the model has {len(model.inputs)} inputs and {len(model.outputs)} outputs, not 1 "

@@ -325,25 +325,6 @@ def refuse_missing(model: TfliteGraph) -> None:
         )
 
 
-def refuse_floats(model: TfliteGraph) -> None:
-    """Check that the model is quantised, but for its first and last conversions.
-
-    Raises:
-        BoardModelRefused: operators compute with floats.
-    """
-    count = sum(
-        model.tensors[number].type == FLOAT32
-        for operator in model.operators
-        if operator.name not in ("QUANTIZE", "DEQUANTIZE")
-        for number in operator.outputs[:1]
-    )
-    if count:
-        raise BoardModelRefused(
-            f"{count} of {len(model.operators)} operators compute with floats, and the firmware "
-            "only with integers: quantise the model with its converter, weights and activations"
-        )
-
-
 def lower(lowering: Lowering) -> None:
     """Translate every operator of a model, all of which the firmware supports.
 
@@ -352,7 +333,26 @@ def lower(lowering: Lowering) -> None:
     """
     for operator in lowering.model.operators:
         begin = len(lowering.operators)
-        _LOWERINGS[operator.code](lowering, operator)
+        try:
+            _LOWERINGS[operator.code](lowering, operator)
+        except BoardModelRefused as error:
+            if count := _float_count(lowering.model):
+                of_all = f"{count} of {len(lowering.model.operators)} operators"
+                raise BoardModelRefused(
+                    f"{error} ({of_all} compute with floats: quantise the model with its "
+                    "converter, weights and activations)"
+                ) from error
+            raise
         name = lowering.tensor(operator.outputs[0]).name if operator.outputs else ""
         for lowered in lowering.operators[begin:]:
             lowered.source = OperatorSource(operator.name, name)
+
+
+def _float_count(model: TfliteGraph) -> int:
+    """Number of operators that compute floats, but for conversions."""
+    return sum(
+        model.tensors[number].type == FLOAT32
+        for operator in model.operators
+        if operator.name not in ("QUANTIZE", "DEQUANTIZE")
+        for number in operator.outputs[:1]
+    )
