@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 
 def warn_of_failed(runs: Iterable[Address]) -> None:
     """Warn of runs that failed and therefore have no numbers."""
-    from edgebench.host.store.index import stored_summary
+    from contextlib import suppress
 
-    for run in runs:
-        failure = stored_summary(run.store, run.run_id).failure
-        if failure is not None:
-            echo(f"warning: run {run.run_id} failed ({failure}) and has no numbers")
+    from edgebench.protocol.errors import StoreError
+    from edgebench.protocol.text import printable
+
+    for address in runs:
+        with suppress(StoreError):  # `verify` reports what is damaged
+            failure = address.run().failure
+            if failure is not None:
+                code = printable(failure.code)
+                echo(f"warning: run {address.run_id} failed ({code}) and has no numbers")
