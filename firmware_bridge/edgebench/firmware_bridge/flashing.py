@@ -114,7 +114,7 @@ _DEBUG_PROBE = "interface/cmsis-dap.cfg target/{}.cfg"
 _ST, _SEGGER = 0x0483, 0x1366
 """USB vendors of the probes ST-LINK and J-Link. Source: `usb_ids`."""
 _BOOTSEL = "hold BOOTSEL while you connect the board, and copy {file} to its drive"
-"""Source: RP2040 datasheet, 2.8.3 (the boot ROM's drive); RP2350 datasheet, 5.5."""
+"""Source: RP2040 datasheet, 2.8.4 (the drive of the boot ROM); RP2350 datasheet, 5.5."""
 _RECIPES: tuple[FlashRecipe, ...] = (
     *(
         FlashRecipe(

@@ -58,9 +58,9 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
 
     A cause that makes the result invalid comes first, then the cause that explains most rules. An
     unknown reason comes after the reasons that are known, as no step against it is certain to help;
-    what slowed a few runs of a set, after the others; and a cause after the cause that
-    `MENDED_AFTER` has for it. A device or meter that is not real
-    was chosen on purpose, and comes last unless it makes the result invalid.
+    what slowed few runs of a set, after the others; and a cause after the cause that `MENDED_AFTER`
+    has for it. A device or meter that is not real was chosen on purpose, and comes last unless it
+    makes the result invalid.
     """
     failures = [finding for finding in verdict.failures if finding.harmed]
     causes = {finding.id: cause_of(finding) for finding in failures}
