@@ -15,6 +15,7 @@ from support.agents import Host
 
 MARK = b"."
 BENCH = ("bench", "digits_int8.tflite", "--duration", "60s")
+RUN = "import sys; from edgebench.host.cli import entry; sys.exit(entry.run())"
 MOMENTS: tuple[tuple[float, Sequence[str]], ...] = (
     (0.02, ("runs",)),
     (0.05, ("show", "last")),
@@ -100,3 +101,28 @@ def test_agent_that_is_interrupted_while_it_loads_says_so(host: Host, tmp_path: 
             # An agent that is about to serve is stopped, too, before it has printed "ready".
             expected = [(0, "")] if out.startswith("ready") else [(0, ""), (130, "interrupted\n")]
             assert (code, err) in expected, f"after {moment_s} s"
+
+
+def test_pairs_that_are_interrupted_are_compared_as_far_as_they_go(host: Host) -> None:
+    """Otherwise the pairs that were made would have no outcome, or end as complete."""
+    words = "bench digits_int8.tflite --duration 0.1s --min-queries 64 --against digits_fp32.tflite"
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, *words.split()],
+        env=os.environ | host.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    lines: list[str] = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith("done: 3/20"):
+            process.send_signal(signal.SIGINT)
+            break
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "is undecided against digits_int8.tflite" in out, out + "".join(lines)
+    assert " pairs are left out: not made" in out
+    assert f"to improve: make 6 pairs: edgebench {words} --pairs 6\n" in out
+    assert err.splitlines()[-1].startswith("interrupted: ")

@@ -21,12 +21,12 @@ from support.firmware_process import built
 from support.tools import need_tool
 from support.watchers import worker_pid
 
+from edgebench.host.analysis.verdict.table import was_stopped
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.dataset import open_dataset
 from edgebench.host.bench.request import new_request
 from edgebench.host.bench.verify import verify
-from edgebench.host.campaign.run import was_stopped
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.protocol.errors import DatasetTooSlow, InputsRefused
 from edgebench.protocol.messages import Progress

@@ -16,8 +16,7 @@ SIGMAS = 1.959964
 """Half-width of a 95 % interval in standard errors."""
 MIN_RUNS = 5
 """Minimum number of runs for an interval: the lowest and the highest of five runs cover the median
-with
-93.75 %, those of four with 87.5 %."""
+with 93.75 %, those of four with 87.5 %."""
 PRECISION_SUSPECT_RATIO = 0.05
 """Largest half-width of the interval of the median, over the median, for a run or set to pass.
 Source: Hoefler & Belli, Scientific benchmarking of parallel computing systems (2015), 4.2.2,
@@ -47,6 +46,18 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
     high = (1 - weight) * ordered[count - rank] + weight * ordered[count - rank - 1]
     return low, high
+
+
+def min_pair_count(comparison_count: int = 1) -> int:
+    """Fewest pairs of runs that can decide this many comparisons made together.
+
+    The smallest p of n pairs, whose differences all have the same sign, is 2^(1 - n), times the
+    number of comparisons by Holm's method; it has to be less than 5 %.
+
+    >>> min_pair_count(), min_pair_count(12)
+    (6, 9)
+    """
+    return math.floor(math.log2(comparison_count / (1 - LEVEL))) + 2
 
 
 def t_quantile(freedom: int) -> float:

@@ -11,7 +11,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from edgebench.host.analysis.compare.runs import RunComparison, compare_pairs
+from edgebench.host.analysis.compare.runs import (
+    RunComparison,
+    compare_pairs,
+    with_planned_pairs,
+)
 from edgebench.host.analysis.extra_runs import next_extra_run
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
@@ -294,7 +298,4 @@ def compare_measured(against: ComparisonRequest, runs: Sequence[Run]) -> list[Ru
     compared = compare_pairs(
         runs, metrics=against.metrics, margin_ratio=against.margin_ratio, allowed=against.allowed
     )
-    return [
-        replace(comparison, left_out_count=against.pair_count - comparison.result.baseline_count)
-        for comparison in compared
-    ]
+    return [with_planned_pairs(comparison, against.pair_count) for comparison in compared]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
-from edgebench.host.analysis.verdict.run import CompleteRule
-from edgebench.host.analysis.verdict.target import DatasetCompleteRule
+from edgebench.host.analysis.verdict.table import was_stopped
 from edgebench.host.bench import events
 from edgebench.host.bench.events import Notify, Place
 from edgebench.host.bench.references import achieved_accuracy
@@ -50,18 +49,6 @@ from edgebench.protocol.errors import (
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 """First and longest pause between attempts to reach a device; each pause doubles the previous."""
-
-
-def was_stopped(run: Run) -> bool:
-    """Whether a run, or its data set, was stopped by a user.
-
-    A run that became too hot or reached its time limit is not included, because it would end the
-    same way again.
-    """
-    return any(
-        CompleteRule.was_stopped(finding) or DatasetCompleteRule.was_stopped(finding)
-        for finding in run.verdict.failures
-    )
 
 
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from edgebench.host.cli.formats import TEXT_FORMATS
@@ -73,12 +74,11 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
     from edgebench.host.bench.cancellation import Interrupted
-    from edgebench.host.bench.runs import compare_measured
-    from edgebench.host.cli.bench_report import conclude, report_runs
+    from edgebench.host.cli.bench_report import conclude, report_interrupted, report_runs
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.export.registry import format_of_file
     from edgebench.host.lab import Lab
-    from edgebench.protocol.errors import UsageError
+    from edgebench.protocol.errors import EdgebenchError, UsageError
     from edgebench.system.unforeseen import named_error
 
     exports = [(format_of_file(name), Path(name)) for name in options.export]
@@ -88,6 +88,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     compared: list[RunComparison] = []
     is_interrupted = False
     lab: Lab | None = None
+    request: BenchRequest | None = None
     trusts_models = options.trust_model
     with ProgressWatcher(trusts_models=trusts_models, is_quiet=is_quiet(options)) as watcher:
         try:
@@ -96,14 +97,14 @@ def run(options: argparse.Namespace) -> ExitCode:
             request = _request(options, lab.store)
             _warn_of_few_pairs(request)
             runs = lab.measure(request, watcher.notify)
-            failures = [failure.error for failure in watcher.failures]
-            # A command that was refused as a whole has no pairs, not pairs that are invalid.
-            are_refused = [isinstance(error, UsageError) for error in failures]
-            is_refused = not runs and bool(failures) and all(are_refused)
-            if request.against is not None and not is_refused:
-                compared = compare_measured(request.against, [run.result for run in runs])
-        except Interrupted:
+            compared = _compared(request, [run.result for run in runs], watcher)
+        except (Interrupted, KeyboardInterrupt) as exc:  # the latter between runs
+            if not watcher.runs and not isinstance(exc, Interrupted):
+                report_runs(options, lab, watcher)
+                raise
             is_interrupted = True
+            with suppress(EdgebenchError):  # without a whole pair, only the runs are shown
+                compared = _compared(request, watcher.runs, watcher)
         except BrokenPipeError:
             raise
         except Exception as exc:
@@ -111,17 +112,35 @@ def run(options: argparse.Namespace) -> ExitCode:
             report_runs(options, lab, watcher, ended_by=error)
             _export(options, exports, lab, watcher.runs)
             raise error from exc
-        except KeyboardInterrupt:
-            report_runs(options, lab, watcher)  # runs that ended before Ctrl-C are still shown
-            _export(options, exports, lab, watcher.runs)
-            raise
     assert lab is not None  # nothing is measured or interrupted before it exists
     if compared:
         code = _report_compared(options, compared, watcher)
     else:
-        code = conclude(options, lab, watcher, is_interrupted=is_interrupted)
+        code = conclude(options, lab, watcher)
+    if is_interrupted:
+        code = report_interrupted(lab, watcher)
     is_exported = _export(options, exports, lab, watcher.runs)
     return ExitCode.FAILED if code is ExitCode.DONE and not is_exported else code
+
+
+def _compared(
+    request: BenchRequest | None, runs: Sequence[Run], watcher: ProgressWatcher
+) -> list[RunComparison]:
+    """The comparisons of the runs that were made for a request; none if it compares nothing.
+
+    Raises:
+        UsageError: the runs differ in more than the model.
+        MeasurementError: a comparison has no pair of usable runs.
+    """
+    from edgebench.host.bench.runs import compare_measured
+    from edgebench.protocol.errors import UsageError
+
+    # A command that was refused as a whole has no pairs, not pairs that are invalid.
+    are_refused = [isinstance(failure.error, UsageError) for failure in watcher.failures]
+    is_refused = not runs and bool(are_refused) and all(are_refused)
+    if request is None or request.against is None or is_refused:
+        return []
+    return compare_measured(request.against, runs)
 
 
 def _report_compared(

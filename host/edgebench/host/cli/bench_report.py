@@ -123,24 +123,25 @@ def _print_tables(
                 print_line(out, f"sustained: {run.model.name}: {line}")
 
 
-def conclude(
-    options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher, *, is_interrupted: bool
-) -> ExitCode:
+def conclude(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> ExitCode:
     """Print the runs and the failures; return the exit code."""
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.protocol.errors import UsageError
 
     report_runs(options, lab, watcher)
-    if is_interrupted:
-        kept = len(watcher.runs)
-        runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
-        echo(f"interrupted: {runs if kept else 'nothing was measured'}")
-        return ExitCode.INTERRUPTED
     if watcher.failures:
         is_usage = all(isinstance(failure.error, UsageError) for failure in watcher.failures)
         return ExitCode.USAGE if is_usage else ExitCode.FAILED
     is_refused = any(map(_is_refused, find_sets(watcher.runs)))
     return ExitCode.INVALID if is_refused else ExitCode.DONE
+
+
+def report_interrupted(lab: Lab, watcher: ProgressWatcher) -> ExitCode:
+    """Print that the command was interrupted, and where its runs are."""
+    kept = len(watcher.runs)
+    runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
+    echo(f"interrupted: {runs if kept else 'nothing was measured'}")
+    return ExitCode.INTERRUPTED
 
 
 def _is_refused(run_set: RunSet) -> bool:
@@ -152,10 +153,15 @@ def _is_refused(run_set: RunSet) -> bool:
 
 
 def report_missing_pairs(watcher: ProgressWatcher) -> None:
-    """Print why runs failed or are invalid; the comparison leaves out their pairs."""
-    from edgebench.host.analysis.run_set import alone
+    """Print why runs failed or are invalid; the comparison leaves out their pairs.
 
-    watcher.show_doubts([alone(run) for run in watcher.runs if run.verdict.is_refused])
+    The sets state which runs were interrupted.
+    """
+    from edgebench.host.analysis.run_set import alone
+    from edgebench.host.analysis.verdict.table import was_stopped
+
+    refused = [run for run in watcher.runs if run.verdict.is_refused and not was_stopped(run)]
+    watcher.show_doubts([alone(run) for run in refused])
     _print_failures(watcher)
 
 

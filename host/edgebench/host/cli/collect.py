@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Collect; print the report of bench."""
     from edgebench.host.bench.cancellation import Interrupted
-    from edgebench.host.cli.bench_report import conclude, report_runs
+    from edgebench.host.cli.bench_report import conclude, report_interrupted, report_runs
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
     from edgebench.protocol.errors import UsageError
@@ -58,7 +58,10 @@ def run(options: argparse.Namespace) -> ExitCode:
             )
             if not (runs or watcher.failures or watcher.rejected_count):
                 echo("nothing to store")
-        except Interrupted:
+        except (Interrupted, KeyboardInterrupt) as exc:  # the latter between runs
+            if not watcher.runs and not isinstance(exc, Interrupted):
+                report_runs(options, lab, watcher)
+                raise
             is_interrupted = True
         except BrokenPipeError:
             raise
@@ -66,8 +69,6 @@ def run(options: argparse.Namespace) -> ExitCode:
             error = named_error(exc)
             report_runs(options, lab, watcher, ended_by=error)
             raise error from exc
-        except KeyboardInterrupt:
-            report_runs(options, lab, watcher)
-            raise
     assert lab is not None
-    return conclude(options, lab, watcher, is_interrupted=is_interrupted)
+    code = conclude(options, lab, watcher)
+    return report_interrupted(lab, watcher) if is_interrupted else code

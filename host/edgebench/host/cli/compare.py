@@ -95,8 +95,10 @@ def report(
         return
     out = console()
     out.print(comparisons_table(comparisons, out.width))
+    verdicts = verdict_lines(sets)
     more = more_runs_line(comparisons, sets)
-    for line in (*comparison_lines(comparisons), *filter(None, [more]), *verdict_lines(sets)):
+    more_lines = [] if more is None or more in verdicts else [more]
+    for line in (*comparison_lines(comparisons), *more_lines, *verdicts):
         print_line(out, line)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from edgebench.host.options.bench import FIELDS, OPTIONS, words_of
+from edgebench.host.options.bench import COMPARISON, FIELDS, OPTIONS, SECTIONS, words_of
 
 Arguments = Sequence[Sequence[str]]
 """Arguments of a command: each is a positional argument alone, or an option with its values."""
+_COMPARISON = {option.flag for option in SECTIONS[COMPARISON]}
 _REPEATABLE = {"--allow"}
 """Options whose new value is added to the given values instead of replacing them."""
 
@@ -183,10 +184,19 @@ class CommandLine:
         """
         if unknown := changes.keys() - FIELDS:
             raise KeyError(f"options of bench have no field {min(unknown)}")
-        if "runs" in changes and any(words[0] == "--against" for words in self.arguments):
-            changes["pairs"] = changes.pop("runs")
+        if self.value("candidate") is not None:
+            if changes.get("sustained_s") is not None:  # pairs of it would take hours
+                return self._unpaired().bench(*words, without=without, **changes)
+            if "runs" in changes:
+                changes["pairs"] = changes.pop("runs")
         added = [*([word] for word in words), *words_of(changes)]
         return self._again("bench", self.named("MODEL"), added, without)
+
+    def _unpaired(self) -> CommandLine:
+        """This command line with both models by themselves instead of a comparison."""
+        options = [words for words in self.options if words[0] not in _COMPARISON]
+        models = [(model,) for model in (*self.models, self.value("candidate")) if model]
+        return replace(self, arguments=(*models, *options))
 
     def compare(self, added: Arguments) -> Command:
         """The `compare` command of this command line, with these arguments added."""

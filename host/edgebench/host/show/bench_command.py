@@ -6,6 +6,7 @@ import math
 import platform
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME, SEAT_MARK, address_of
@@ -30,12 +31,17 @@ from edgebench.protocol.spec import (
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
 """Default runtime of each model format, which the command omits."""
-_METERING = {
+_AS_TYPED = {
     option.flag
     for option in OPTIONS
-    if option.field in ("meter", "sync", "trace_rate_hz", "idle_duration_s", "battery_capacity_j")
+    if option.field
+    in (
+        *("inputs", "accuracy"),
+        *("meter", "sync", "trace_rate_hz", "idle_duration_s", "battery_capacity_j"),
+    )
 }
-"""Options about a meter, which runs record only as part of the command."""
+"""Options about files, of which runs record only the name otherwise, and about a meter, which runs
+record only as part of the command."""
 
 
 def command_line_of(run: Run, run_count: int) -> CommandLine:
@@ -64,13 +70,18 @@ def run_count_of(run: Run) -> int:
 def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
     """The command that makes all of these sets; None if that takes several commands.
 
-    It names all models, or the candidate with --against if the sets are the two sides of pairs.
+    It is the command that made them, as typed, if that made no others. Otherwise it names all
+    models, or the candidate with --against if the sets are the two sides of pairs.
     """
     firsts = [run_set.first for run_set in sets]
     pairs = [run.pair for run in firsts if run.pair is not None]
     # Each run of a pair has the whole duration.
     run_count = 1 if pairs else max(map(run_count_of, firsts))
     lines = [command_line_of(run, run_count) for run in firsts]
+    pair_count = max(run_set.planned_count for run_set in sets)
+    settings = {**lines[0].settings, "runs": pair_count if pairs else run_count}
+    if (typed := _typed(firsts)) is not None:
+        return replace(lines[0], arguments=typed, settings=settings)
     models, options = [line.arguments[:1] for line in lines], lines[0].arguments[1:]
     if not all(models) or any(line.arguments[1:] != options for line in lines):
         return None
@@ -84,17 +95,26 @@ def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
         options = tuple(words for words in options if words[0] != "--runs")
         named = (sides[BASELINE],)
         options = (*options, ("--against", *sides[CANDIDATE]))
-    pair_count = max(run_set.planned_count for run_set in sets)
-    settings = {**lines[0].settings, "runs": pair_count if pairs else run_count}
     return replace(lines[0], arguments=(*named, *options), settings=settings)
+
+
+def _typed(runs: Sequence[Run]) -> tuple[tuple[str, ...], ...] | None:
+    """Arguments of the command that made these runs; None unless it measured just their models."""
+    commands = {run.command for run in runs}
+    made_by = commands.pop() if len(commands) == 1 else None
+    if made_by is None or not made_by.arguments:
+        return None
+    given = CommandLine(arguments=made_by.arguments)
+    named = {PurePath(name).name for name in (*given.models, given.value("candidate")) if name}
+    return made_by.arguments if named == {run.model.name for run in runs} else None
 
 
 def bench_words(run: Run, run_count: int) -> list[list[str]]:
     """Arguments of `edgebench bench` that repeat these runs: the model, then each option.
 
-    The model has no directory, because the command may be run elsewhere. The meter is that of the
-    command that made the run, or else `METER`, because runs do not record its name. The device is
-    omitted if it is this machine, and so are settings with default values.
+    Files are named as in the command that made the run, or else by their names alone. The meter is
+    that of the command, or else `METER`, because runs do not record its name. The device is omitted
+    if it is this machine, and so are settings with default values.
 
     Args:
         run: One of the runs.
@@ -130,10 +150,17 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
     is_typed = not given or any(words[0] == "--supply" for words in given)
     if run.conditions.supply_v is not None and is_typed:  # it needs a meter, even if the run failed
         settings |= {"supply_v": run.conditions.supply_v, "meter": "METER"}
-    metered = [words for words in given if words[0] in _METERING]
-    if metered:
-        settings.pop("meter", None)
-    return [[run.model.name], *words_of(settings), *metered]
+    typed = [words for words in given if words[0] in _AS_TYPED]
+    flags = {words[0] for words in typed}
+    words = [words for words in words_of(settings) if words[0] not in flags]
+    return [[model_as_named(run)], *words, *typed]
+
+
+def model_as_named(run: Run) -> str:
+    """The model of a run as the command that made it named the model, or else its file's name."""
+    given = CommandLine(arguments=() if run.command is None else run.command.arguments)
+    names = filter(None, (*given.models, given.value("candidate")))
+    return next((name for name in names if PurePath(name).name == run.model.name), run.model.name)
 
 
 def _by_field(spec: RunSpec) -> dict[str, object]:

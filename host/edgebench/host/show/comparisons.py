@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePath
 
 from rich.text import Text
 
 from edgebench.host.analysis.compare.blocks import Blocks
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, needed_run_count
 from edgebench.host.analysis.compare.ratios import SetRatio
-from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO, RunComparison
+from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO, LeftOut, RunComparison
 from edgebench.host.analysis.occasions import MIN_OCCASIONS, OCCASION_S
 from edgebench.host.options.command import CommandLine
 from edgebench.host.result.metrics import METRICS, Better, Quantity
@@ -27,7 +26,12 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.result.verdict import State
-from edgebench.host.show.bench_command import command_line_of, device_address, run_count_of
+from edgebench.host.show.bench_command import (
+    command_line_of,
+    device_address,
+    model_as_named,
+    run_count_of,
+)
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.names import LEAST_NAME_WIDTH, name_cell
 from edgebench.host.show.ratios import UNLIKE, ratio_words
@@ -51,6 +55,14 @@ WIDE = 110
 """Minimum width of a terminal that shows all columns."""
 _ACCURACY = ("accuracy", "accuracy-samples", "accuracy-limit", "reference")
 """Options that pairs do not have."""
+_LEFT_OUT = {
+    LeftOut.NOT_MADE: "not made",
+    LeftOut.MISSING: "a run is missing",
+    LeftOut.INTERRUPTED: "a run was interrupted",
+    LeftOut.FAILED: "a run failed",
+    LeftOut.INVALID: "a run is invalid",
+    LeftOut.NO_ENERGY: "a run lacks this energy",
+}
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -170,14 +182,14 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
     ):
         return None
     else:
-        given = replace(origin, arguments=((_model_as_named(before),), *origin.options))
+        given = replace(origin, arguments=((model_as_named(before),), *origin.options))
         address = None if origin.value("on") else device_address(before)
         metrics = tuple(dict.fromkeys(each.metric for each in comparisons))
         margin_ratio = short.result.rules.margin_ratio
         again = given.bench(
             without=_ACCURACY,
             on=None if address is None else [address],
-            candidate=_model_as_named(after),
+            candidate=model_as_named(after),
             pairs=pair_count,
             metrics=None if metrics == (before.spec.scenario.traits.compared,) else metrics,
             margin_ratio=None if margin_ratio == DEFAULT_MARGIN_RATIO else margin_ratio,
@@ -191,13 +203,6 @@ def _origin(run: Run) -> CommandLine:
         return CommandLine(command="bench", arguments=run.command.arguments)
     # Each run of a pair has the whole duration.
     return command_line_of(run, 1 if run.pair is not None else run_count_of(run))
-
-
-def _model_as_named(run: Run) -> str:
-    """The model of a run as its command named it, or else the name of its file."""
-    origin = _origin(run)
-    names = filter(None, (*origin.models, origin.value("candidate")))
-    return next((name for name in names if PurePath(name).name == run.model.name), run.model.name)
 
 
 def _outcome_words(comparison: RunComparison) -> str:
@@ -221,9 +226,9 @@ def _notes(comparison: RunComparison) -> list[str]:
             f"the interval includes {format_ratio(2 * instrument_ratio)} for the meter; its errors "
             "that all runs share cancel"
         )
-    if left_out := comparison.left_out_count:
-        pairs = "1 pair is" if left_out == 1 else f"{left_out} pairs are"
-        notes.append(f"{pairs} left out: a run failed, is invalid, is missing or lacks this energy")
+    for reason, count in comparison.left_out.items():
+        pairs = "1 pair is" if count == 1 else f"{count} pairs are"
+        notes.append(f"{pairs} left out: {_LEFT_OUT[reason]}")
     if disturbed := len(comparison.disturbed_run_ids):
         notes.append(
             f"{disturbed} runs are left out: half or more of the runs of their sets were disturbed"

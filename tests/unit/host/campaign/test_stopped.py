@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.records import RUN_ID, store_run
 
-from edgebench.host.campaign.run import was_stopped
+from edgebench.host.analysis.verdict.table import was_stopped
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.store.layout import Store
 from edgebench.protocol.record import Outcome

@@ -19,6 +19,7 @@ from edgebench.host.analysis.verdict.table import ALL_RULES
 from edgebench.host.bench.plan import Step
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.cli import bench
+from edgebench.host.options.command import CommandLine
 from edgebench.host.result.facts import BASELINE, CANDIDATE, CommandFacts, Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
@@ -234,7 +235,8 @@ def test_several_sets_have_one_command_if_one_makes_them() -> None:
         return replace(run, model=replace(run.model, name=name), member=member)
 
     run = made(requested(f"{MODEL} --quick --threads 2 --on board"))
-    line = command_line_of_sets(find_sets([named(run, "a.tflite"), named(run, "b.tflite")]))
+    both = [named(run, "a.tflite"), named(run, "b.tflite")]
+    line = command_line_of_sets(find_sets(both))
     assert line is not None
     words = "edgebench bench a.tflite b.tflite --on board --threads 2 --quick"
     assert str(line.bench(runs=15)) == f"{words} --runs 15"
@@ -252,3 +254,49 @@ def test_several_sets_have_one_command_if_one_makes_them() -> None:
     words = "edgebench bench a.tflite --on board --threads 2 --against b.tflite --pairs 24"
     assert str(more) == words, "pairs have no --runs"
     assert command_line_of_sets(find_sets(sides[::2])) is None, "only one side"
+
+
+def test_command_names_the_files_as_they_were_typed() -> None:
+    """Otherwise the printed command would fail in any other directory than that of the model."""
+    run = made(requested(f"{MODEL} --quick --inputs inputs.npz"))
+    typed = ((f"models/{MODEL}",), ("--inputs", "/data/inputs.npz"), ("--quick",))
+    run = replace(run, command=CommandFacts("c", typed))
+    words = bench_words(run, 8)
+    assert words[0] == [f"models/{MODEL}"]
+    assert [group[1:] for group in words if group[0] == "--inputs"] == [["/data/inputs.npz"]]
+    other = replace(run, command=CommandFacts("c", (("set-1",), ("--quick",))))
+    assert bench_words(other, 8)[0] == [MODEL], "the runs of a set name no file"
+
+
+def test_several_sets_of_one_command_have_it_as_typed() -> None:
+    """Otherwise advice would lose directories, metrics, or the runtimes of the command."""
+
+    def named(name: str, runtime: str, arguments: str) -> Run:
+        run = made(requested(f"{MODEL} --quick"))
+        words = tuple(tuple(group.split()) for group in arguments.split(", "))
+        return replace(
+            run,
+            model=replace(run.model, name=name),
+            runtime=replace(run.runtime, name=runtime),
+            member=run.member and replace(run.member, set_id=f"set-{name}-{runtime}"),
+            command=CommandFacts("c", words),
+        )
+
+    typed = "x/a.tflite, y/b.tflite, --runtime all, --quick"
+    cells = [("a.tflite", "litert"), ("a.tflite", "tflite"), ("b.tflite", "litert")]
+    line = command_line_of_sets(find_sets([named(*cell, typed) for cell in cells]))
+    assert line is not None
+    words = "edgebench bench x/a.tflite y/b.tflite --runtime all --quick"
+    assert str(line.bench(runs=15)) == f"{words} --runs 15"
+    one = command_line_of_sets(find_sets([named(*cell, typed) for cell in cells[:1] * 2]))
+    assert one is None or "b.tflite" not in str(one.bench()), "a command that made others"
+
+
+def test_long_runs_are_made_without_a_comparison() -> None:
+    """Otherwise ten pairs of twenty minutes would be advised to see whether heat is the cause."""
+    words = (("a.onnx",), ("--against", "b.onnx"), ("--fail-on", "3%"), ("--pairs", "6"))
+    line = CommandLine(command="bench", arguments=(*words, ("--threads", "2")))
+    assert str(line.bench(sustained_s=1200.0)) == (
+        "edgebench bench a.onnx b.onnx --threads 2 --sustained 20m"
+    )
+    assert str(line.bench(runs=8)).endswith("--fail-on 3% --threads 2 --pairs 8")

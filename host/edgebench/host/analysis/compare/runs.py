@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import NoReturn, Protocol, TypedDict
 
 import numpy as np
@@ -33,6 +35,7 @@ from edgebench.host.analysis.compare.ranks import smallest_rank_sum_p
 from edgebench.host.analysis.occasions import OccasionSpread
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.analysis.verdict.table import was_stopped
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.marks import ResultMarks, together
 from edgebench.host.result.metrics import (
@@ -50,6 +53,7 @@ from edgebench.host.result.run_set import without_replaced
 from edgebench.host.result.settings import EffectiveSettings, SettingState
 from edgebench.host.result.verdict import State, Verdict
 from edgebench.protocol.errors import (
+    ErrorCode,
     MeasurementError,
     NoPairLeft,
     NoSecondSide,
@@ -86,6 +90,18 @@ class Verdicts:
     suspect_count: int
 
 
+class LeftOut(Enum):
+    """Why a pair is not compared."""
+
+    NOT_MADE = "not_made"
+    MISSING = "missing"
+    """A run was not made, or is not stored."""
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    INVALID = "invalid"
+    NO_ENERGY = "no_energy"
+
+
 @dataclass(frozen=True, slots=True)
 class RunComparison:
     """Comparison of a metric between two sides."""
@@ -111,8 +127,9 @@ class RunComparison:
     comparison_id: str | None = None
     """Id of the comparison in pairs; None if the user named the runs of each side."""
     left_out_count: int = 0
-    """Number of pairs that are not compared because a run failed, is invalid, is missing, or lacks
-    the requested energy."""
+    """Number of pairs that are not compared."""
+    left_out: Mapping[LeftOut, int] = field(default_factory=dict[LeftOut, int])
+    """The same by reason."""
     disturbed_run_ids: tuple[str, ...] = ()
     """Runs that are not compared, because half or more of the runs of their sets were disturbed."""
     in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -226,16 +243,50 @@ def compare_pairs(
         list(sides.values()), metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
     )
     names = [name for name in sides for _ in range(len(compared) // len(sides))]
+    left_out = {name: _left_out(groups[name], sides[name][0], metrics or ()) for name in sides}
     return [
-        replace(
-            comparison,
-            comparison_id=name,
-            # Pairs with at least one run, minus the compared pairs.
-            left_out_count=len({run.pair.number for run in groups[name] if run.pair})
-            - len(sides[name][0]),
-        )
+        _with_left_out(replace(comparison, comparison_id=name), left_out[name])
         for name, comparison in zip(names, compared, strict=True)
     ]
+
+
+def with_planned_pairs(comparison: RunComparison, planned_count: int) -> RunComparison:
+    """The comparison, with the planned pairs of which no run was made."""
+    known = comparison.result.baseline_count + comparison.left_out_count
+    counts = Counter(comparison.left_out)
+    counts[LeftOut.NOT_MADE] += max(0, planned_count - known)
+    return _with_left_out(comparison, +counts)
+
+
+def _with_left_out(comparison: RunComparison, counts: Mapping[LeftOut, int]) -> RunComparison:
+    return replace(comparison, left_out=dict(counts), left_out_count=sum(counts.values()))
+
+
+def _left_out(
+    runs: Sequence[Run], compared: Sequence[Run], metrics: Sequence[str]
+) -> Counter[LeftOut]:
+    """Number of pairs with at least one run that are not compared, by reason."""
+    pairs: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.pair is not None:
+            pairs.setdefault(run.pair.number, []).append(run)
+    for run in compared:
+        assert run.pair is not None
+        del pairs[run.pair.number]
+    return Counter(_why_left_out(pair, metrics) for pair in pairs.values())
+
+
+def _why_left_out(pair: Sequence[Run], metrics: Sequence[str]) -> LeftOut:
+    failures = [run.failure.code for run in pair if run.failure is not None]
+    if any(map(was_stopped, pair)) or ErrorCode.RUN_STOPPED.name.lower() in failures:
+        return LeftOut.INTERRUPTED
+    if failures:
+        return LeftOut.FAILED
+    if any(run.verdict.is_refused for run in pair):
+        return LeftOut.INVALID
+    if any(_is_energy_missing(run, metrics) for run in pair):
+        return LeftOut.NO_ENERGY
+    return LeftOut.MISSING
 
 
 def _refuse_empty(name: str, runs: Sequence[Run], metrics: Sequence[str]) -> NoReturn:

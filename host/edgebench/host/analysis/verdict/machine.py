@@ -115,9 +115,9 @@ class BackgroundLoadRule(Rule[Evidence]):
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
         # The value is relative to as many CPUs as the model has threads, and is at most 100 %.
-        share = "at least as much" if value >= 1 else f"{format_percent(value, 1)} as much"
+        share = "at least 100 %" if value >= 1 else format_percent(value, 1)
         return (
-            f"other programs used {share} CPU time as the model can use, limit "
+            f"other programs used CPU time of {share} of what the model can use, limit "
             f"{format_percent(limit)}: they may have slowed it down"
         )
 

@@ -12,6 +12,7 @@ from edgebench.host.analysis.median import (
     MIN_RUNS,
     PRECISION_INVALID_RATIO,
     PRECISION_SUSPECT_RATIO,
+    min_pair_count,
 )
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
@@ -73,9 +74,14 @@ class SetEvidence:
 
 @advice.Advise
 def _enough_runs(to: Situation) -> Advice:
-    text = "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): {}"
+    if to.given.value("candidate") is not None:
+        metric_count = sum(words[0] == "--metric" for words in to.given.options)
+        pairs = max(min_pair_count(max(1, metric_count)), to.given.value("runs") or 0)
+        return advice.do("make {} pairs: {}", pairs, to.given.bench(pairs=pairs))
     runs = max(MIN_RUNS, to.given.value("runs") or 0)
-    return advice.do(text, to.given.bench(runs=runs))
+    return advice.do(
+        "make {} runs (in a campaign's file, repeats): {}", runs, to.given.bench(runs=runs)
+    )
 
 
 _OTHER_CAUSES = frozenset(Cause) - {Cause.TOO_SHORT}

@@ -24,6 +24,7 @@ from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import Rule, RuleReason
 from edgebench.host.analysis.verdict.run_set import SetEvidence
 from edgebench.host.analysis.verdict.target import TargetEvidence
+from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding
 
 RULES: tuple[Rule[Evidence], ...] = (
@@ -72,3 +73,15 @@ def cause_of(finding: Finding) -> Cause | None:
     if kind is not None and kind.cause is not None:
         return kind.cause
     return rule.cause if rule is not None else None
+
+
+def was_stopped(stopped: Run) -> bool:
+    """Whether a run, or its data set, was stopped by a user.
+
+    A run that became too hot or reached its time limit is not included, because it would end the
+    same way again.
+    """
+    return any(
+        run.CompleteRule.was_stopped(finding) or target.DatasetCompleteRule.was_stopped(finding)
+        for finding in stopped.verdict.failures
+    )

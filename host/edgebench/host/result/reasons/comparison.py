@@ -18,9 +18,12 @@ def too_few_occasions(*, occasion_count: int, needed_count: int) -> str:
 def too_few_runs(
     *, smallest_p: float, alpha: float, is_adjusted: bool, needed_count: int, is_paired: bool
 ) -> str:
-    smallest = f"the smallest possible p{_adjusted(is_adjusted)} is {smallest_p:.2g}"
+    smallest = f"{smallest_p:.2g} (p{_adjusted(is_adjusted)})"
     needed = f"{needed_count} {'pairs' if is_paired else 'runs of each side'}"
-    return f"too few runs: {smallest}, limit {alpha:g}; {needed} are enough"
+    return (
+        f"too few runs: even the clearest difference arises by chance with a probability of "
+        f"{smallest}, limit {alpha:g}; {needed} are enough"
+    )
 
 
 @ReasonKind

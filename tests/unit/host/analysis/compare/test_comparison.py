@@ -24,6 +24,7 @@ from edgebench.host.analysis.compare.comparison import (
     needed_run_count,
 )
 from edgebench.host.analysis.compare.ranks import RANK_SUM_LOSS, WINSORISED_LOSS
+from edgebench.host.analysis.median import min_pair_count
 from edgebench.host.result.metrics import Better
 from edgebench.protocol.errors import MeasurementError, UsageError
 
@@ -47,6 +48,12 @@ def sides(
     draw = np.random.default_rng(seed)
     both = 1e5 * np.exp(noise * draw.standard_normal((2, pairs)))
     return both[0], both[1] * change
+
+
+def test_advised_pairs_are_enough() -> None:
+    """Otherwise the advice after an interruption would end undecided again."""
+    for count in range(1, 40):
+        assert min_pair_count(count) == needed_run_count(Design.PAIRED, count)
 
 
 def test_documented_numbers_of_runs_are_those_needed() -> None:

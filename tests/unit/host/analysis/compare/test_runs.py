@@ -10,14 +10,21 @@ from support.changes import changed
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design
-from edgebench.host.analysis.compare.runs import compare_groups, compare_pairs, split_sides
+from edgebench.host.analysis.compare.runs import (
+    LeftOut,
+    compare_groups,
+    compare_pairs,
+    split_sides,
+    with_planned_pairs,
+)
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.result.facts import Pair, Replacement, SetMember
-from edgebench.host.result.run import Run
+from edgebench.host.result.run import Failure, Run
 from edgebench.host.result.settings import Setting, SettingState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.comparisons import comparison_lines
 from edgebench.protocol.errors import MeasurementError, NoSecondSide, UsageError
+from edgebench.protocol.record import Outcome
 
 GOOD = analyse_run(
     run_record(worker_record(latencies())),
@@ -101,6 +108,30 @@ def test_pairs_alone_are_compared_as_by_sides_and_say_what_is_left_out() -> None
     assert (whole.comparison_id, whole.left_out_count) == ("c", 0)
     (left,) = compare_pairs([*before, *after[:-2]])
     assert (left.left_out_count, left.result.baseline_count) == (2, 8)
+    assert left.left_out == {LeftOut.MISSING: 2}
+
+
+def test_pairs_are_left_out_by_reason() -> None:
+    """Otherwise an interruption would be described as a run that failed, or is invalid."""
+    before, after = campaign(1.05)
+    for number, why in ((0, None), (1, "the CPU had 91 °C")):
+        facts = {"ended": Outcome.INTERRUPTED.value, "why": why}
+        finding = Finding(
+            id="complete", outcome=RuleOutcome.FAIL, severity=State.INVALID, facts=facts
+        )
+        after[number] = replace(
+            after[number], verdict=Verdict(state=State.INVALID, rules=(finding,))
+        )
+    failure = Failure(code="worker_died", message="the worker ended")
+    after[2] = replace(after[2], failure=failure, verdict=Verdict(state=State.INVALID, rules=()))
+    (found,) = compare_pairs([*before, *after[:-1]])
+    early = replace(after[2], failure=replace(failure, code="run_stopped"))
+    (stopped,) = compare_pairs([*before, *after[:2], early, *after[3:-1]])
+    assert LeftOut.FAILED not in stopped.left_out, "a run that was stopped before its loop"
+    made = {reason: 1 for reason in LeftOut if reason not in (LeftOut.NOT_MADE, LeftOut.NO_ENERGY)}
+    assert (found.left_out, found.left_out_count) == (made, 4)
+    planned = with_planned_pairs(found, 13)
+    assert (planned.left_out, planned.left_out_count) == ({**made, LeftOut.NOT_MADE: 3}, 7)
 
 
 def test_each_comparison_in_pairs_is_one_and_an_empty_one_is_refused_by_name() -> None:
