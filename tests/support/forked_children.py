@@ -75,7 +75,7 @@ def fork_children() -> None:
         finally:
             os._exit(code)
 
-    vars(subprocess)["_fork_exec"] = fork_or_execute
+    subprocess.__dict__["_fork_exec"] = fork_or_execute
 
 
 def read_at_start(variables: Mapping[str, str]) -> dict[str, str]:

@@ -306,7 +306,7 @@ def fork_local_agents(agents: Callable[[], ForkLink]) -> None:
             return agents().popen_agent(arguments, variables)
         return subprocess.Popen(words, **options)
 
-    vars(local)["subprocess"] = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+    local.__dict__["subprocess"] = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
 
 
 def serve(link: socket.socket, program: str) -> None:
@@ -424,7 +424,7 @@ def _share_reports() -> None:
         listed = listed_variables(variables)
         return {name: listed[name] for name in listed if name not in _OF_HOST}
 
-    vars(kept_reports)["listed_variables"] = shared_variables
+    kept_reports.__dict__["listed_variables"] = shared_variables
 
 
 def _make_hooks_of_plain(*kinds: object) -> None:
