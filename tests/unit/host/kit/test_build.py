@@ -51,6 +51,14 @@ class PartOfThisMachine(Root):
         return (file for file in super().files(path) if is_whole or file[0].startswith(MODULES))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _packed_fast() -> Iterator[None]:
+    """Preset 0 of xz: packing takes most of the time of a build."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "COMPRESSION", 0)
+        yield
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltKit:
     """A kit built from that system."""
