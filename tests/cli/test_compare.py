@@ -193,7 +193,7 @@ def test_paired_campaign_measures_and_decides(measured: Measured, tmp_path: Path
     store = tmp_path / "store"
     result = measured.host.run(
         *("bench", "digits_int8.tflite", "--against", "digits_fp32.tflite", "--json"),
-        *("--quick", "--runtime", "litert", "--pairs", "6", "--duration", "0.2s"),
+        *("--quick", "--runtime", "litert", "--pairs", "6", "--duration", "0.1s"),
         *("--min-queries", "50", "--warmup", "5", "--warmup-duration", "0.05s"),
         *("--no-check", "--store", str(store)),
     )

@@ -28,6 +28,7 @@ from support.ppk2 import Ppk2Emulator
 from support.tools import need_runtime, need_tool
 
 from edgebench.host.bench.builtin import find_model
+from edgebench.host.cli import demo
 from edgebench.host.cli.main import main
 from edgebench.host.store.annotations import annotate
 from edgebench.host.store.layout import Store
@@ -57,12 +58,14 @@ SHORT = (
 """Options of every `bench`, in the place of those that the page has."""
 SHORTER = {
     "--against": ("--pairs", "1", *SHORT[2:]),
-    "--sustained": ("--sustained", "2s", "--no-check", "--cooldown", "0s"),
+    "--sustained": ("--sustained", "1s", "--no-check", "--cooldown", "0s"),
     "--profile": SHORT[2:],
     "--accuracy": ("--accuracy-samples", "10"),
     "--meter": ("--idle", "0.5s"),
 }
 """Options of those with this one; `--meter` and `--accuracy` have the others as well."""
+DEMO_S = 1.0
+"""Length of the run of `edgebench demo`; test_demo.py has one that heats the board."""
 ENOUGH = {"meters selftest": ("--duration", "1s"), "meters record": ("--duration", "0.2s")}
 REPLACED = {
     "BASE": "before",
@@ -252,6 +255,7 @@ def place(reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     for name, value in (reader.host.environment | {"BROWSER": "true"}).items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("EDGEBENCH_STORE", raising=False)
+    monkeypatch.setattr(demo, "SUSTAINED_S", DEMO_S)
     monkeypatch.chdir(tmp_path)
     for name, model in FILES.items():
         shutil.copy(find_model(model).path, name)

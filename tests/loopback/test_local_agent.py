@@ -30,6 +30,12 @@ from edgebench.system.paths import CONTROL_SOCKET
 from edgebench.system.python_environment import PythonEnvironment
 
 
+@pytest.fixture(autouse=True)
+def _is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents are started as for a user; in other tests, they are forks."""
+    monkeypatch.setattr(local, "subprocess", subprocess)
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     """A host whose machine has an agent only if a test starts it."""

@@ -34,14 +34,27 @@ from edgebench.protocol.messages import PairingOpen, PairingReady, Status, Statu
 from edgebench.system.control_address import ControlAddress
 from edgebench.system.paths import cache_directory
 from support.failures import assert_one_error
-from support.process_server import AGENT, HOST, ProcessServer, StartedProcess
+from support.process_server import (
+    AGENT,
+    HOST,
+    ProcessServer,
+    StartedProcess,
+    fork_local_agents,
+)
 
 START_TIMEOUT_S = 90.0
 CACHE = str(Path(cache_directory(os.environ)) / "tests")
 """Cache directory of all hosts, so that not each of their agents probes every runtime for a second
 of CPU time. The user's own cache may hold wheels, which a test that deploys must not find."""
-process_server = functools.cache(ProcessServer)
-"""The one of a program, for the tests of this process."""
+
+
+@functools.cache
+def process_server(program: str) -> ProcessServer:
+    """The one of a program, for the tests of this process."""
+    return ProcessServer(program, process_server(AGENT) if program == HOST else None)
+
+
+fork_local_agents(lambda: process_server(AGENT))
 
 
 @dataclass

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgebench.host.analysis import measurement
+from edgebench.host.bench import verify as verification
+from edgebench.host.store.files import file_digests
 
 PURE = ("find_steady_state", "summarize", "stability", "label_outliers", "find_throttling")
 """Parts of the analysis that take nearly all of its time, and see nothing of a document."""
@@ -22,6 +26,26 @@ def analysed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in PURE:
             patch.setattr(measurement, name, _remembering(getattr(measurement, name)))
+        yield
+
+
+@contextmanager
+def recomputed_once() -> Iterator[None]:
+    """The same raw files are recomputed once, for tests that change the document alone."""
+    known: dict[object, object] = {}
+
+    def remembering(compute: Callable[..., object]) -> Callable[..., object]:
+        def once(directory: Path, record: object, claimed: object) -> object:
+            key = compute, json.dumps(file_digests(directory)), claimed
+            if key not in known:
+                known[key] = compute(directory, record, claimed)
+            return known[key]
+
+        return once
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_trace_differences", "_recomputed"):
+            patch.setattr(verification, name, remembering(getattr(verification, name)))
         yield
 
 

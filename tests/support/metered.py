@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,20 +133,25 @@ def recorder(
     trouble: str | None = None,
 ) -> Callable[[Path], Recording]:
     """Writes what the meter recorded of these powers into a file."""
+    return partial(_record, powers_w, terms, trouble)
 
-    def record(path: Path) -> Recording:
-        found: Any = find_meter(METER).open()
-        assert isinstance(found, Header)
-        header = replace(found, uncertainty=terms)
-        with SpoolWriter(path, header) as writer:
-            for first in range(0, len(powers_w), PACKET_SAMPLES):
-                part = powers_w[first : first + PACKET_SAMPLES]
-                taken_ns = BEGIN_NS + round((first + len(part)) * 1e9 / RATE_HZ)
-                came_ns = taken_ns - HOST_LATE_NS
-                writer.append(Packet(came_ns - 1_000_000, came_ns, part.tobytes()))
-        return Recording(path, header, trouble)
 
-    return record
+def _record(
+    powers_w: NDArray[np.float64],
+    terms: tuple[UncertaintyTerm, ...],
+    trouble: str | None,
+    path: Path,
+) -> Recording:
+    found: Any = find_meter(METER).open()
+    assert isinstance(found, Header)
+    header = replace(found, uncertainty=terms)
+    with SpoolWriter(path, header) as writer:
+        for first in range(0, len(powers_w), PACKET_SAMPLES):
+            part = powers_w[first : first + PACKET_SAMPLES]
+            taken_ns = BEGIN_NS + round((first + len(part)) * 1e9 / RATE_HZ)
+            came_ns = taken_ns - HOST_LATE_NS
+            writer.append(Packet(came_ns - 1_000_000, came_ns, part.tobytes()))
+    return Recording(path, header, trouble)
 
 
 def probe(device_ns: int) -> ClockProbe:

@@ -22,12 +22,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import is_dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TextIO, Union, get_args, get_type_hints
+from types import SimpleNamespace
+from typing import IO, TYPE_CHECKING, Any, TextIO, Union, get_args, get_type_hints
+
+from support.forked_children import CHILDREN, PADDING, fork_children, read_at_start
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -36,12 +39,20 @@ HOST, AGENT = "edgebench", "edgebench-agent"
 """The programs."""
 REQUEST_BYTES = 2**20
 START_TIMEOUT_S = 90.0
-_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
-"""Variables that a process reads when it starts or imports: the server's are those of its start."""
 _IN_NAMESPACE = ("ip", "netns", "exec")
 """Words before the name of a network namespace and a command."""
+_IMPORTED_BY_WORKERS = (
+    *("runtimes.shapes", "runtimes.tflite_file", "runtimes.text"),
+    "worker.loadgen",
+)
+"""Modules of the agent that workers import in functions; none of them imports numpy, whose import
+counts as part of the runtime's."""
 _IMPORTED_LATE = ("pyarrow.compute", "scipy.special", "zeroconf.asyncio")
 """Modules that commands import in functions, and that take a tenth of a second."""
+_OF_HOST = ("HOME", "PATH")
+"""Variables on which a report on a runtime depends, and that differ between hosts of tests."""
+_AGENT_MODULE = "edgebench.agent.entry"
+_TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CLONE_NEWNET = 0x40000000
 """Network namespace, for setns. Source: linux/sched.h."""
 
@@ -51,6 +62,7 @@ class ForkedProcess:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
+        self._lock = threading.Lock()
         self._link.settimeout(START_TIMEOUT_S)
         self.pid = int(self._link.recv(64))
         self.returncode: int | None = None
@@ -59,7 +71,7 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """The exit code; None while it runs."""
-        with suppress(TimeoutError, BlockingIOError):
+        with suppress(TimeoutError):
             return self._receive_end(0.0)
         return None
 
@@ -107,38 +119,48 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
     def _receive_end(self, timeout_s: float | None) -> int:
-        if self.returncode is None:
-            self._link.settimeout(timeout_s)
-            self.returncode = int(self._link.recv(64))
-            self._link.close()
+        # Several threads may wait, one of which receives it.
+        with suppress(ValueError):  # another thread has closed the socket
+            if not select.select([self._link], [], [], timeout_s)[0]:
+                raise TimeoutError
+        with self._lock:
+            if self.returncode is None:
+                self.returncode = int(self._link.recv(64))
+                self._link.close()
         return self.returncode
+
+
+class ForkedAgent(ForkedProcess):
+    """An agent that a command has started, with the part of `subprocess.Popen` that it uses."""
+
+    def __init__(self, link: socket.socket, errors: IO[bytes]) -> None:
+        super().__init__(link)
+        self._errors = errors
+
+    def terminate(self) -> None:
+        """Send SIGTERM, unless it has ended."""
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:  # type: ignore[override]
+        """Nothing, and everything that it prints to standard error."""
+        with self._errors:
+            text = self._errors.read()
+        self.wait(timeout)
+        return b"", text
 
 
 StartedProcess = Union["subprocess.Popen[str]", ForkedProcess]
 """A process, forked or started."""
 
 
-class ProcessServer:
-    """Forks commands of a program for the tests of this process; started with the first of them."""
+class ForkLink:
+    """Link to a process that forks commands; forks of the process that has it may use it, too."""
 
-    def __init__(self, program: str) -> None:
-        self._variables = _read_at_start(os.environ)
+    def __init__(self, link: socket.socket, variables: Mapping[str, str]) -> None:
+        """Use a socket to a server that was started with these of the variables at its start."""
+        self._link = link
+        self._variables = dict(variables)
         self._lock = threading.Lock()
-        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, program, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-        atexit.register(self._end)
-        self._link.settimeout(START_TIMEOUT_S)
-        assert self._link.recv(64) == b"ready"
-
-    def _end(self) -> None:
-        self._link.close()
-        self._process.wait(START_TIMEOUT_S)
 
     def can_start(self, variables: Mapping[str, str], prefix: Sequence[str] = ()) -> bool:
         """Whether a fork is equal to a process that starts with these variables.
@@ -148,7 +170,7 @@ class ProcessServer:
         """
         if prefix and tuple(prefix[:-1]) != _IN_NAMESPACE:
             return False
-        return _read_at_start(variables) == self._variables
+        return read_at_start(variables) == self._variables
 
     def start(
         self,
@@ -159,15 +181,19 @@ class ProcessServer:
         *,
         prefix: Sequence[str] = (),
         is_session: bool = False,
-    ) -> ForkedProcess:
-        """Start a command, with these descriptors as its standard output and standard error."""
+    ) -> socket.socket:
+        """Start a command, with these descriptors as its standard output and standard error.
+
+        Returns:
+            Socket on which its process id and its exit code arrive.
+        """
         request = [list(words), os.getcwd(), dict(variables), [*prefix[-1:]], is_session]
         data = json.dumps(request).encode()
         assert len(data) < REQUEST_BYTES
         link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self._lock:
             socket.send_fds(self._link, [data], [out, err, theirs.fileno()])
-        return ForkedProcess(link)
+        return link
 
     def popen(
         self,
@@ -198,7 +224,8 @@ class ProcessServer:
             stderr = None
             if err is None:
                 stderr, err = pipe()
-            process = self.start(words, variables, out, err, prefix=prefix, is_session=is_session)
+            link = self.start(words, variables, out, err, prefix=prefix, is_session=is_session)
+            process = ForkedProcess(link)
         process.stdout, process.stderr = stdout, stderr
         return process
 
@@ -211,7 +238,8 @@ class ProcessServer:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            process = self.start(words, variables, out.fileno(), err.fileno(), prefix=prefix)
+            link = self.start(words, variables, out.fileno(), err.fileno(), prefix=prefix)
+            process = ForkedProcess(link)
             try:
                 code = process.wait(timeout_s)
             except subprocess.TimeoutExpired:
@@ -224,9 +252,61 @@ class ProcessServer:
             err.seek(0)
             return subprocess.CompletedProcess(words, code, out.read(), err.read())
 
+    def popen_agent(self, words: Sequence[str], variables: Mapping[str, str]) -> ForkedAgent:
+        """Start an agent in a session of its own, with a pipe to read its errors from."""
+        near, far = os.pipe()
+        with open(os.devnull, "w") as nothing:
+            link = self.start(words, variables, nothing.fileno(), far, is_session=True)
+        os.close(far)
+        return ForkedAgent(link, os.fdopen(near, "rb"))
 
-def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith(_AT_START)}
+
+class ProcessServer(ForkLink):
+    """Forks commands of a program for the tests of this process; started with the first of them."""
+
+    def __init__(self, program: str, agents: ProcessServer | None = None) -> None:
+        """Start it.
+
+        Args:
+            program: The program.
+            agents: Server that forks the agents which its commands start.
+        """
+        link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(link, read_at_start(os.environ))
+        passed = [theirs.fileno()]
+        words = [program, str(theirs.fileno()), PADDING]
+        if agents is not None:
+            passed.append(agents._link.fileno())
+            words[2:] = [str(agents._link.fileno()), json.dumps(agents._variables)]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, *words],
+                cwd=_TESTS,
+                pass_fds=passed,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        atexit.register(self._end)
+        self._link.settimeout(START_TIMEOUT_S)
+        assert self._link.recv(64) == b"ready"
+
+    def _end(self) -> None:
+        self._link.close()
+        self._process.wait(START_TIMEOUT_S)
+
+
+def fork_local_agents(agents: Callable[[], ForkLink]) -> None:
+    """Agents that commands of this process start are forks of this server."""
+    from edgebench.host.transports import local
+
+    def popen(words: Sequence[str], **options: Any) -> Any:
+        variables = options["env"]
+        module, arguments = words[2], words[3:]
+        if module == _AGENT_MODULE and agents().can_start(variables):
+            return agents().popen_agent(arguments, variables)
+        return subprocess.Popen(words, **options)
+
+    local.__dict__["subprocess"] = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
 
 
 def serve(link: socket.socket, program: str) -> None:
@@ -324,7 +404,27 @@ def _import_agent() -> None:
 
     for name in ("agent.cli", "agent.daemon", "agent.advertise"):
         import_module(f"edgebench.{name}")
-    _make_hooks_of_plain(Message)
+    for name in (*CHILDREN, *(f"edgebench.agent.{name}" for name in _IMPORTED_BY_WORKERS)):
+        import_module(name)
+    assert "numpy" not in sys.modules
+    from edgebench.agent.worker.job import Job
+    from edgebench.protocol.record import Confinement, WorkerRecord
+
+    _make_hooks_of_plain(Message, Job, WorkerRecord, Confinement)
+    _share_reports()
+
+
+def _share_reports() -> None:
+    """Hosts share the stored reports on runtimes, whose libraries are in none of their homes."""
+    from edgebench.agent.runtimes import kept_reports
+
+    listed_variables = vars(kept_reports)["listed_variables"]
+
+    def shared_variables(variables: Mapping[str, str]) -> dict[str, str]:
+        listed = listed_variables(variables)
+        return {name: listed[name] for name in listed if name not in _OF_HOST}
+
+    kept_reports.__dict__["listed_variables"] = shared_variables
 
 
 def _make_hooks_of_plain(*kinds: object) -> None:
@@ -352,7 +452,7 @@ def _make_hooks(converter: Converter, *kinds: object) -> None:
             left += get_type_hints(kind).values()
 
 
-def main(program: str, descriptor: int) -> int:
+def main(program: str, link: socket.socket, agents: ForkLink | None) -> int:
     """Serve the forks of a program; in a fork, its exit code."""
     if program == HOST:
         from edgebench.host.cli.entry import run
@@ -363,10 +463,18 @@ def main(program: str, descriptor: int) -> int:
 
         _import_agent()
     gc.freeze()
-    serve(socket.socket(fileno=descriptor), program)
+    serve(link, program)
+    if agents is not None:
+        fork_local_agents(lambda: agents)
+    else:
+        fork_children()
     return run()
 
 
 if __name__ == "__main__":
-    del sys.path[0]  # the folder of this file
-    raise SystemExit(main(sys.argv[1], int(sys.argv[2])))
+    del sys.path[0]  # the folder of the tests
+    program, descriptor, *rest = sys.argv[1:]
+    agents = None
+    if program == HOST:
+        agents = ForkLink(socket.socket(fileno=int(rest[0])), json.loads(rest[1]))
+    raise SystemExit(main(program, socket.socket(fileno=int(descriptor)), agents))

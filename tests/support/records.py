@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import hashlib
 import json
+import pickle
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -262,24 +268,61 @@ def put_into_store(
     begin_ns: int = BEGIN_NS,
     write_recording: Callable[[Path], Recording] | None = None,
 ) -> Path:
-    """Store what an agent spooled, a host knows and a meter recorded; the run's directory."""
-    is_judged = facts.dataset is not None
+    """Store what an agent spooled, a host knows and a meter recorded; the run's directory.
+
+    Args:
+        store: Where.
+        record: Of the agent.
+        latency_ns: Of its queries.
+        facts: Of the host.
+        probes: Of the clock.
+        begin_ns: Of the first query.
+        write_recording: Writes what the meter recorded. It can be pickled, because the same run is
+            analysed once in a process, and copied from then on.
+    """
     groups = probes or clock_probes()
+    inputs = record, latency_ns, facts, groups, begin_ns, write_recording
+    kept = _kept_runs() / hashlib.sha256(pickle.dumps(inputs)).hexdigest()
+    if not kept.exists():
+        made = kept.with_suffix(".made")
+        _write_run(made, *inputs)
+        made.rename(kept)
     with store.incoming(record.run_id) as directory:
-        more = dataset_answers() if is_judged else {}
-        spool_files(directory / RAW_DIRECTORY, record, latency_ns, more, begin_ns)
-        queries = files.unpack_traces(directory, record)
-        files.write_clock(directory, groups)
-        if write_recording:
-            write_power(directory, write_recording(directory / RAW_DIRECTORY / traces.METER_FILE))
-        files.write_events(directory, record.events)
-        files.write_facts(directory, facts, {"y": LABELS} if is_judged else {})
-        run = analyse_run(
-            record,
-            files.read_traces(directory, record, queries),
-            created_utc=created_utc(record.run_id) or CREATED_UTC,
-            clock=fit_clock(groups, record),
-        )
-        digests = files.file_digests(directory)
-        files.write_run(directory, replace(run, files=digests, verdict=described(run.verdict)))
+        shutil.copytree(kept, directory, copy_function=shutil.copyfile, dirs_exist_ok=True)
     return store.directory(record.run_id)
+
+
+@cache
+def _kept_runs() -> Path:
+    folder = tempfile.mkdtemp(prefix="edgebench-test-runs-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _write_run(
+    directory: Path,
+    record: r.RunRecord,
+    latency_ns: NDArray[np.int64],
+    facts: HostFacts,
+    groups: list[list[ClockProbe]],
+    begin_ns: int,
+    write_recording: Callable[[Path], Recording] | None,
+) -> None:
+    """Files of an analysed run."""
+    is_judged = facts.dataset is not None
+    more = dataset_answers() if is_judged else {}
+    spool_files(directory / RAW_DIRECTORY, record, latency_ns, more, begin_ns)
+    queries = files.unpack_traces(directory, record)
+    files.write_clock(directory, groups)
+    if write_recording:
+        write_power(directory, write_recording(directory / RAW_DIRECTORY / traces.METER_FILE))
+    files.write_events(directory, record.events)
+    files.write_facts(directory, facts, {"y": LABELS} if is_judged else {})
+    run = analyse_run(
+        record,
+        files.read_traces(directory, record, queries),
+        created_utc=created_utc(record.run_id) or CREATED_UTC,
+        clock=fit_clock(groups, record),
+    )
+    digests = files.file_digests(directory)
+    files.write_run(directory, replace(run, files=digests, verdict=described(run.verdict)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,9 @@ class Faults:
     """Questions that are answered after so many seconds; once each."""
     gone_after: int | None = None
     """The connection is cut when so many questions for values were answered."""
+    does_reset: bool = False
+    """Whether the cut is a reset, as of a restarted instrument; else the connection is closed, and
+    pyvisa-py polls without a pause until the time limit of the response."""
     overload_at: tuple[int, ...] = ()
     """Index of values that are beyond the range."""
     no_value_at: tuple[int, ...] = ()
@@ -348,6 +352,9 @@ class Server(TcpServer):
                 self.commands.append(command)
                 answer = self._answer(command)
                 if self._is_gone():
+                    if self.faults.does_reset:  # closed with unsent data, in 0 s
+                        linger = struct.pack("ii", 1, 0)
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                     return
                 if answer is not None:
                     self._send(connection, answer + b"\n")

@@ -281,13 +281,19 @@ def test_late_answer_is_waited_for(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("model", [DataLogger(), WattMeter(), Multimeter(identity=SIGLENT)])
-def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) -> None:
+@pytest.mark.parametrize(
+    ("model", "does_reset"),
+    [(DataLogger(), False), (WattMeter(), True), (Multimeter(identity=SIGLENT), True)],
+)
+def test_cut_connection_keeps_what_was_measured(
+    tmp_path: Path, model: Model, does_reset: bool
+) -> None:
     """Otherwise a cable would cost the session, or the session end as if nothing had happened."""
     supply: dict[str, Any] = {"supply_v": 3.3} if isinstance(model, Multimeter) else {}
-    found, trouble = record(model, tmp_path / "r", count=99, faults=Faults(gone_after=4), **supply)
+    faults = Faults(gone_after=4, does_reset=does_reset)
+    found, trouble = record(model, tmp_path / "r", count=99, faults=faults, **supply)
     assert trouble is not None
-    assert "did not respond" in trouble or "is gone" in trouble
+    assert "is gone" in trouble or (not does_reset and "did not respond" in trouble)
     assert len(found.power_w) >= 2
 
 

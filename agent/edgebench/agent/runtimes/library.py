@@ -96,10 +96,13 @@ def _distribution(module: str) -> Distribution | None:
     top, place = module.partition(".")[0], _place(module)
     if place is None:
         return None
-    holders = list(_holders(top, place))
     version = getattr(sys.modules.get(top), "__version__", None)
-    same = [holder for holder in holders if holder.version == version]
-    return next(iter(same or holders), None)
+    first = None
+    for holder in _holders(top, place):  # as few as possible: each has files to read
+        if version is None or holder.version == version:
+            return holder
+        first = first or holder
+    return first
 
 
 def _holders(top: str, place: Path) -> Iterator[Distribution]:

@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from edgebench.agent.cpu_quota import QuotaGroups, open_quota_groups
@@ -53,6 +53,9 @@ from edgebench.protocol.runtime import SignedModel
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
+_library_facts = cache(library_facts)
+"""The facts are in two records, before and after the loop; the search reads a file of each package.
+"""
 CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, shown during the run; they have their own budget."""
 _UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
@@ -196,7 +199,7 @@ def _record(
 
     spec, model, library = job.spec, prepared.model, None
     if isinstance(prepared.runtime, LibraryRuntime):
-        library = library_facts(prepared.runtime.module)
+        library = _library_facts(prepared.runtime.module)
     return WorkerRecord(
         model=replace(
             job.model,

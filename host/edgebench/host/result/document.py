@@ -17,7 +17,7 @@ from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from edgebench.host.result.keys import key_of
+from edgebench.host.result.keys import attributes_of, key_of
 from edgebench.host.result.migrations import migrated
 from edgebench.host.result.reason import Fact, Reason
 from edgebench.host.result.run import SCHEMA_VERSION, Path, Run
@@ -99,7 +99,7 @@ def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]
     """
     unknown: list[tuple[Path, object]] = []
     if isinstance(stored, dict):
-        names = _attributes(known.__class__)
+        names = attributes_of(known.__class__)
         for key, value in stored.items():
             if names is not None and key not in names:
                 unknown.append(((*path, key), deepcopy(value)))
@@ -113,14 +113,6 @@ def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]
             if isinstance(mine, (dict, list)):
                 unknown += _unknown(mine, other, (*path, number))
     return unknown
-
-
-@cache
-def _attributes(kind: type[Any]) -> dict[str, str] | None:
-    """Field names of a dataclass by document key; None for other types."""
-    if not is_dataclass(kind):
-        return None
-    return {key_of(field.metadata, field.name): field.name for field in fields(kind)}
 
 
 def _put(document: Any, path: Path, value: object) -> None:

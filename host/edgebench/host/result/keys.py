@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
 
 _KEY = "key"
 
@@ -15,3 +18,11 @@ def key(name: str) -> dict[str, str]:
 def key_of(metadata: Mapping[str, str], name: str) -> str:
     """The document key of a field."""
     return metadata.get(_KEY, name)
+
+
+@cache
+def attributes_of(kind: type[Any]) -> Mapping[str, str] | None:
+    """Field names of a dataclass by document key; None for other types."""
+    if not is_dataclass(kind):
+        return None
+    return {key_of(field.metadata, field.name): field.name for field in fields(kind)}

@@ -7,11 +7,11 @@ single line in `_ALL`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
-from edgebench.host.result.keys import key_of
+from edgebench.host.result.keys import attributes_of
 from edgebench.host.result.latency import PERCENTILES, LatencySummary
 from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.measured import Metrics
@@ -176,7 +176,7 @@ class NoSuchPath(LookupError):
     """The path names a key that does not exist."""
 
 
-def value_at(owner: object, path: str) -> object:
+def value_at(owner: Any, path: str) -> object:
     """Value at a path of keys below a part of a run; None if a part on the way is absent.
 
     Raises:
@@ -185,15 +185,13 @@ def value_at(owner: object, path: str) -> object:
     for name in path.split("."):
         if owner is None:
             return None
-        if isinstance(owner, Mapping):
-            if name not in owner:
-                raise NoSuchPath(path)
-            owner = owner[name]
-        elif is_dataclass(owner):
-            attributes = {key_of(field.metadata, field.name): field.name for field in fields(owner)}
+        attributes = attributes_of(owner.__class__)
+        if attributes is not None:
             if not name or name not in attributes:
                 raise NoSuchPath(path)
             owner = getattr(owner, attributes[name])
+        elif isinstance(owner, Mapping) and name in owner:
+            owner = owner[name]
         else:
             raise NoSuchPath(path)
     return owner

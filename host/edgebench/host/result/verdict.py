@@ -108,7 +108,8 @@ class Verdict:
     """State of each kind of number (`NumberKind`), by the failed rules that harm it."""
 
     def __post_init__(self) -> None:
-        numbers = {kind.value: self._state_of(kind) for kind in NumberKind}
+        failures = self.failures
+        numbers = {kind.value: self._state_of(kind, failures) for kind in NumberKind}
         object.__setattr__(self, "numbers", numbers)
 
     def state_of(self, kind: NumberKind) -> State:
@@ -120,10 +121,9 @@ class Verdict:
         """Kinds of numbers that are suspect; none if the run is invalid."""
         return tuple(kind for kind in NumberKind if self.state_of(kind) is State.SUSPECT)
 
-    def _state_of(self, kind: NumberKind) -> State:
+    def _state_of(self, kind: NumberKind, failures: tuple[Finding, ...]) -> State:
         if self.is_refused:
             return State.INVALID
-        failures = self.failures
         # A suspect run without a failed rule was judged by a version with other outcomes.
         is_harmed = any(kind in failure.harmed for failure in failures) or (
             self.state is State.SUSPECT and not failures

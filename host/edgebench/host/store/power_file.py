@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,13 +48,19 @@ from edgebench.meters.base import Flag, Header, LossReport
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, OutOfMemory, RunDamaged
 from edgebench.protocol.plain import from_plain
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _DIGITAL_BITS = 8
 Read = Callable[[int, list[str]], Any]
 """Reads these columns of a row group by number."""
+TableKey = tuple[int, tuple[str, ...]]
+"""Number of a row group, and its columns that were read."""
 _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
 """Columns with numbers; the channel of a row group is in the metadata."""
 KEPT_LINES = 2
 """Row groups that stay in memory: a window ends in at most two, of 6 MB with their energies."""
+KEPT_TABLES = 2
+"""Tables that stay in memory: the windows of a run need the same samples in turn."""
 CONSTANT_ROWS_PER_BYTE = 32
 """Limit on the rows per byte of power.parquet, which is read by row group: a fast meter whose value
 never changes, such as a dead meter, takes a byte for 18 rows."""
@@ -80,6 +86,10 @@ class PowerFile:
         default_factory=dict[int, PowerLine], init=False, repr=False, compare=False
     )
     """Power over time in the row groups that were used last, by position in the file."""
+    _kept_tables: dict[TableKey, Any] = field(
+        default_factory=dict[TableKey, Any], init=False, repr=False, compare=False
+    )
+    """Tables that were read last, by position in the file and columns."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
@@ -213,9 +223,7 @@ class PowerFile:
         line = self._kept_lines.get(number)
         if line is None:
             line = line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
-            while len(self._kept_lines) >= KEPT_LINES:
-                self._kept_lines.pop(next(iter(self._kept_lines)))
-            self._kept_lines[number] = line
+            _kept(self._kept_lines, number, line, KEPT_LINES)
         return line
 
     def lines(self, channel: str) -> Iterator[PowerLine]:
@@ -412,11 +420,15 @@ class PowerFile:
             opened: list[Any] = []
 
             def read(number: int, columns: list[str]) -> Any:
+                key = number, tuple(columns)
+                if key in self._kept_tables:
+                    return self._kept_tables[key]
                 try:
                     if not opened:
                         file = pq.ParquetFile(self.path, metadata=self._metadata)
                         opened.append(stack.enter_context(file))
-                    return self._masked(number, opened[0].read_row_group(number, columns))
+                    table = self._masked(number, opened[0].read_row_group(number, columns))
+                    return _kept(self._kept_tables, key, table, KEPT_TABLES)
                 except MemoryError as exc:
                     raise OutOfMemory(f"power does not fit into memory: {self.path}") from exc
                 except (OSError, pa.ArrowException) as exc:
@@ -433,6 +445,14 @@ class PowerFile:
         power_w[np.isin(to_numpy(table["time_ns"]), times_ns)] = np.nan
         place = table.column_names.index("watts_w")
         return table.set_column(place, "watts_w", to_arrow(power_w))
+
+
+def _kept(values: dict[_K, _V], key: _K, value: _V, max_count: int) -> _V:
+    """Add a value, and remove the oldest ones beyond this count; returns the value."""
+    while len(values) >= max_count:
+        values.pop(next(iter(values)))
+    values[key] = value
+    return value
 
 
 def _note_falls(

@@ -120,18 +120,20 @@ def test_ratio_lies_in_its_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("p50s_ns", "changes", "state"),
     [
-        made(FAST, state=State.INVALID),
-        made(FAST[:2]),
-        made(FAST, changes={"simulated": True}),
-        made(FAST, changes={"spec.scenario": Scenario.OFFLINE}),
+        (FAST, {}, State.INVALID),
+        (FAST[:2], {}, State.VALID),
+        (FAST, {"simulated": True}, State.VALID),
+        (FAST, {"spec.scenario": Scenario.OFFLINE}, State.VALID),
     ],
     ids=["invalid", "two runs", "simulated", "another scenario"],
 )
-def test_no_ratio_without_an_interval(other: RunSet) -> None:
+def test_no_ratio_without_an_interval(
+    p50s_ns: Sequence[int], changes: Mapping[str, object], state: State
+) -> None:
     """Otherwise an unreliable factor would be shown."""
-    first = made(FAST[: len(other.runs)])
+    first, other = made(p50s_ns), made(p50s_ns, changes=changes, state=state)
     assert ratio_of_sets(first, other) is None
     assert ratio_to_first([first, other], other) == ABSENT
 
@@ -153,19 +155,21 @@ def test_int8_model_slower_than_its_sibling_gives_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    "sets",
+    ("sibling_ns", "p50s_ns", "name", "changes"),
     [
-        [made(SLOW), made(FAST, "m_int8.tflite", "int8")],
-        [made(FAST), made(SLOW, "other_int8.tflite", "int8")],
-        [made(FAST), made(SLOW, "m_int8.tflite", "int8", {"runtime.name": "litert"})],
-        [made(FAST), made(SLOW, "m_int8.tflite", "int8", {"spec.threads": 4})],
-        [made(FAST), made(FAST, "m_int8.tflite", "int8")],
+        (SLOW, FAST, "m_int8.tflite", {}),
+        (FAST, SLOW, "other_int8.tflite", {}),
+        (FAST, SLOW, "m_int8.tflite", {"runtime.name": "litert"}),
+        (FAST, SLOW, "m_int8.tflite", {"spec.threads": 4}),
+        (FAST, FAST, "m_int8.tflite", {}),
     ],
     ids=["faster", "another model", "another runtime", "threads", "no clear difference"],
 )
-def test_no_warning_where_it_would_be_wrong(sets: list[RunSet]) -> None:
+def test_no_warning_where_it_would_be_wrong(
+    sibling_ns: Sequence[int], p50s_ns: Sequence[int], name: str, changes: Mapping[str, object]
+) -> None:
     """Otherwise two unrelated models would cause a warning."""
-    assert slower_int8_lines(sets) == []
+    assert slower_int8_lines([made(sibling_ns), made(p50s_ns, name, "int8", changes)]) == []
 
 
 def test_sides_of_a_comparison_in_pairs_have_the_paired_ratio() -> None:

@@ -31,6 +31,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,9 @@ MAX_PAIRS = 300
 """Maximum number of pairs with an exact distribution: 45,150 rank sums, 10 ms."""
 MAX_INDEPENDENT = 50
 """Maximum number of values on the larger side with an exact distribution."""
+_KEPT_COUNT = 64
+"""Distributions that are kept: without ties, all samples of a size have the same. At most 0.6 MB
+each."""
 RANK_SUM_LOSS = math.sqrt(math.pi / 3)
 """Ratio of the detectable effect of a rank-sum test to a t test's, on normal values: its asymptotic
 relative efficiency is 3/π."""
@@ -101,6 +105,7 @@ def signed_rank_test(differences: Floats) -> ShiftTest:
     steps = np.unique((differences[rows] + differences[columns]) / 2)
     edges = np.concatenate([steps[:1] - 1, steps, steps[-1:] + 1])
 
+    @cache  # the searches for the estimate and the bounds begin with the same steps
     def statistic(gap: int) -> int:
         shifted = differences - (edges[gap] + edges[gap + 1]) / 2
         return int(scores[shifted[np.argsort(np.abs(shifted))] > 0].sum())
@@ -168,14 +173,20 @@ def _signed_rank_sums(doubled: NDArray[np.int64]) -> Floats:
     total = int(doubled.sum())
     if doubled.size > MAX_PAIRS:
         return _normal(total, total / 2, math.sqrt(float((doubled.astype(float) ** 2).sum())) / 2)
-    chances = np.zeros(total + 1)
+    return _exact_signed_rank_sums(tuple(np.sort(doubled).tolist()))
+
+
+@lru_cache(maxsize=_KEPT_COUNT)
+def _exact_signed_rank_sums(doubled: tuple[int, ...]) -> Floats:
+    """The same without the approximation, for doubled ranks in ascending order."""
+    chances = np.zeros(sum(doubled) + 1)
     chances[0] = 1.0
     reached = 0
     for rank in doubled:
         added = chances[: reached + 1] / 2
         chances[: reached + 1] = added
         chances[rank : rank + reached + 1] += added
-        reached += int(rank)
+        reached += rank
     return chances
 
 
@@ -185,12 +196,19 @@ def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
     if max(chosen, count - chosen) > MAX_INDEPENDENT:
         variance = chosen * (count - chosen) / (count - 1) * float(np.var(doubled))
         return _normal(total, chosen * total / count, math.sqrt(variance))
+    return _exact_rank_sums(tuple(np.sort(doubled).tolist()), chosen)
+
+
+@lru_cache(maxsize=_KEPT_COUNT)
+def _exact_rank_sums(doubled: tuple[int, ...], chosen: int) -> Floats:
+    """The same without the approximation, for doubled ranks in ascending order."""
+    count, total = len(doubled), sum(doubled)
     ways = np.zeros((chosen + 1, total + 1))
     ways[0, 0] = 1.0
     for number, rank in enumerate(doubled, start=1):
-        # Descending group size, so that every value is chosen at most once.
-        for size in range(min(number, chosen), 0, -1):
-            ways[size, rank:] += ways[size - 1, : total + 1 - rank]
+        # Every group gains this value at once: numpy reads all of them before it adds.
+        size = min(number, chosen)
+        ways[1 : size + 1, rank:] += ways[:size, : total + 1 - rank]
     chances: Floats = ways[chosen] / math.comb(count, chosen)
     return chances
 

@@ -30,10 +30,12 @@ middle half and the excursions are edgebench's own, measured in the tests.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +46,7 @@ MIN_QUERY_COUNT = 20
 """Minimum number of queries that can be classified: the last quarter of a run then has five
 queries."""
 MAX_SEARCHED_POINTS = 2000
-"""Largest number of searched points, which take 0.05 s."""
+"""Largest number of searched points, which take 0.01 s."""
 DELTA_RATIO = 0.01
 """Relative difference up to which two levels are equal."""
 STEADY_RATIO = 0.25
@@ -144,9 +146,7 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
     values, block_size = _reduced(latency_ns)
     # The series, with every value clipped to a range around its neighbourhood.
     half = min(FILTER_WINDOW // 2, values.size - 1)
-    padded = np.pad(values, half, mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
-    low, middle, high = np.percentile(windows, (10, 50, 90), axis=1)
+    low, middle, high = _sliding_percentiles(np.pad(values, half, mode="reflect"), 2 * half + 1)
     reach = FILTER_RANGES * np.maximum(high - low, DELTA_RATIO * middle)
     bounded = np.clip(values, middle - reach, middle + reach)
     # The floor is a third of the smallest difference of levels. Without it, the segments of a
@@ -189,6 +189,30 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
         ),
         block_size,
     )
+
+
+def _sliding_percentiles(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """10th, 50th and 90th percentile of each window, shape (n,) to (3, n - width + 1).
+
+    As np.percentile, which orders each window anew: 10 ms for 2000 windows of 201 values, here 2.
+    """
+    places = (width - 1) * np.array([0.1, 0.5, 0.9])
+    below = places.astype(np.int64)
+    shares = (places - below)[:, np.newaxis]
+    above = np.minimum(below + 1, width - 1)
+    chosen = itemgetter(*below.tolist(), *above.tolist())
+    listed = values.tolist()
+    ordered = sorted(listed[:width])
+    rows = [chosen(ordered)]
+    for left, entered in zip(listed, listed[width:], strict=False):
+        del ordered[bisect_left(ordered, left)]
+        insort(ordered, entered)
+        rows.append(chosen(ordered))
+    low, high = np.array(rows).T.reshape(2, 3, -1)
+    percentiles: NDArray[np.float64] = np.where(
+        shares < 0.5, low + (high - low) * shares, high - (high - low) * (1 - shares)
+    )
+    return percentiles
 
 
 def _reduced(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:

@@ -37,6 +37,7 @@ _ARDUINO_TIMES = re.compile(rb"(?m)^" + _ARDUINO_TIME.pattern.encode())
 _DATE_AND_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d|\d\d\.\d\d\.\d{4}) (\d\d:\d\d:\d\d)")
 """Date and time in aligned columns, which are one value."""
 _DATES_AND_TIMES = re.compile(_DATE_AND_TIME.pattern.encode())
+_LETTER = re.compile(r"[^\W\d_]")
 _BLANKS = re.compile(rb"[ \t]+")
 _OUTER_BLANKS = re.compile(rb"(?m)^ | (?=\r?$)")
 
@@ -146,6 +147,8 @@ def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
             except FileRefused as exc:
                 # If no line is a header, the error of the first line with names is reported.
                 first_error = first_error or exc
+                if read is _unnamed_layout and not _is_numbered(options):
+                    break  # numbered columns have no power, in whichever line they begin
             else:
                 if layout is not None:
                     return layout
@@ -212,14 +215,20 @@ def _unnamed_layout(
     return _layout(path, header, [(number - 1, header), *lines], encoding, options)
 
 
+def _is_numbered(options: ImportOptions) -> bool:
+    """Whether the user names a power or a current by the number of its column, as in #2."""
+    named = options.power, options.current
+    return any(text is not None and text.startswith("#") for text in named)
+
+
 def _has_names(text: str) -> bool:
     """Whether a line has a field that is neither a number nor a time.
 
     >>> _has_names("t_s,power_W"), _has_names("0.1;2,5"), _has_names("09:00:00 5.0 0.1")
     (True, False, False)
     """
-    return any(
-        re.search(r"[^\W\d_]", field) and not is_clock_time(field) and not _is_number(field)
+    return _LETTER.search(text) is not None and any(
+        _LETTER.search(field) and not is_clock_time(field) and not _is_number(field)
         for field in re.split(r"[,;\t ]", text)
     )
 

@@ -49,19 +49,23 @@ def side(document: Document, name: str, ratio: float = 1.0, count: int = 10) -> 
     """Return runs that differ by 0.2 %."""
     chance, found = random.Random(name), []
     for number in range(count):
-        one = deepcopy(document)
-        one["run_id"] = f"{name}-{number}"
-        one["pair"] = {"comparison_id": "c", "number": number, "side": name}
-        one["model"] |= {"sha256": name, "name": f"{name}.tflite"}
         factor = ratio * chance.uniform(0.999, 1.001)
-        energy = one["metrics"]["energy"]
+        energy = deepcopy(document["metrics"]["energy"])
         for metric in LESS_IS_BETTER:
             energy[metric] *= factor
         for metric in ("inferences_per_j", "inferences_per_s_per_w"):
             energy[metric] /= factor
         for metric in ("inference_count", "duration_s"):
             energy["battery"][metric] /= factor
-        found.append(one)
+        found.append(
+            document
+            | {
+                "run_id": f"{name}-{number}",
+                "pair": {"comparison_id": "c", "number": number, "side": name},
+                "model": document["model"] | {"sha256": name, "name": f"{name}.tflite"},
+                "metrics": document["metrics"] | {"energy": energy},
+            }
+        )
     return found
 
 
@@ -77,7 +81,12 @@ def read(documents: Sequence[Document]) -> list[Run]:
 
 def compared(pair: Sides, metric: str = "energy_j") -> Comparison:
     """Return the result of the comparison."""
-    (found,) = compare_groups([(read(pair[0]), read(pair[1]))], metrics=[metric])
+    return compared_runs((read(pair[0]), read(pair[1])), metric)
+
+
+def compared_runs(pair: tuple[list[Run], list[Run]], metric: str) -> Comparison:
+    """Return the result of the comparison of runs that are read."""
+    (found,) = compare_groups([pair], metrics=[metric])
     return found.result
 
 
@@ -90,10 +99,14 @@ def width(result: Comparison) -> float:
 
 def with_energy(runs: Sequence[Document], **changes: object) -> list[Document]:
     """Return copies of these runs with changed energies."""
-    found = deepcopy(list(runs))
-    for document in found:
-        document["metrics"]["energy"] |= changes
-    return found
+    return [
+        document
+        | {
+            "metrics": document["metrics"]
+            | {"energy": deepcopy(document["metrics"]["energy"]) | changes}
+        }
+        for document in runs
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,24 +162,26 @@ def test_share_of_the_meter_is_that_of_the_energy_by_whatever_name(tmp_path: Pat
     u95_ratio = energy["u95_absolute_j"] / gross_j
     assert battery["u95_ratio"] == pytest.approx(u95_ratio)
     assert energy["power_w_mean_u95_absolute"] / power_w == pytest.approx(u95_ratio)
-    both = sides(document)
+    baseline, candidate = sides(document)
+    both = read(baseline), read(candidate)
     for metric in ENERGY_METRICS:
         short = "net_energy_j" if "net_" in metric else "energy_j"
-        found = compared(both, metric).rules.instrument_ratio
-        assert found == compared(both, short).rules.instrument_ratio
+        found = compared_runs(both, metric).rules.instrument_ratio
+        assert found == compared_runs(both, short).rules.instrument_ratio
 
 
 def test_energies_that_are_no_goal_are_refused_before_and_after_the_runs(made: Document) -> None:
     """Otherwise more inferences in a window would be a regression, with a wrong meter error."""
     check_metrics(ENERGY_METRICS, is_metered=True, has_battery=True)
-    pair = sides(made)
+    baseline, candidate = sides(made)
+    pair = read(baseline), read(candidate)
     found = set(numbers_in(made["metrics"]["energy"], "energy")) - set(ENERGY_METRICS)
     assert {"energy.inference_count", "energy.duration_s", "energy.phases.load.energy_j"} < found
     for metric in found:
         with pytest.raises(UsageError) as before:
             check_metrics([metric], is_metered=True)
         with pytest.raises(UsageError) as after:
-            compared(pair, metric)
+            compared_runs(pair, metric)
         assert str(before.value) == str(after.value)
 
 

@@ -67,6 +67,47 @@ def test_no_other_cut_costs_less(values: list[float], strictness: float) -> None
     assert total(found) == pytest.approx(least, rel=1e-6, abs=1e-3)
 
 
+def cuts_by_all_pairs(values: NDArray[np.float64], penalty: float) -> list[int]:
+    """Return the ends of the best cut, by trying every start for every end."""
+    sums, squares = (np.concatenate([[0.0], np.cumsum(powers)]) for powers in (values, values**2))
+    best, before = np.full(values.size + 1, np.inf), [0, 0]
+    best[0] = 0.0
+    for end in range(2, values.size + 1):
+        lengths = end - np.arange(end - 1.0)
+        means = (sums[end] - sums[: end - 1]) / lengths
+        variances = (squares[end] - squares[: end - 1]) / lengths - means**2
+        costs = lengths * np.log(np.maximum(variances, 0.0) + FLOOR**2)
+        totals = best[: end - 1] + costs + penalty
+        before.append(int(totals.argmin()))
+        best[end] = totals.min()
+    ends = [values.size]
+    while before[ends[-1]]:
+        ends.append(before[ends[-1]])
+    return ends[::-1]
+
+
+@pytest.mark.parametrize("strictness", [0.05, 1.0, 4.0])
+@pytest.mark.parametrize("count", [63, 64, 65, 66, 67, 500])
+@pytest.mark.parametrize("kind", ["steady", "levels", "ramp", "walk", "ticks", "tails"])
+def test_starts_that_are_not_tried_would_not_be_chosen(
+    kind: str, count: int, strictness: float
+) -> None:
+    """Otherwise the bound on the other starts would hide the best cut of a long series."""
+    draw = np.random.default_rng(count)
+    noise = draw.standard_normal(count)
+    values = {
+        "steady": noise,
+        "levels": noise + np.repeat(5 * draw.standard_normal(count // 10 + 1), 10)[:count],
+        "ramp": noise + np.linspace(0, 20, count),
+        "walk": np.cumsum(noise),
+        "ticks": np.round(noise),
+        "tails": np.exp(2 * noise),
+    }[kind]
+    values -= np.median(values)
+    found = find_changepoints(values, floor=FLOOR, strictness=strictness)
+    assert found == cuts_by_all_pairs(values, PENALTY_FACTOR * np.log(count) * strictness)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_ruptures_finds_no_better_cut(seed: int) -> None:
     """Otherwise our sums would not be the cost behind the literature's results."""

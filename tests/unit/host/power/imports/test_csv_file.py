@@ -123,6 +123,17 @@ def test_overflow_of_an_instrument_is_no_measurement(
     assert session.is_trusted is False
 
 
+def test_table_without_names_may_begin_behind_other_numbers(tmp_path: Path) -> None:
+    """Otherwise the number of a device before the first row would hide the columns."""
+    path = tmp_path / "trace.csv"
+    path.write_text("7\n0,2\n1,2\n2,2\n")
+    session = import_file(path, tmp_path / "session", ImportOptions(time="#1:s", power="#2:W"))
+    [channel] = session.channels()
+    assert channel.energy_j == pytest.approx(4.0)
+    with pytest.raises(FileRefused, match="no time column"):
+        import_file(path, tmp_path / "unnamed")
+
+
 def test_columns_that_were_taken_are_told(tmp_path: Path) -> None:
     """Otherwise it would be unknown which of several columns the energy is of."""
     text = "t_s,cpu_power_W,current_mA,V,power_factor,mW\n0,1,1,1,1,1\n1,1,1,1,1,1\n"
