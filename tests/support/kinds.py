@@ -118,10 +118,11 @@ def store_of(root: Path, kind: Kind, days: Sequence[int] = (1, 2)) -> Store:
     """A store with a set of such runs for each day of March."""
     store, source = Store(root), metered_run()
     run = from_document(json.loads((source / RUN_FILE).read_text()))
+    of_set = [of_kind(run, kind, factor) for factor in kind.factors]
     for day in days:
-        for number, factor in enumerate(kind.factors):
+        for number, member in enumerate(of_set):
             made = replace(
-                of_kind(run, kind, factor),
+                member,
                 run_id=f"202603{day:02}-00000{number}-0123abcd",
                 created_utc=f"2026-03-{day:02}T00:00:0{number}+00:00",
                 member=SetMember(f"set-{day}", number, len(kind.factors)),

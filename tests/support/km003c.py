@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -68,12 +69,15 @@ def queue(number: int, samples: Sequence[tuple[int, float, float]]) -> bytes:
     if not samples:
         return struct.pack("<BBH", 0x41, number, 0)
     payload = b"".join(
-        struct.pack(
-            "<HHii4H", sequence % 65536, 0x3C, round(volt * 1e6), round(ampere * 1e6), 10, 20, 6, 6
-        )
+        (sequence % 65536).to_bytes(2, "little") + _reading(volt, ampere)
         for sequence, volt, ampere in samples
     )
     return put_data(number, 2, len(samples), 20, payload)
+
+
+@lru_cache(maxsize=64)
+def _reading(volt: float, ampere: float) -> bytes:
+    return struct.pack("<Hii4H", 0x3C, round(volt * 1e6), round(ampere * 1e6), 10, 20, 6, 6)
 
 
 @dataclass(slots=True, kw_only=True)

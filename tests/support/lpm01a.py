@@ -91,13 +91,14 @@ def _pieces(
     encode = encode_ascii if is_ascii else encode_binary
     cache: dict[float, bytes] = {}
     put_in = dict(faults.records)
+    lost = {index for start, count in faults.lost_samples for index in range(start, start + count)}
     pieces = []
     for index, value in enumerate(values.tolist(), first):
         if index % rate_hz == 0 and index // rate_hz not in faults.lost_stamps:
             pieces.append(encode_stamp(index // rate_hz * 1000, 7, is_ascii))
         if index in put_in:
             pieces.append(put_in[index])
-        if any(start <= index < start + count for start, count in faults.lost_samples):
+        if index in lost:
             continue
         encoded = cache.get(value) or cache.setdefault(value, encode(value))
         pieces.append(encoded[:-1] if index in faults.lost_bytes else encoded)

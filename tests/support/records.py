@@ -282,7 +282,7 @@ def put_into_store(
     """
     groups = probes or clock_probes()
     inputs = record, latency_ns, facts, groups, begin_ns, write_recording
-    kept = _kept_runs() / hashlib.sha256(pickle.dumps(inputs)).hexdigest()
+    kept = kept_runs() / hashlib.sha256(pickle.dumps(inputs)).hexdigest()
     if not kept.exists():
         made = kept.with_suffix(".made")
         _write_run(made, *inputs)
@@ -293,7 +293,8 @@ def put_into_store(
 
 
 @cache
-def _kept_runs() -> Path:
+def kept_runs() -> Path:
+    """A folder for made-up runs that several tests of this process copy."""
     folder = tempfile.mkdtemp(prefix="edgebench-test-runs-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -254,7 +254,7 @@ def test_host_that_slept_makes_no_huge_packet() -> None:
     assert max(len(part) for part in parts) == 1 << 14
     power_w = np.concatenate(parts)
     assert len(power_w) == 3_600_000
-    assert power_w == pytest.approx(0.5)
+    assert np.allclose(power_w, 0.5, rtol=1e-6, atol=0.0)
     assert read(3601.0) == pytest.approx(0.0)
 
 

@@ -20,6 +20,7 @@ in mlcommons/tiny, benchmark/runner, power_manager.py.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import numpy as np
 
@@ -54,6 +55,7 @@ _HELD_MAX_BYTES = 1 << 22
 _OVERFLOW_BIT = 1 << 31
 
 
+@cache
 def value_table() -> Floats:
     """Value of each word, shape (65536,)."""
     words = np.arange(1 << 16)

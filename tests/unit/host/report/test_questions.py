@@ -197,14 +197,21 @@ def text_above(browser: Browser, path: Path, width: int, height: int) -> str:
 def surfaces_of(
     question: str, directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[Surfaces, str]:
-    """Surfaces that answer a question, and the pattern of the answer."""
-    store = Store(directory / "store")
-    if question == "campaign":
-        expected = r"digits_int8.tflite is 1.30× .*faster than digits_fp32.tflite"
-        return surfaces_of_campaign(store, capsys), expected
-    models, values, expected = QUESTIONS[question]
-    stored_sets(store, *models, **values)
-    return surfaces_of_runs(store, capsys), expected
+    """Surfaces that answer a question, and the pattern of the answer; made once for both tests."""
+    if question not in KNOWN:
+        store = Store(directory / "store")
+        if question == "campaign":
+            expected = r"digits_int8.tflite is 1.30× .*faster than digits_fp32.tflite"
+            KNOWN[question] = surfaces_of_campaign(store, capsys), expected
+        else:
+            models, values, expected = QUESTIONS[question]
+            stored_sets(store, *models, **values)
+            KNOWN[question] = surfaces_of_runs(store, capsys), expected
+    return KNOWN[question]
+
+
+KNOWN: dict[str, tuple[Surfaces, str]] = {}
+"""What `surfaces_of` made, by question."""
 
 
 @pytest.mark.parametrize("question", [*QUESTIONS, "campaign"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from support.exports import SET, find_stored
 
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import format_metric, half_width_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.set_page import set_details, set_results
@@ -42,10 +44,17 @@ def test_table_is_a_list_where_it_does_not_fit() -> None:
     assert printed(38).split("\n")[1].split() == ["95", "%", *NUMBERS[0].split()]
 
 
+@cache
+def stored_set() -> RunSet:
+    """A set of a store."""
+    [found] = find_sets([exported.run for exported in find_stored(SET)])
+    return found
+
+
 @pytest.mark.parametrize("width", range(34, 100))  # An id has 24 characters.
 def test_no_number_of_a_set_is_broken(width: int) -> None:
     """Otherwise the interval -15/+139 % would end in +13 on one line, with the 9 on the next."""
-    [one] = find_sets([exported.run for exported in find_stored(SET)])
+    one = stored_set()
     page = set_results(one, width) + set_details(one)
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, highlight=False)

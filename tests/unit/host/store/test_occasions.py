@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.changes import changed
 from support.kinds import KINDS, store_of
+from support.records import kept_runs
 
 from edgebench.host.analysis.occasions import MIN_OCCASIONS
 from edgebench.host.analysis.run_set import find_set
@@ -28,7 +30,15 @@ BY_DAY = {1: 1.00, 2: 1.03, 3: 0.98, 4: 1.01, 5: 1.02}
 
 
 def stored(root: Path, days: tuple[int, ...] = DAYS) -> Store:
-    """A store with a set a day, whose latencies differ from day to day."""
+    """A store with a set a day, whose latencies differ from day to day; made once, then copied."""
+    kept = kept_runs() / f"occasions of {days}"
+    if not kept.exists():
+        _store(kept, days)
+    shutil.copytree(kept, root, dirs_exist_ok=True)
+    return Store(root)
+
+
+def _store(root: Path, days: tuple[int, ...]) -> None:
     store = store_of(root, KINDS[0], days)
     for run_id in store.run_ids():
         run = store.run(run_id)
@@ -39,7 +49,6 @@ def stored(root: Path, days: tuple[int, ...] = DAYS) -> Store:
         day = int(run.member.set_id.removeprefix("set-"))
         made = changed(run, {"metrics.latency_ns.p50": round(latency.p50 * BY_DAY[day])})
         (store.directory(run_id) / RUN_FILE).write_text(json.dumps(to_document(made)))
-    return store
 
 
 def newest(store: Store, set_id: str) -> RunSet:

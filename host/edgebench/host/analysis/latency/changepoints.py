@@ -96,36 +96,35 @@ def _best_cuts(
 
     places = np.arange(count + 1)
     near, least_of_others = places[:0], math.inf
-    first, first_start = MIN_SEGMENT_LENGTH, 0
-    while first <= count:
-        last = min(first + ENDS_AT_ONCE - 1, count)
-        starts = np.concatenate([near, places[first_start : last - MIN_SEGMENT_LENGTH + 1]])
-        reached = best[starts]
-        rows = costs(starts, places[first : last + 1, np.newaxis])
-        added = costs(places[first - 1 : first], places[first : last + 1])
-        bounds = (least_of_others + added - _ROUNDING).tolist()
-        shift = near.size - first_start
-        is_bounded = True
-        while is_bounded and first <= last:
-            end_of_starts = first - MIN_SEGMENT_LENGTH + 1
-            totals = rows[first - last - 1, : end_of_starts + shift]
-            totals += reached[: end_of_starts + shift]
+    first_end, first_start = MIN_SEGMENT_LENGTH, 0
+    while first_end <= count:
+        last_end = min(first_end + ENDS_AT_ONCE - 1, count)
+        ends = places[first_end : last_end + 1]
+        starts = np.concatenate([near, places[first_start : last_end - MIN_SEGMENT_LENGTH + 1]])
+        shift = near.size - first_start  # place of a start behind the near ones, minus the start
+        best_of_starts = best[starts]
+        rows = costs(starts, ends[:, np.newaxis])
+        bounds = least_of_others + costs(places[first_end - 1 : first_end], ends) - _ROUNDING
+        for end, row, bound in zip(ends.tolist(), rows, bounds.tolist(), strict=True):
+            start_count = end - MIN_SEGMENT_LENGTH + 1
+            totals = row[: start_count + shift]
+            totals += best_of_starts[: start_count + shift]
             totals += penalty
             place = totals.argmin()
             start, least = starts[place], totals[place]
-            is_bounded = bounds[first - last - 1] > least
-            if not is_bounded or first == last:
-                totals = costs(places[:end_of_starts], places[first : first + 1])
-                totals += best[:end_of_starts]
+            is_bounded = bound > least
+            if not is_bounded or end == last_end:
+                totals = costs(places[:start_count], places[end : end + 1])
+                totals += best[:start_count]
                 totals += penalty
                 start = totals.argmin()
                 least = totals[start]
-            before[first] = start
-            best[first] = least
-            if first + shift < reached.size:
-                reached[first + shift] = best[first]
-            first += 1
-        first_start = first - MIN_SEGMENT_LENGTH
+            before[end], best[end] = start, least
+            if end + shift < starts.size:
+                best_of_starts[end + shift] = least
+            if not is_bounded:
+                break
+        first_end, first_start = end + 1, start_count
         is_near = totals <= least + NEAR_RATIO * penalty
         near = np.flatnonzero(is_near)
         least_of_others = float(np.min(totals, where=~is_near, initial=math.inf))
