@@ -237,7 +237,10 @@ def _request(options: argparse.Namespace, store: Store) -> BenchRequest:
     if (form := format_of(options)) in TEXT_FORMATS:
         raise UsageError(f"-o {form} is for runs, and --against prints a comparison: use -o json")
     if len(options.models) != 1:
-        raise UsageError(f"--against takes a single baseline model, got {len(options.models)}")
+        raise UsageError(
+            f"--against takes a single baseline model, got {len(options.models)}; write: bench A "
+            "--against B"
+        )
     return comparison_request(
         store,
         options.models[0],

@@ -255,7 +255,9 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     marks = (*mark_lines(sets), tails_line(sets, table))
     notes = filter(None, (*marks, *note_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
-    for line in (*lines, *_pair_lines(runs, addresses[0].prefix, options.store)):
+    if compared:
+        lines += _pair_lines(runs, addresses[0].prefix, options.store)
+    for line in lines:
         print_line(out, line)
     return ExitCode.DONE
 

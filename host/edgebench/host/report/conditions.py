@@ -11,7 +11,7 @@ from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_ns, format_size
-from edgebench.host.show.bench_command import bench_words
+from edgebench.host.show.bench_command import bench_words, is_of_demo
 from edgebench.host.show.page import confinement_line
 from edgebench.host.show.times import simulated_pace
 from edgebench.protocol.percent import format_percent
@@ -104,8 +104,7 @@ def commands_of(sets: Sequence[RunSet]) -> list[str]:
     commands: list[str] = []
     for run_set in sets:
         made_by = run_set.first.command
-        is_of_demo = run_set.first.simulated and made_by and "--on" not in made_by.words
-        if made_by is not None and not is_of_demo:
+        if made_by is not None and not is_of_demo(run_set.first):
             commands.append(shlex.join(["edgebench", "bench", *made_by.words]))
             continue
         pair = run_set.first.pair

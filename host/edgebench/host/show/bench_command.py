@@ -109,6 +109,13 @@ def _typed(runs: Sequence[Run]) -> tuple[tuple[str, ...], ...] | None:
     return made_by.arguments if named == {run.model.name for run in runs} else None
 
 
+def is_of_demo(run: Run) -> bool:
+    """Whether a run was made by `edgebench demo`, whose simulated board is gone."""
+    if not run.simulated or run.command is None:
+        return False
+    return CommandLine(arguments=run.command.arguments).value("on") is None
+
+
 def bench_words(run: Run, run_count: int) -> list[list[str]]:
     """Arguments of `edgebench bench` that repeat these runs: the model, then each option.
 

@@ -161,9 +161,11 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
         sets: The compared sets, at least one; with all compared runs.
 
     Returns:
-        The line; None if there are enough runs, or if the sides are not two models that a command
-        could measure in turn.
+        The line; None if there are enough runs, if the command that made the pairs was interrupted,
+        or if the sides are not two models that a command could measure in turn.
     """
+    if any(LeftOut.INTERRUPTED in comparison.left_out for comparison in comparisons):
+        return None  # the sets advise to let it finish
     short = next((each for each in comparisons if each.result.needed_count is not None), None)
     if short is None:
         return None

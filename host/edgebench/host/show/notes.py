@@ -8,10 +8,15 @@ from edgebench.host.analysis.verdict.clock import ClockDriftRule, ClockRule
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.bench_command import is_of_demo
 from edgebench.host.show.settings import setting_notes
 from edgebench.host.show.verdict import named_sets
 from edgebench.protocol.text import printable
 
+_OF_DEMO = (
+    "the board of edgebench demo is gone; one that stays, to measure on: "
+    "edgebench-agent serve --simulate BOARD (docs/throttling.md)"
+)
 _CLOCK_RULES = (ClockRule, ClockDriftRule)
 
 
@@ -27,6 +32,8 @@ def run_notes(*runs: Run) -> list[str]:
             and finding.outcome is RuleOutcome.PASS
         ]
         notes += steps[:1]
+    if any(map(is_of_demo, runs)):
+        notes.append(_OF_DEMO)
     return notes
 
 

@@ -81,7 +81,7 @@ def set_details(
     rules = rules_parts(run_set.verdict, is_all=is_all)
     spec = run_set.first.spec
     facts = [
-        ("set", f"{run_set.set_id}, {local_time(run_set.first.created_utc)}"),
+        ("set", f"{run_set.set_id}, {local_time(min(run.created_utc for run in run_set.runs))}"),
         ("model", f"{run_set.model}, {(run_set.first.model.sha256 or '')[:12]}"),
         ("runtime", f"{run_set.runtime} {run_set.first.runtime.version}"),
         ("device", run_set.device),
@@ -104,7 +104,8 @@ def set_details(
         facts.append(("next time", next_time_words(run_set, next_time)))
     if run_set.variance is not None:
         facts += [("variance", line) for line in variance_lines(run_set.variance)]
-    return [*parts, _runs_table(run_set), "", *rules, "", facts_table(facts), ""]
+    marks = [line for line in mark_lines(run_set.runs) if line not in mark_lines([run_set])]
+    return [*parts, _runs_table(run_set), *marks, "", *rules, "", facts_table(facts), ""]
 
 
 def replaced_words(run_set: RunSet) -> str:
@@ -209,6 +210,6 @@ def _runs_table(run_set: RunSet) -> Table:
             run.run_id,
             format_metric(metric, value),
             format_half_width(value, interval),
-            marks_cell(run.marks),
+            "replaced" if run.run_id in run_set.replaced_run_ids else marks_cell(run.marks),
         )
     return table

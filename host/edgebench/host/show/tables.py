@@ -357,7 +357,7 @@ def suspect_words(marks: ResultMarks) -> list[str]:
     return [f"suspect {in_words(marks.also_suspect)}"] if marks.also_suspect else []
 
 
-def mark_lines(rows: Iterable[RunSet | RunSummary]) -> list[str]:
+def mark_lines(rows: Iterable[RunSet | Run | RunSummary]) -> list[str]:
     """Explanations of the marks in the table of these runs or sets."""
     marks = [row.marks for row in rows]
     lines: list[str] = []

@@ -26,7 +26,12 @@ from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.host.show.bench_command import command_line_of, command_line_of_sets, run_count_of
+from edgebench.host.show.bench_command import (
+    command_line_of,
+    command_line_of_sets,
+    is_of_demo,
+    run_count_of,
+)
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.sentences import is_counted, sentence
@@ -228,6 +233,8 @@ def advice_against(
     """
     if run_set.verdict.is_refused and not diagnosis.is_refusal:
         return None
+    if is_of_demo(made or run_set.first):
+        return None  # nothing can be measured on its board
     situation = _situation(run_set, made, given)
     for finding in diagnosis.findings:
         if finding.id == RunCountRule.id and run_set.planned_count >= MIN_RUNS:
@@ -380,8 +387,18 @@ def verdict_lines(
         settings: Text that distinguishes sets of the same model and device; None: their ids.
     """
     sharing: dict[tuple[str, str], list[tuple[int, Diagnosis]]] = {}
+    causes = [causes_of(run_set) for run_set in sets]
+    stopped = {
+        run_set.first.command
+        for run_set, diagnoses in zip(sets, causes, strict=True)
+        if any(diagnosis.cause is Cause.STOPPED for diagnosis in diagnoses)
+    } - {None}
     for index, run_set in enumerate(sets):
-        for diagnosis in causes_of(run_set):
+        for diagnosis in causes[index]:
+            # The other sets of a command that was interrupted have too few runs for that reason.
+            is_short = all(finding.id == RunCountRule.id for finding in diagnosis.findings)
+            if is_short and run_set.first.command in stopped:
+                continue
             key = _reach(run_set, diagnosis), diagnosis.title
             sharing.setdefault(key, []).append((index, diagnosis))
     given = command_line_of_sets(sets) if len(sets) > 1 else None
@@ -445,8 +462,8 @@ def extra_run_words(member: SetMember) -> str:
     """Which run a further run replaces, and why."""
     assert member.replaces is not None, "a further run replaces another"
     rules = ", ".join(member.replaces.rules)
-    disturbed = f"run {member.number + 1} of {member.count} was disturbed ({rules})"
-    return f"{disturbed}; a further run replaces it"
+    disturbed = f"run {member.number + 1} of {member.count}, {member.replaces.run_id},"
+    return f"{disturbed} was disturbed ({rules}); a further run replaces it"
 
 
 def _reach(run_set: RunSet, diagnosis: Diagnosis) -> str:

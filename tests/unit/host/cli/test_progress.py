@@ -118,8 +118,8 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     assert "note: digits.tflite is measured first, as the reference of the accuracy" in text
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
     assert (
-        "note: digits.tflite on litert: run 3 of 5 was disturbed (cpu_pressure, interference); "
-        "a further run replaces it"
+        "note: digits.tflite on litert: run 3 of 5, run-1, was disturbed (cpu_pressure, "
+        "interference); a further run replaces it"
     ) in text
     assert "note: run run-0 had finished and was still on the device; it is now stored" in text
     assert "warning: run run-2 stays on the device: odd" in text

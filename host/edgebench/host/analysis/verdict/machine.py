@@ -115,10 +115,12 @@ class BackgroundLoadRule(Rule[Evidence]):
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
         # The value is relative to as many CPUs as the model has threads, and is at most 100 %.
-        share = "at least 100 %" if value >= 1 else format_percent(value, 1)
+        used, of = "at least as much", f"100 %, limit {format_percent(limit)}"
+        if value < 1:
+            used, of = f"{format_percent(value, 1)} as much", f"limit {format_percent(limit)}"
         return (
-            f"other programs used CPU time of {share} of what the model can use, limit "
-            f"{format_percent(limit)}: they may have slowed it down"
+            f"other programs used {used} CPU time as the model can use ({of}): they may have "
+            "slowed it down"
         )
 
     @reason("too_short", advice.longer)
