@@ -95,9 +95,13 @@ def _best_cuts(
         return logarithms
 
     places = np.arange(count + 1)
-    near, least_of_others = places[:0], math.inf
-    first_end, first_start = MIN_SEGMENT_LENGTH, 0
-    while first_end <= count:
+    end, start_count = MIN_SEGMENT_LENGTH - 1, 0
+    totals, least = best[:0], math.inf
+    while end < count:
+        is_near = totals <= least + NEAR_RATIO * penalty
+        near = np.flatnonzero(is_near)
+        least_of_others = float(totals[~is_near].min(initial=math.inf))
+        first_end, first_start = end + 1, start_count
         last_end = min(first_end + ENDS_AT_ONCE - 1, count)
         ends = places[first_end : last_end + 1]
         starts = np.concatenate([near, places[first_start : last_end - MIN_SEGMENT_LENGTH + 1]])
@@ -124,8 +128,4 @@ def _best_cuts(
                 best_of_starts[end + shift] = least
             if not is_bounded:
                 break
-        first_end, first_start = end + 1, start_count
-        is_near = totals <= least + NEAR_RATIO * penalty
-        near = np.flatnonzero(is_near)
-        least_of_others = float(np.min(totals, where=~is_near, initial=math.inf))
     return float(best[count]), before
