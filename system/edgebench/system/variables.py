@@ -9,8 +9,7 @@ measurement. The same list decides whether two commands measure in the same envi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 
 VARIABLES_VARIABLE = "EDGEBENCH_VARIABLES"
@@ -89,13 +88,12 @@ def listed_variables(variables: Mapping[str, str]) -> dict[str, str]:
     >>> listed_variables({"OMP_NUM_THREADS": "2", "GITHUB_TOKEN": "x", "ORT_API_KEY": "y"})
     {'OMP_NUM_THREADS': '2'}
     """
-    names = [name for group in LISTED.values() for name in group]
-    added = [name for name in variables.get(VARIABLES_VARIABLE, "").split(":") if name]
+    is_known = _matcher(name for group in LISTED.values() for name in group)
+    is_added = _matcher(filter(None, variables.get(VARIABLES_VARIABLE, "").split(":")))
     return {
         name: value
         for name, value in variables.items()
-        if (any(fnmatchcase(name, known) for known in names) and not _SECRET.search(name))
-        or any(fnmatchcase(name, known) for known in added)
+        if (is_known(name) and not _SECRET.search(name)) or is_added(name)
     }
 
 
@@ -105,11 +103,22 @@ def measured_variables(variables: Mapping[str, str]) -> dict[str, str]:
     >>> measured_variables({"LANG": "C", "OMP_NUM_THREADS": "2", "PATH": "/bin"})
     {'OMP_NUM_THREADS': '2'}
     """
-    unmeasured = [name for group in _UNMEASURED for name in LISTED[group]]
+    is_unmeasured = _matcher(name for group in _UNMEASURED for name in LISTED[group])
     listed = listed_variables(variables)
     return {
         name: value
         for name, value in sorted(variables.items())
         if name in (*WIRING_VARIABLES, VARIABLES_VARIABLE)
-        or (name in listed and not any(fnmatchcase(name, known) for known in unmeasured))
+        or (name in listed and not is_unmeasured(name))
     }
+
+
+def _matcher(names: Iterable[str]) -> Callable[[str], bool]:
+    """Function that returns whether a name is among these; `NAME*` is a prefix.
+
+    `fnmatch` would compile a hundred patterns in each process, in 4 ms of a fast CPU's time.
+    """
+    known = tuple(names)
+    exact = frozenset(known)
+    prefixes = tuple(name[:-1] for name in known if name.endswith("*"))
+    return lambda name: name in exact or name.startswith(prefixes)
