@@ -21,10 +21,11 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from edgebench.system.python_start import INTERPRETER, LAUNCHER
 from edgebench.system.variables import listed_variables
@@ -65,17 +66,38 @@ def fork_children() -> None:
         keep, directory, ends = arguments[3], arguments[4], arguments[6:14]
         files = (ends[0], ends[3], ends[5])  # what the child reads and writes
         is_session = bool(arguments[15])
-        code = 1
         try:
             _leave_parent(words, variables, directory, is_session=is_session)
             _open_files(files, {*keep} - {ends[7]})  # the last reports errors before exec
-            code = _run(words)
+            exit_fork(_run(words))
         except BaseException:
             traceback.print_exc()
         finally:
-            os._exit(code)
+            os._exit(1)
 
     subprocess.__dict__["_fork_exec"] = fork_or_execute
+
+
+def run_to_exit_code(run: Callable[[], object]) -> int:
+    """Run a program; the exit code that Python would have."""
+    try:
+        code = run()
+    except SystemExit as exc:
+        code = exc.code
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    return code if isinstance(code, int) else int(isinstance(code, str))
+
+
+def exit_fork(code: int) -> NoReturn:
+    """End this process as Python ends, but free nothing of the memory that it shares."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
@@ -158,17 +180,4 @@ def _run(words: Sequence[str]) -> int:
     _KEPT.append(sys.modules.pop(module, None))  # it is executed as the main module
     sys.orig_argv, sys.argv = list(words), [*words[1:]]
     sys.path.insert(0, os.path.dirname(LAUNCHER))
-    code = 0
-    try:
-        runpy.run_path(LAUNCHER, run_name="__main__")
-    except SystemExit as exc:
-        code = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
-        if isinstance(exc.code, str):
-            print(exc.code, file=sys.stderr)
-    except BaseException:
-        code = 1
-        traceback.print_exc()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
+    return run_to_exit_code(partial(runpy.run_path, LAUNCHER, run_name="__main__"))

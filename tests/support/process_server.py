@@ -30,7 +30,14 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, TextIO, Union, get_args, get_type_hints
 
-from support.forked_children import CHILDREN, PADDING, fork_children, read_at_start
+from support.forked_children import (
+    CHILDREN,
+    PADDING,
+    exit_fork,
+    fork_children,
+    read_at_start,
+    run_to_exit_code,
+)
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -145,7 +152,8 @@ class ForkedAgent(ForkedProcess):
         """Nothing, and everything that it prints to standard error."""
         with self._errors:
             text = self._errors.read()
-        self.wait(timeout)
+        with suppress(ValueError):  # the server, which reports the end, has ended with the tests
+            self.wait(timeout)
         return b"", text
 
 
@@ -452,8 +460,8 @@ def _make_hooks(converter: Converter, *kinds: object) -> None:
             left += get_type_hints(kind).values()
 
 
-def main(program: str, link: socket.socket, agents: ForkLink | None) -> int:
-    """Serve the forks of a program; in a fork, its exit code."""
+def main(program: str, link: socket.socket, agents: ForkLink | None) -> None:
+    """Serve the forks of a program; in a fork, run it."""
     if program == HOST:
         from edgebench.host.cli.entry import run
 
@@ -462,13 +470,18 @@ def main(program: str, link: socket.socket, agents: ForkLink | None) -> int:
         from edgebench.agent.entry import run
 
         _import_agent()
+    from edgebench.device_profiles.load import load_profiles
+
+    load_profiles()  # cached; each fork would parse them anew
     gc.freeze()
     serve(link, program)
     if agents is not None:
         fork_local_agents(lambda: agents)
     else:
         fork_children()
-    return run()
+    code = run_to_exit_code(run)
+    vars(threading)["_shutdown"]()  # waits for its threads
+    exit_fork(code)
 
 
 if __name__ == "__main__":
@@ -477,4 +490,4 @@ if __name__ == "__main__":
     agents = None
     if program == HOST:
         agents = ForkLink(socket.socket(fileno=int(rest[0])), json.loads(rest[1]))
-    raise SystemExit(main(program, socket.socket(fileno=int(descriptor)), agents))
+    main(program, socket.socket(fileno=int(descriptor)), agents)
