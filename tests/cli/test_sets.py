@@ -15,6 +15,7 @@ from support.tools import need_runtime
 SHORT = (
     *("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "100"),
     *("--warmup-duration", "0.05s"),
+    *("--extra-runs", "0"),  # other load on this machine would cause some
 )
 MODELS = ("digits_int8.tflite", "digits_fp32.tflite")
 
