@@ -144,6 +144,9 @@ def _leave_parent(
         os.chdir(directory)
     os.environ.clear()
     os.environ.update(variables)
+    # numpy is imported for arrays only; at its import, each further thread of OpenBLAS polls for
+    # 0.1 s, on a core that another test would use.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     tempfile.tempdir = None
     random.seed()
     signal.set_wakeup_fd(-1)
