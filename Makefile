@@ -54,8 +54,9 @@ collect: $(VENV)/.dev
 # What fails beside others, or beside a neighbour of this machine, runs once more by itself: what is
 # wrong fails twice. What ran again is in a file and in the last lines, and CI checks it (.ci/run).
 RETRIED := build/retried.txt
-# A file stays on one process, so that its agent is started once.
-tests = $(BIN)/python devtools/run_tests.py $(RETRIED) --dist loadfile --no-loadscope-reorder $(1) -- \
+# A file stays on one process, so that its agent is started once. OpenBLAS otherwise starts a thread
+# in each process that imports numpy, which spins for 80 ms of CPU time.
+tests = OPENBLAS_NUM_THREADS=1 $(BIN)/python devtools/run_tests.py $(RETRIED) --dist loadfile --no-loadscope-reorder $(1) -- \
 	$(TEST_OPTIONS)
 
 test:
