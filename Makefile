@@ -34,9 +34,11 @@ benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
 
-# Every benchmark for a moment: whether it runs, not what it measures. `make -j2 smoke` takes a
-# minute. What one prints is shown where it fails.
-smoke: $(addprefix smoke-,$(BENCHMARKS) firmware_figures firmware_operators report_speed)
+# Every benchmark for a moment: whether it runs, not what it measures. `make -j4 smoke` takes a
+# minute and a half. What one prints is shown where it fails.
+LONGEST := farm_scale idle_agent ordinary trouble_corpus report_speed serve_pages
+OTHERS := $(filter-out $(LONGEST),$(BENCHMARKS)) firmware_figures firmware_operators
+smoke: $(addprefix smoke-,$(LONGEST) $(OTHERS))
 
 # Each has an agent of its own on this machine, as two that run at once would wait for one device.
 smoke-%: $(VENV)/.dev
@@ -56,8 +58,8 @@ collect: $(VENV)/.dev
 RETRIED := build/retried.txt
 # A file stays on one process, so that its agent is started once. OpenBLAS otherwise starts a thread
 # in each process that imports numpy, which spins for 80 ms of CPU time.
-tests = OPENBLAS_NUM_THREADS=1 $(BIN)/python devtools/run_tests.py $(RETRIED) --dist loadfile --no-loadscope-reorder $(1) -- \
-	$(TEST_OPTIONS)
+tests = OPENBLAS_NUM_THREADS=1 $(BIN)/python devtools/run_tests.py $(RETRIED) \
+	--dist loadfile --no-loadscope-reorder $(1) -- $(TEST_OPTIONS)
 
 test:
 	@$(MAKE) --no-print-directory test-together

@@ -31,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +110,11 @@ class PlantedAgent(LoopbackAgent):
         begin = command.index("--state")
         script = str(Path(__file__).with_name("planted_agent.py"))
         return [command[0], script, *command[begin:]]
+
+
+def governed(duration: str) -> Sequence[str]:
+    """Arguments of a run under a governor."""
+    return (MODEL, *LONG, "--duration", duration, "--cooldown", "0s")
 
 
 def quick(model: str = MODEL) -> Callable[[PlantedSite], Sequence[str]]:
@@ -280,7 +285,7 @@ DISTURBANCES = (
     Disturbance(
         name="governor",
         causes=frozenset({Cause.CLOCK_FREQUENCY}),
-        words=lambda _: (MODEL, *LONG, "--duration", "10s", "--cooldown", "0s"),
+        words=lambda _: governed("10s"),
         plant=powersave,
         board="planted-governor",
     ),
@@ -375,15 +380,16 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=3, help="of a trial that others disturb")
     add_patience(parser)
     options = parse(parser, smoke={"tries": 1}, tries=1)
+    planted = [disturbance for disturbance in DISTURBANCES if disturbance.name in options.only]
     if options.smoke:
-        options.only = ["governor"]
+        planted = [each for each in planted if each.name == "governor"]
+        planted = [replace(each, words=lambda _: governed("1s")) for each in planted]
     began = machine()
     trials = []
-    for disturbance in DISTURBANCES:
-        if disturbance.name in options.only:
-            trial = last_try(disturbance, options.tries, options.patience)
-            print("\n".join(text_of(trial)), file=sys.stderr, flush=True)
-            trials.append(trial)
+    for disturbance in planted:
+        trial = last_try(disturbance, options.tries, options.patience)
+        print("\n".join(text_of(trial)), file=sys.stderr, flush=True)
+        trials.append(trial)
     report("Planted disturbances", lines_of(trials), began)
 
 
