@@ -22,7 +22,7 @@ BENCHMARK_OPTIONS ?= --short
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: environment bench benchmarks smoke collect test test-together test-alone chaos arm64 check \
+.PHONY: environment bench benchmarks collect test test-together test-alone chaos arm64 check \
 	lint lint-style lint-types lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
@@ -33,19 +33,6 @@ bench: $(VENV)/.bench
 benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
-
-# Every benchmark for a moment: whether it runs, not what it measures. `make -j4 smoke` takes a
-# minute and a half. What one prints is shown where it fails.
-LONGEST := farm_scale idle_agent ordinary trouble_corpus report_speed serve_pages
-OTHERS := $(filter-out $(LONGEST),$(BENCHMARKS)) firmware_figures firmware_operators
-smoke: $(addprefix smoke-,$(LONGEST) $(OTHERS))
-
-# Each has an agent of its own on this machine, as two that run at once would wait for one device.
-smoke-%: $(VENV)/.dev
-	@mkdir -p build
-	@folder=$$(mktemp -d); XDG_DATA_HOME=$$folder XDG_CONFIG_HOME=$$folder \
-		$(BIN)/python benchmarks/$*.py --smoke >build/smoke-$*.txt 2>&1; code=$$?; \
-		rm -rf $$folder; [ $$code = 0 ] || cat build/smoke-$*.txt; exit $$code
 
 environment: $(VENV)/.dev
 

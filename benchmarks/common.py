@@ -5,8 +5,8 @@ Ratios are taken within a round, so that a machine that is slow for a second slo
 report has the median over the rounds with its quartiles and extremes.
 
 Every benchmark takes --short, with settings that fit into a minute or two; `make benchmarks` runs
-all of them that way. With --smoke it takes seconds, and its figures mean nothing: CI runs all of
-them so, for no script may rot.
+all of them that way. With --smoke it takes seconds, and its figures mean nothing:
+tests/system/test_benchmarks.py runs all of them so, for no script may rot.
 
 An error of edgebench, of the system or of a program that was started ends a benchmark with one
 line.

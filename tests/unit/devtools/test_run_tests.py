@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.tools import need_tool
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "devtools/run_tests.py"
@@ -110,16 +108,3 @@ def test_list_only_shrinks() -> None:
     """Otherwise a test that passes only sometimes would be added, and never be repaired."""
     names = [line for line in ALLOWED.read_text().splitlines() if not line.startswith("#")]
     assert names == [], "no test needed a second attempt when this list was begun"
-
-
-def test_every_benchmark_runs_in_ci() -> None:
-    """Otherwise a benchmark would rot until its figure is needed."""
-    need_tool("make")
-    made = subprocess.run(
-        ["make", "--dry-run", "smoke"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    run_in_ci = set(re.findall(r"benchmarks/(\w+)\.py --smoke", made.stdout))
-    scripts = {
-        path.stem for path in (ROOT / "benchmarks").glob("*.py") if "parse(" in path.read_text()
-    }
-    assert run_in_ci == scripts - {"common"}
