@@ -179,37 +179,61 @@ class _Step:
         return ClockJump(self.offset_ns, best[self.index].t2, best[self.index + 1].t1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """What two successive probes bound: each clock reading may be off by half a nanosecond."""
+
+    index: int
+    earlier: ClockProbe
+    later: ClockProbe
+
+    @property
+    def least_rate(self) -> float:
+        """The device's clock passed at least this much time per host time."""
+        return (self.later.t2 - self.earlier.t1 - 1) / (self.later.t3 - self.earlier.t0)
+
+    @property
+    def most_rate(self) -> float:
+        """The device's clock passed at most this much time per host time."""
+        return (self.later.t1 - self.earlier.t2 + 1) / (self.later.t0 - self.earlier.t3)
+
+    def least_step_ns(self, low: float, high: float) -> float:
+        """Least size of a step in between, if the rate is from `low` to `high`."""
+        earlier, later = self.earlier, self.later
+        return max(
+            later.t2 - earlier.t1 - 1 - high * (later.t3 - earlier.t0),
+            low * (later.t0 - earlier.t3) - (later.t1 - earlier.t2 + 1),
+        )
+
+
 def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
     """The step that explains the probes; None if a rate alone explains them, or if no step does.
 
-    The error of an offset is at most half the round trip, so each pair of successive probes bounds
-    the rate between them. Of two possible steps, the step with the smaller rate elsewhere is real:
-    a clock that stands still for a while is more likely than a rate that is wrong by as much.
+    A request arrives after it was sent, and its reply before it is received, so each pair of
+    successive probes bounds the rate between them. Of two possible steps, the step with the smaller
+    rate elsewhere is real: a clock that stands still for a while is more likely than a rate that is
+    wrong by as much.
     """
     pairs = [
-        (
-            index,
-            later.t0 - earlier.t0,
-            later.offset_ns - earlier.offset_ns,
-            (earlier.round_trip_ns + later.round_trip_ns) / 2,
-        )
+        _Between(index, earlier, later)
         for index, (earlier, later) in enumerate(pairwise(best))
-        if later.t0 > earlier.t0
+        if later.t0 > earlier.t3
     ]
     steps: list[_Step] = []
-    for index, span_ns, gain_ns, error_ns in pairs:
-        others = [pair for pair in pairs if pair[0] != index]
+    for pair in pairs:
+        others = [other for other in pairs if other is not pair]
         if not others:
             return None
-        low = max((gain - error) / span for _, span, gain, error in others)
-        high = min((gain + error) / span for _, span, gain, error in others)
+        low = max(other.least_rate for other in others)
+        high = min(other.most_rate for other in others)
         if low - high > 2 * SLEW_LIMIT:
             continue
         # If a time server changed the rate in between, the lower bound may exceed the upper bound.
-        slope, slope_error = (low + high) / 2, abs(high - low) / 2 + SLEW_LIMIT
-        step_ns = gain_ns - slope * span_ns
-        if abs(step_ns) - error_ns - slope_error * span_ns > MIN_JUMP_NS:
-            steps.append(_Step(index, step_ns, slope, slope_error))
+        rate, rate_error = (low + high) / 2, abs(high - low) / 2 + SLEW_LIMIT
+        if pair.least_step_ns(rate - rate_error, rate + rate_error) > MIN_JUMP_NS:
+            gain_ns = pair.later.offset_ns - pair.earlier.offset_ns
+            step_ns = gain_ns - (rate - 1) * (pair.later.t0 - pair.earlier.t0)
+            steps.append(_Step(pair.index, step_ns, rate - 1, rate_error))
     return min(steps, key=lambda step: abs(step.slope), default=None)
 
 

@@ -237,7 +237,9 @@ def test_clock_of_any_rate_stands_never_still(
     for later_ns, there_ns, back_ns in groups:
         sent_ns += later_ns
         received_ns = round((sent_ns + there_ns) * (1 + slope))
-        probes.append([ClockProbe(sent_ns, received_ns, received_ns, sent_ns + there_ns + back_ns)])
+        answered_ns = sent_ns + there_ns + back_ns  # before the next group
+        probes.append([ClockProbe(sent_ns, received_ns, received_ns, answered_ns)])
+        sent_ns = answered_ns
     assert fitted(*probes).jump is None
 
 
