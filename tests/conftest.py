@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.agents import AgentProcess, Host, end_local_agent
 from support.apart import apart
+from xdist.scheduler import LoadFileScheduling
 
 ALONE = "mark.alone"
 """Text of a file with tests that run alone."""
@@ -18,6 +19,8 @@ LONG = ("system", "loopback", "cli", "contract")
 """Folders with files that take longest, and wait for other processes; the longest come first."""
 SHORT = ("unit/meters", "unit/agent")
 """Folders with files that wait for less than a second at a time; all others compute."""
+SINGLE = "system/test_benchmarks.py"
+"""A file whose tests share nothing; as a whole, it would take as long as all others together."""
 LAST_LONG = 0.9
 """Share of the order after which no long file begins: the last processes end at the same time."""
 
@@ -56,28 +59,47 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("alone") and ALONE not in item.path.read_text():
             raise pytest.UsageError(f"write pytest.{ALONE} into {item.path}: {item.nodeid} has it")
     if hasattr(config, "workerinput"):  # a process of xdist
-        items[:] = mixed(items, config.rootpath / "tests")
+        items[:] = mixed(items)
 
 
-def mixed(items: Sequence[pytest.Item], tests: Path) -> list[pytest.Item]:
+def unit_of(name: str) -> str:
+    """What stays on one process: the file of a test, or the test itself. Relative to tests/."""
+    name = name.removeprefix("tests/")
+    file = name.partition("::")[0]
+    return name if file == SINGLE else file
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """`--dist loadfile`, but for the tests of one file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config) -> LoadFileScheduling | None:
+    """The scheduling of `make test`."""
+    return Scheduling(config) if config.option.dist == "loadfile" else None
+
+
+def mixed(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Spread the long files, and those that wait, evenly among those that compute.
 
     Files stay whole. Otherwise the cores would be idle in some stretches, and too few in others.
     """
-    by_file: dict[Path, list[pytest.Item]] = {}
+    units: dict[str, list[pytest.Item]] = {}
     for item in items:
-        by_file.setdefault(item.path, []).append(item)
+        units.setdefault(unit_of(item.nodeid), []).append(item)
     long, short = (
-        [path for folder in folders for path in by_file if path.is_relative_to(tests / folder)]
+        [unit for folder in folders for unit in units if unit.startswith(f"{folder}/")]
         for folders in (LONG, SHORT)
     )
-    computing = [path for path in by_file if path not in {*long, *short}]
+    computing = [unit for unit in units if unit not in {*long, *short}]
     places = {
-        path: share * number / len(paths)
-        for paths, share in ((long, LAST_LONG), (short, 1.0), (computing, 1.0))
-        for number, path in enumerate(paths)
+        unit: share * number / len(units_of_kind)
+        for units_of_kind, share in ((long, LAST_LONG), (short, 1.0), (computing, 1.0))
+        for number, unit in enumerate(units_of_kind)
     }
-    return [item for path in sorted(places, key=places.__getitem__) for item in by_file[path]]
+    return [item for unit in sorted(places, key=places.__getitem__) for item in units[unit]]
 
 
 # Started in the background of a script, this process and its children would ignore Ctrl-C.
