@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.agents import AgentProcess, Host, end_local_agent
@@ -76,9 +77,9 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no type
         return unit_of(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config) -> LoadFileScheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """The scheduling of `make test`."""
-    return Scheduling(config) if config.option.dist == "loadfile" else None
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def mixed(items: Sequence[pytest.Item]) -> list[pytest.Item]:
