@@ -97,7 +97,7 @@ class _Impossible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A loaded model, samples, and its outputs for them by `set_inputs` and `read_outputs`."""
+    """A loaded model with samples, and the outputs for them by `set_inputs` and `read_outputs`."""
 
     driver: Runtime
     path: str

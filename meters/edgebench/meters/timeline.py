@@ -96,7 +96,7 @@ class UniformTimeline:
         self.lose_in(self._gap(self.next_index + count, count, cause))
 
     def lose_in(self, gap: Gap) -> None:
-        """Skip the places of a gap whose times the decoder has determined."""
+        """Skip the lost samples of a gap; the decoder has determined its times."""
         self.gaps.append(gap)
         self.lost_count += gap.count
         self.next_index += gap.count

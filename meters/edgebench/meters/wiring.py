@@ -1,7 +1,7 @@
 """Wiring of a device: its owner declares it when the agent is started, and runs cannot change it.
 
 `edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same options.
-Drivers are imported only to check a meter, because an idle agent does not need them.
+Only the check of a meter imports its driver, so an idle agent has loaded none.
 """
 
 from __future__ import annotations

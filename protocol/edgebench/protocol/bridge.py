@@ -167,7 +167,7 @@ class BridgeTools(Protocol):
             tool: Tool to use; None: the first that is installed.
             serial: Serial number of the debug probe; None: that of the known board, or of the only
                 probe.
-            is_tool_needed: Whether a tool must be on PATH; else, without one, the command names
+            is_tool_needed: Whether a tool must be on PATH. If not, and none is, the command names
                 the best tool.
 
         Raises:

@@ -53,7 +53,7 @@ OnMessage = Callable[[SamplerMessage], None]
 
 
 class SamplerProcess:
-    """A sampler; it samples until `end`, or until the daemon dies."""
+    """The process that samples telemetry, until `end` is called or the daemon dies."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

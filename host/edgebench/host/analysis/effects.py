@@ -1,9 +1,10 @@
 """Effect of each factor in a matrix of runs, with the interval between runs.
 
 The runs of two levels are compared at each place, which is a combination of the levels of all other
-factors. At a place they are compared round by round: a round measures every cell once, so a drift
-affects both levels. The ratio of two levels is the geometric mean over the places. The range of the
-ratio over the places is reported too, because a factor may help in some places and harm in others.
+factors. At each place, the two levels are compared round by round: a round measures every cell of
+the matrix once, so a drift affects both levels. The ratio of two levels is the geometric mean over
+the places. The range of the ratio over the places is reported too, because a factor may help in
+some places and harm in others.
 
 Source: randomised complete block design, with the contrast of two levels as the mean of the strata
 and its interval by Welch and Satterthwaite; Montgomery, Design and Analysis of Experiments, ch. 4.

@@ -103,7 +103,9 @@ def _report(built: BuiltKit) -> None:
     size = f"{built.size_bytes / MIB:.1f} MiB, on a phone {manifest.unpacked_bytes / MIB:.1f} MiB"
     print(f"size      {size}")
     versions = ", ".join(f"{package.name} {package.version}" for package in manifest.packages)
-    print(printable(f"packages  {versions or 'unknown: the root has no package records'}"))
+    print(
+        printable(f"packages  {versions or 'unknown: the root directory has no package records'}")
+    )
     if built.left_out:
         print(printable(f"left out  {', '.join(built.left_out)}: their libraries are missing"))
     if built.unlicensed:

@@ -74,7 +74,9 @@ def parser() -> argparse.ArgumentParser:
         "and voltage_V; or name them with --time, --power, --current and --voltage."
     )
     action.add_argument("file", metavar="FILE", help="such as trace.csv")
-    action.add_argument("--supply", type=volts, metavar="V", help="voltage of a current-only file")
+    action.add_argument(
+        "--supply", type=volts, metavar="V", help="supply voltage, for a file with currents only"
+    )
     add_columns(action.add_argument)
     action.add_argument("--voltage", metavar="COLUMN", help="column of the voltage")
     add_instrument_errors(action.add_argument)

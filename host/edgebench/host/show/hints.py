@@ -394,8 +394,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.OtherEnvironment,
-        "stop it if it is not needed: kill {}; or pair with it to measure with its runtimes: "
-        "edgebench-agent pair in its environment, and here {}",
+        "stop that agent if it is not needed: kill {}; or measure with its runtimes: "
+        "edgebench-agent pair in its environment, then here {}",
         lambda error, _: error.pid,
         command("pair", "STRING"),
     ),
@@ -510,7 +510,7 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.MetersDiffer,
-        "measure both sides with one meter: {}; name the instrument of trace files: {}",
+        "measure both sides with one meter: {}; or, for trace files, name the instrument: {}",
         lambda _, given: command("bench", "A", "--against", "B", "--meter", given.named(_METER)),
         lambda _, given: command(
             "energy", given.named(_RUN), "--trace", "FILE", "--instrument", "NAME"
@@ -550,8 +550,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.WrongBoard,
-        "end the agent on the copy and make the copy a separate device, there: edgebench-agent "
-        "new-identity; then pair it, and the original if that is still refused: {}",
+        "on the board with the copied card, end the agent, then: edgebench-agent new-identity; "
+        "pair this board here, and the original if it is still refused: {}",
         command("pair", "STRING"),
     ),
     _on(

@@ -548,6 +548,6 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
     return [
         f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} {end}: "
         f"performance retention {format_percent(thermal.retention_ratio, 1)}, by latency",
-        f"throughput {first}/s at the start, {format_rate(last_per_s)}/s {end}, with the time "
+        f"throughput {first}/s at the start, {format_rate(last_per_s)}/s {end}, including the time "
         "between inferences",
     ]

@@ -19,8 +19,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "not_told": "the device does not report how many threads worked",
     },
     "cpus": {
-        "quota": "{threads} thread(s) requested, the quota of a control group allows "
-        "{effective:.3g} CPUs",
+        "quota": "{threads} thread(s) requested, but the quota of a control group allows "
+        "{effective:.3g} CPU(s)",
         "fewer": "{threads} threads requested, {effective:.3g} CPUs may be used",
         "quota_not_told": "the device reports no control groups, so any CPU quota is unknown",
     },

@@ -146,7 +146,7 @@ class MonsoonDecoder(UniformDecoder):
         return [self._block(observations[:end], lost[:end])]
 
     def _currents(self, observations: Observations) -> tuple[Floats, NDArray[np.bool_]]:
-        """Currents, and which are the coarse converter's; adds new readings to the calibration."""
+        """Currents, and a mask of those from the coarse converter; updates the calibration."""
         kinds = kinds_of(observations)
         fine_a = self._fine.current_a(observations, kinds)
         coarse_a = self._coarse.current_a(observations, kinds)

@@ -1,4 +1,4 @@
-"""Errors that refuse an energy, with their reasons as data."""
+"""Errors raised when a recording gives no energy, with their reasons as data."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from enum import Enum
 class Cause(Enum):
     """What made rules fail, as in `causes` of a verdict in JSON.
 
-    The order is that in which an effect of several causes is attributed: a cause that the device
-    itself reports comes before an inferred cause.
+    An effect of several causes is attributed to the first of them in this order: causes that the
+    device itself reports come before inferred causes.
     """
 
     STOPPED = "stopped"

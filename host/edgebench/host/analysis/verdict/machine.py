@@ -70,8 +70,8 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     to 8 % more CPU time (10th percentile; 12 to 15 % in the median); an inference of 25 µs, whose
     data fits into a cache, took 0.3 % more.
 
-    Runs of older agents, without times by CPU, have the share of all CPUs. None if the kernel does
-    not report CPU times.
+    For runs of older agents, which lack times by CPU, the share is over all CPUs. None if the
+    kernel does not report CPU times.
     """
     before, after = worker.before, worker.after
     own_s = after.own_cpu_s - before.own_cpu_s

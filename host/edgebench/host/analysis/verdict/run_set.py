@@ -178,7 +178,7 @@ class TimedSetRule(Rule[SetEvidence]):
         return not_applicable(self.exact()) if evidence.is_exact else self.check_times(evidence)
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
-        """Apply the rule to a set of times."""
+        """Apply the rule to a set whose values are durations."""
         raise NotImplementedError
 
 

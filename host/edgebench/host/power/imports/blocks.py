@@ -331,7 +331,7 @@ class TableDecoder:
         self._refuse_first(is_other, column, why)
 
     def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
-        """Flags of the table, plus those of special values for overrange or no value."""
+        """Flags of the table, plus flags for values that mean overrange or missing."""
         flags = np.zeros(count, np.uint8)
         if (column := self.columns.flags) is not None:
             raw = values[column.name]
