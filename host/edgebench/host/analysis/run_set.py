@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,14 @@ from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels, without_replaced
-from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
+from edgebench.host.result.verdict import (
+    Finding,
+    InRuns,
+    NumberKind,
+    RuleOutcome,
+    State,
+    Verdict,
+)
 from edgebench.protocol.record import Yardstick
 
 SHORTEST_LOOP_S = 0.5
@@ -410,19 +417,18 @@ def _broken_by_runs(
         checked_count = sum(_is_checked(run, rule.id) for run in runs)
         if len(broken) <= OUTVOTED_RATIO * checked_count and len(others) >= MIN_RUNS:
             harmed = {kind for kind in harmed if not _is_outvoted(kind, others, metrics)}
-        facts = {
-            **(shown or broken[0]).facts,
-            "failed_count": len(broken),
-            "of_count": len(runs),
-            "is_worst": shown is not None,
-            "is_same": shown is None and all(finding == broken[0] for finding in broken),
-            "is_outvoted": not harmed,
-        }
+        counts = InRuns(
+            failed_count=len(broken),
+            of_count=len(runs),
+            is_worst=shown is not None,
+            is_same=shown is None and all(finding == broken[0] for finding in broken),
+            is_outvoted=not harmed,
+        )
         findings.append(
             replace(
                 shown or broken[0],
                 severity=State.SUSPECT if counted else broken[0].severity,
-                facts=facts,
+                facts={**(shown or broken[0]).facts, **asdict(counts)},
                 harms=tuple(kind for kind in NumberKind if kind in harmed),
             )
         )

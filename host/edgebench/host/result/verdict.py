@@ -52,6 +52,20 @@ class RuleOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InRuns:
+    """In how many runs of a set a rule failed; its fields are facts of the set's finding."""
+
+    failed_count: int
+    of_count: int
+    is_worst: bool = False
+    """Whether the finding is the worst of these runs."""
+    is_same: bool = False
+    """Whether all of these runs have the same finding."""
+    is_outvoted: bool = False
+    """Whether the rule harms no number, because the other runs agree without these runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Outcome of a rule, with its numbers."""
 
@@ -79,6 +93,17 @@ class Finding:
     def harmed(self) -> tuple[NumberKind, ...]:
         """Kinds of numbers that are harmed if this finding is a failure."""
         return tuple(NumberKind) if self.harms is None else self.harms
+
+    @property
+    def in_runs(self) -> InRuns | None:
+        """In how many runs the rule failed; None unless it is a finding of a set's runs."""
+        known = {name: self.facts[name] for name in InRuns.__annotations__ if name in self.facts}
+        try:
+            counts = InRuns(**known)  # type: ignore[arg-type]
+        except TypeError:  # it has no counts
+            return None
+        is_damaged = any(type(fact) not in (int, bool) for fact in known.values())
+        return None if is_damaged else counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME, SEAT_MARK, address_of
-from edgebench.host.options.bench import OPTIONS, words_of
+from edgebench.host.options.bench import SETTINGS, words_of
 from edgebench.host.options.command import CommandLine
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.run import Run
@@ -31,17 +31,14 @@ from edgebench.protocol.spec import (
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
 """Default runtime of each model format, which the command omits."""
-_AS_TYPED = {
-    option.flag
-    for option in OPTIONS
-    if option.field
-    in (
-        *("inputs", "accuracy"),
-        *("meter", "sync", "trace_rate_hz", "idle_duration_s", "battery_capacity_j"),
-    )
+_RECORDED = frozenset(SpecChanges.__annotations__) | {
+    *("on", "runtime", "load_timeout_s", "memory_limit_bytes", "sustained_s", "preset", "runs"),
+    *("supply_v", "reference"),
 }
-"""Options about files, of which runs record only the name otherwise, and about a meter, which runs
-record only as part of the command."""
+"""Fields that runs record; the reference is measured beside a model, and may be this run's."""
+_AS_TYPED = {option.flag for option in SETTINGS if option.field not in _RECORDED}
+"""Options of the host, such as files, of which runs record only the name, and meters. They are kept
+from the command that made a run."""
 
 
 def command_line_of(run: Run, run_count: int) -> CommandLine:

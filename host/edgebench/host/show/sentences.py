@@ -19,20 +19,20 @@ def sentence(finding: Finding) -> str:
     """
     kind = kind_of(finding)
     shown = (kind.sentence(finding) if kind is not None else None) or finding.detail or ABSENT
-    if not is_counted(finding):
+    counts = finding.in_runs
+    if counts is None or counts.of_count == 1:
         return shown
-    failed_count, of_count = finding.facts["failed_count"], finding.facts["of_count"]
-    count = f"in {failed_count} of {of_count} runs"
-    outvoted = "; outvoted by the other runs" if finding.facts.get("is_outvoted") else ""
-    if failed_count == 1 or finding.facts.get("is_same"):
+    count = f"in {counts.failed_count} of {counts.of_count} runs"
+    outvoted = "; outvoted by the other runs" if counts.is_outvoted else ""
+    if counts.failed_count == 1 or counts.is_same:
         return f"{count}: {shown}{outvoted}"
-    which = "the worst" if finding.facts.get("is_worst") else "one of them"
+    which = "the worst" if counts.is_worst else "one of them"
     return f"{count}; in {which}, {shown}{outvoted}"
 
 
 def is_counted(finding: Finding) -> bool:
     """Whether the sentence begins with the number of runs in which the rule failed."""
-    return finding.facts.get("failed_count") is not None and finding.facts.get("of_count") != 1
+    return finding.in_runs is not None and finding.in_runs.of_count != 1
 
 
 def described(verdict: Verdict) -> Verdict:

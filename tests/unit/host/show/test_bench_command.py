@@ -271,6 +271,16 @@ def test_command_names_the_files_as_they_were_typed() -> None:
     assert bench_words(other, 8)[0] == [MODEL], "the runs of a set name no file"
 
 
+def test_command_keeps_the_options_of_the_host() -> None:
+    """Otherwise the runs that are advised would have no ambient temperature, or would not wait."""
+    run = made(requested(f"{MODEL} --quick"))
+    others = (("--ambient", "22"), ("--wait", "10m"), ("--extra-runs", "1"))
+    compared = (("--against", "b.tflite"), ("--fail-on", "3%"))
+    run = replace(run, command=CommandFacts("c", ((MODEL,), *others, *compared, ("--quick",))))
+    assert set(map(tuple, bench_words(run, 8)[1:])) >= {*others, ("--quick",)}
+    assert not {"--against", "--fail-on"} & {words[0] for words in bench_words(run, 8)}
+
+
 def test_several_sets_of_one_command_have_it_as_typed() -> None:
     """Otherwise advice would lose directories, metrics, or the runtimes of the command."""
 

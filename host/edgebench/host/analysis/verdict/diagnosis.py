@@ -125,18 +125,15 @@ def _is_rare(cause: Cause | None, findings: Sequence[Finding]) -> bool:
     """
 
     def is_of_few(finding: Finding) -> bool:
-        failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
-        if not isinstance(failed_count, int) or not isinstance(of_count, int):
-            return False
-        return 2 * failed_count < of_count
+        counts = finding.in_runs
+        return counts is not None and 2 * counts.failed_count < counts.of_count
 
     return cause in SLOWDOWNS - {Cause.STOPPED} and all(map(is_of_few, findings))
 
 
 def _weakness(finding: Finding) -> tuple[bool, int, float]:
     """Key that sorts the evidence of a cause: the strongest finding has the least key."""
-    failed_count = finding.facts.get("failed_count")
-    count = failed_count if isinstance(failed_count, int) else 0
+    count = finding.in_runs.failed_count if finding.in_runs is not None else 0
     return finding.severity is not State.INVALID, -count, -excess(finding)
 
 
