@@ -1,14 +1,14 @@
 """The expectations of a board as a tree of frozen dataclasses, from one TOML file per board.
 
     Profile
-        ├── matches       conditions on the device: any block, with all its keys, must hold
+    ├── matches       conditions on the device: any block, with all its keys, must hold
     ├── soc           clusters of cores
     ├── accelerators
     ├── thermal       zones and the temperatures at which they throttle
     ├── throttle      indicators, the most reliable first
     ├── freq          sources of the frequency, the most reliable first
     ├── power         on-board meters, and what they exclude
-        ├── control       settings that the operator may request
+    ├── control       settings that the operator may request
     ├── cooldown      conditions for the start of a run
     ├── limits        limits that the agent enforces
     ├── runtimes
@@ -119,6 +119,7 @@ class Memory:
     """Memory sizes in which this kind of board is sold."""
 
     variants_bytes: tuple[int, ...] = ()
+    """For readers; runs record the memory that the device has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,9 @@ class Accelerator:
     devfreq: str | None = None
     """Name under /sys/class/devfreq."""
     freq_unit: Literal["Hz", "kHz"] = "Hz"
+    """For readers; the telemetry source converts."""
     needs_root: bool = False
+    """For readers: whether only root can read its frequency."""
     devices: tuple[str, ...] = ()
     """Files and directories under /dev that its driver opens, such as `/dev/dri` or
     `/dev/nvhost-*`: workers may use these. Those common on PCs need no profile
@@ -230,6 +233,7 @@ class Control:
 
     governor: str = "performance"
     needs_root: bool = True
+    """For readers: whether only root can set it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +265,7 @@ class DeviceLimits:
     abort_c: float | None = None
     """Temperature of any zone of the profile at which a run is aborted."""
     min_free_bytes: int = 0
+    """For readers: memory that the system needs; nothing enforces it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +274,7 @@ class RuntimeSupport:
 
     delegates: tuple[str, ...] = ()
     threads_default: int | None = None
+    """For readers, as `threads_max`: runs use the threads that were requested."""
     threads_max: int | None = None
 
 
