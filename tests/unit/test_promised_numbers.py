@@ -403,12 +403,12 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MAX_NUMBER", 9_007_199_254_740_991, "chosen by the host, 0…2⁵³−1"),
         ],
         "host.transports.pinned": [
-            ("BUSY_S", 10.0, "the host tries again, for ten seconds"),
-            ("REFUSALS", 2, "is a refusal if it happens twice"),
+            ("BUSY_S", 10.0, "and tries again for ten seconds"),
+            ("REFUSALS", 2, "If two connections end between the certificate and the first"),
         ],
         "agent.server": [
             ("MAX_CONNECTIONS", 64, "A paired host beyond 64 connections"),
-            ("MAX_BEHIND_BYTES", 262_144, "a watcher for which more than 256 KiB wait"),
+            ("MAX_BEHIND_BYTES", 262_144, "disconnects a watcher when more than 256 KiB wait"),
         ],
         "agent.lease": [
             ("MAX_TTL_S", 120.0, "`acquire` ttl_s ≤ 120"),
@@ -422,7 +422,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("KEPT_LOG_BYTES", 262_144, "output of the inference library, the last 256 KiB"),
         ],
         "agent.worker.marks": [
-            ("QUIET_S", 0.25, "0.25 s of quiet before that"),
+            ("QUIET_S", 0.25, "the device is quiet for 0.25 s"),
             (
                 "FIRST_SPACING_NS",
                 (10_000_000, 20_000_000, 15_000_000),
@@ -487,7 +487,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MIN_ROOM_BYTES", 16_777_216, "room for less than 16 MiB"),
         ],
         "agent.server": [
-            ("MAX_CONNECTIONS", 64, "An agent has room for 64 connections"),
+            ("MAX_CONNECTIONS", 64, "An agent accepts 64 connections"),
         ],
         "agent.telemetry.live": [
             ("LIVE_PERIOD_S", 1.0, "readings of about a second"),
@@ -595,11 +595,11 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.store.live": [
             ("FILE_BYTES", 1_048_576, "A file is at most 1 MiB"),
-            ("KEPT_S", 86_400.0, "more than a day after its own has ended"),
+            ("KEPT_S", 86_400.0, "More than a day after the command of a file has ended"),
         ],
         "host.serve.server": [
             ("DEFAULT_PORT", 7750, "open http://127.0.0.1:7750/"),
-            ("MAX_CONNECTIONS", 300, "until then it takes one of 300 places"),
+            ("MAX_CONNECTIONS", 300, "until then, it occupies one of 300 places"),
         ],
         "host.serve.guard": [
             ("REQUEST_TIMEOUT_S", 10.0, "no complete request within 10 to 20 s"),
