@@ -93,9 +93,11 @@ def test_command_goes_on_with_its_next_run_when_one_is_stopped(
     wait_until_measuring(agent.state)
     first = agent.status().running
     stopped = paired.run("stop", "--on", "board")
-    wait_until(lambda: agent.status().running not in (None, first), "the next run has begun")
-    command.send_signal(signal.SIGINT)
-    command.communicate(timeout=30)
+    try:
+        wait_until(lambda: agent.status().running not in (None, first), "the next run has begun")
+    finally:
+        command.send_signal(signal.SIGINT)
+        print(*command.communicate(timeout=30))  # for a failure
     assert stopped.returncode == 0, stopped.stderr
     assert stopped.stdout.splitlines() == [
         f"stopped: run {first} on board; its measurements are on the device",

@@ -104,11 +104,13 @@ class _ClockRule(Rule[Evidence]):
         step_ns = min(passed_ns, passed_ns - slept_ns, key=abs)
         error = abs(step_ns / monotonic_ns)
         clock = evidence.clock
-        if clock is None or clock.span_ns < monotonic_ns or clock.slope_error >= self.limit:
+        if clock is None or clock.span_ns < monotonic_ns:
             return at_most(error, self.limit, "ratio", self.difference())
         slope = min(clock.slope, clock.slope + slept_ns / clock.span_ns, key=abs)
         rounding = clock.slope_error
         is_kept = abs(slope) - rounding <= self.limit
+        if is_kept and rounding >= self.limit:  # too uncertain to show that the rate is right
+            return at_most(error, self.limit, "ratio", self.difference())
         found = self.rate(error_ratio=rounding, is_slow=slope < 0)
         if is_kept and error > self.limit:
             found = self.was_set(
