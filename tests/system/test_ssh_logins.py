@@ -18,6 +18,7 @@ from support.logins import (
     check,
     connect,
     environment_of,
+    is_echoed,
     login_bench,
 )
 
@@ -119,7 +120,7 @@ def test_login_that_the_user_shares_is_used(
         for _ in range(2):  # it stays
             with closing(parse_target("board").connect()) as shell:
                 output = shell.run(["echo", "in"], what="testing", timeout_s=TIMEOUT_S)
-                assert output.text == "in\n"
+                assert is_echoed(output), output
     finally:
         words = [str(program), "-O", "exit", control, "board"]
         subprocess.run(words, check=True, timeout=TIMEOUT_S, stderr=subprocess.DEVNULL)
