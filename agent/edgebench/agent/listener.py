@@ -154,7 +154,7 @@ class Listener(socket.socket):
 
 
 def bind_listener(host: str, port: int, admission: Admission) -> Listener:
-    """A listener at a port of each address of a host, or of this machine for "".
+    """Listen at the port on each address of the host; "" is every address of this machine.
 
     Raises:
         OSError: the host is unknown, or the port is taken.

@@ -193,7 +193,7 @@ class ListeningBoard:
         self._is_listening = False
 
     def _leave(self) -> None:
-        """Stop the board after a window that was given up: it would classify silence until then."""
+        """Stop the board after an abandoned window, or it classifies silence until its next run."""
         if self._is_listening:
             with suppress(TargetError):  # it is gone; if not, its next run stops it
                 self._board.finish()

@@ -398,7 +398,7 @@ def _broken_by_runs(
 
     If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
     count in the set, so their failures make the set suspect at most, if any run counts. A rule that
-    few runs failed does not harm numbers that are the same without these runs.
+    harms a number in few of the runs does not harm it in the set if it is the same without them.
     """
     findings = []
     for rule in BY_ID.values():
@@ -412,11 +412,14 @@ def _broken_by_runs(
         if not broken:
             continue
         shown = _worst(broken)
-        harmed = {kind for finding in broken for kind in finding.harmed}
-        others = [run for run in counted if run.run_id not in by_run]
-        checked_count = sum(_is_checked(run, rule.id) for run in runs)
-        if len(broken) <= OUTVOTED_RATIO * checked_count and len(others) >= MIN_RUNS:
-            harmed = {kind for kind in harmed if not _is_outvoted(kind, others, metrics)}
+        outvoted_count = OUTVOTED_RATIO * sum(_is_checked(run, rule.id) for run in runs)
+        harmed = []
+        for kind in NumberKind:
+            harmed_ids = {run_id for run_id, finding in by_run.items() if kind in finding.harmed}
+            others = [run for run in counted if run.run_id not in harmed_ids]
+            is_rare = len(harmed_ids) <= outvoted_count and len(others) >= MIN_RUNS
+            if harmed_ids and not (is_rare and _is_outvoted(kind, others, metrics)):
+                harmed.append(kind)
         counts = InRuns(
             failed_count=len(broken),
             of_count=len(runs),
@@ -429,7 +432,7 @@ def _broken_by_runs(
                 shown or broken[0],
                 severity=State.SUSPECT if counted else broken[0].severity,
                 facts={**(shown or broken[0]).facts, **asdict(counts)},
-                harms=tuple(kind for kind in NumberKind if kind in harmed),
+                harms=tuple(harmed),
             )
         )
     return findings

@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         "--bridge",
         action=argparse.BooleanOptionalAction,
         help="also install the firmware bridge, for microcontrollers attached to the device "
-        "(default: unchanged, initially not)",
+        "(default: as by the last deploy; the first one does not)",
     )
     _add_agent(made.add_argument_group("the agent"))
     return made

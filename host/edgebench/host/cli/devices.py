@@ -53,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
 
 _CHECK = (
     "Connects to each device, checks its condition, and makes a quick run of a built-in model, "
-    "which is not stored. A device that passes leaves quarantine; a device that fails is excluded "
-    "from --on all and conditions. Exit code 1: a device failed the check."
+    "which is not stored. A device that passes leaves quarantine. A device that fails enters it: "
+    "--on all and --on with a condition leave it out. Exit code 1: a device failed the check."
 )
 
 

@@ -56,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
     errors = made.add_argument_group("errors of the instrument").add_argument
     add_instrument_errors(errors)
     name = (
-        "name of the instrument; files with the same name share its errors, "
-        "so their runs can be compared"
+        "name of the instrument; energies can only be compared if their files have the same name, "
+        "and their common errors then cancel"
     )
     errors("--instrument", metavar="NAME", help=name)
     charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"

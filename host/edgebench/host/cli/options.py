@@ -312,10 +312,10 @@ def add_columns(add: Add) -> None:
     samples = "meaning of a sample: its interval's mean, or an instant (default: according to the "
     samples += "program's documentation)"
     add("--samples", choices=("means", "instants"), help=samples)
-    bound = "first time that is read: 10s after the first sample, or a time of the file such as "
-    bound += "4000.5 or 09:00:05"
+    bound = "start of the part to read, as a time after the first sample (10s) or a time of the "
+    bound += "file (4000.5, 09:00:05)"
     add("--from", dest="begin", metavar="TIME", help=bound)
-    add("--until", metavar="TIME", help="last time that is read, in the same forms")
+    add("--until", metavar="TIME", help="end of the part to read, in the same forms")
 
 
 def add_instrument_errors(add: Add) -> None:

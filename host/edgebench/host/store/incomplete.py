@@ -176,7 +176,7 @@ def mark_lost(
     Args:
         store: The store.
         device: The device.
-        on_device: Ids of the runs that the device reports for that transport.
+        on_device: Ids of the runs that the device reports, over the transport of this connection.
 
     Returns:
         The runs that were marked or removed as lost.

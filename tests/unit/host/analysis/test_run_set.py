@@ -241,6 +241,21 @@ def test_two_broken_runs_of_eight_are_not() -> None:
     assert not any("outvoted" in sentence(failure) for failure in found.verdict.failures)
 
 
+def test_runs_outvote_a_rule_for_each_number() -> None:
+    """Otherwise short bursts in five runs, long in only one, would count as five moved medians."""
+    bursts = replace(FAILED, harms=(NumberKind.TAIL, NumberKind.MEAN))
+    long_bursts = replace(FAILED, harms=(NumberKind.MEDIAN, *bursts.harmed))
+    runs = eight_runs(1400, State.SUSPECT)
+    for number, finding in enumerate([long_bursts, *[bursts] * 4]):
+        failed = Verdict(state=State.SUSPECT, rules=(finding,))
+        runs[number] = replace(runs[number], verdict=failed)
+    found = find_set(runs)
+    assert found.verdict.suspect_kinds == (NumberKind.TAIL, NumberKind.MEAN)
+    assert found.verdict.state is State.VALID
+    [broken] = found.verdict.failures
+    assert broken.facts["failed_count"] == 5
+
+
 def test_broken_run_does_not_lose_a_number_that_it_alone_has() -> None:
     """Otherwise the accuracy, which only the first run has, would be that of a broken run."""
     runs = eight_runs(1400, State.SUSPECT)

@@ -177,10 +177,10 @@ def _passing_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
 def _without_insignificant(
     values: Floats, starts: Sequence[int], floor: float, alpha: float
 ) -> list[int]:
-    """Cuts between levels that differ by Student's t with the pooled variance of all levels.
+    """The cuts whose two levels differ significantly, by Student's t.
 
-    The least significant cut is removed first, because its removal changes the levels of the
-    others.
+    The variance is pooled over all levels. The least significant cut is removed first, because its
+    removal changes the levels of the others.
     """
     from scipy.special import stdtr
 
