@@ -71,10 +71,10 @@ def unit_of(name: str) -> str:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """`--dist loadfile`, but for the tests of one file."""
+    """`--dist loadfile`, but for the tests of one file, and for the few tests that run alone."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return unit_of(nodeid)
+        return nodeid if self.config.option.markexpr == "alone" else unit_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:

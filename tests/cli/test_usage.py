@@ -432,8 +432,8 @@ def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str, wrong: 
         (
             {"192.0.2.1": errno.ECONNREFUSED, "198.51.100.1": errno.ENETUNREACH},
             "Connection refused at 192.0.2.1:9; Network is unreachable at 198.51.100.1:9",
-            "check that its agent runs, and print a new pairing string on the device, which "
-            "contains its addresses and port: edgebench-agent pair",
+            "check that the agent runs; then print a new pairing string there, which contains the "
+            "device's addresses and port: edgebench-agent pair",
         ),
     ],
 )

@@ -201,8 +201,9 @@ def generate(
     Args:
         data: Bytes of the file.
         model_id: Name that the firmware reports, at most 31 of `[0-9A-Za-z._-]`.
-        input_encoding: Encoding in which hosts send inputs; None: that of MLPerf Tiny's model of
-            this name, if the model's input and output match it, else int8.
+        input_encoding: Encoding in which hosts send inputs; None: that of the model;
+            for an int8 model with the name and the shapes of a model of MLPerf Tiny, the encoding
+            of that benchmark.
         rounding: Library whose reference kernels give the same outputs, bit for bit.
 
     Raises:

@@ -349,7 +349,7 @@ def lower(lowering: Lowering) -> None:
 
 
 def _float_count(model: TfliteGraph) -> int:
-    """Number of operators that compute floats, but for conversions."""
+    """Number of operators that compute floats; conversions from and to integers do not count."""
     return sum(
         model.tensors[number].type == FLOAT32
         for operator in model.operators

@@ -10,8 +10,8 @@ with the recording:
            if in uA it would be less than a device under load draws, and the user states that it is
            under load; otherwise the gauge is rejected
 
-Many laptops have a gauge that reports power instead of current, in uW by the same rules: read as
-mW, the value must exceed what any battery gives.
+Many laptops have a gauge that reports power instead of current. Its unit is uW by the same rules,
+which is accepted only if the value, read as mW, would exceed what any battery gives.
 
 Source: https://docs.kernel.org/power/power_supply_class.html; amps#1, perfetto#1441 and
 home-assistant/android#2846 (signs and units), #4977 (INT_MIN for no value)

@@ -374,7 +374,7 @@ class WrongMeterOption(UsageError):
 
 
 class MeterNotServed(UsageError):
-    """The owner of an agent did not name the requested meter.
+    """The agent was not started with the requested meter (`--meter`).
 
     `meant` is the only served meter whose text begins like the request.
     """

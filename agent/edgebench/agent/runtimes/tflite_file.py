@@ -70,7 +70,7 @@ _TYPES = {
 
 @dataclass(slots=True)
 class TfliteFacts:
-    """Types that the operators of a model multiply."""
+    """Numeric types of a model's weights, tensors and multiplications."""
 
     weight_counts: Counter[str] = field(default_factory=Counter[str])
     """Number of weights by the name of the arithmetic."""

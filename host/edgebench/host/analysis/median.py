@@ -30,8 +30,8 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
 
     The interval is interpolated between two pairs of order statistics, the widest pair that covers
     less than 95 % and the narrowest that covers more, so that the coverage is 95 % and not up to
-    99 %. No pair of five values covers 95 %; their interval is from the lowest to the highest,
-    which covers 93.75 %.
+    99 %. With five values, no pair covers 95 %; the interval is then from the lowest to the highest
+    value, which covers 93.75 %.
 
     Source: Hettmansperger & Sheather, Confidence intervals based on interpolated order statistics
     (1986).

@@ -58,8 +58,8 @@ def measure_windows(
 
     Args:
         target: The target's record of the run.
-        metered_s: Times of the windows by the edges in a meter's recording, shape (windows,), for a
-            target that reports no time; None without such edges.
+        metered_s: Durations of the windows by their edges in a meter's recording, shape (windows,),
+            for a target that reports no time; None without such edges.
 
     Raises:
         MeasurementError: the record has no window, or an impossible window.

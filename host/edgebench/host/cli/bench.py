@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("bench", "Measure models; without a model, measure the built-in models.")
     made.epilog = (
         "Without a model, a microcontroller that can load models runs the built-in int8 model; any "
-        "other runs the model in its firmware (also: `firmware`)."
+        "other runs the model in its firmware, for which MODEL is `firmware`."
     )
     made.basic = ("models", "export", "json", "output_format", *BASIC)
     made.examples = EXAMPLES

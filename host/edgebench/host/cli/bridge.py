@@ -24,12 +24,14 @@ def parser() -> argparse.ArgumentParser:
         "a microcontroller: edgebench bench MODEL --on AGENT/BOARD",
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION")
-    listed = actions.add_parser("list", help="list the serial ports and their users (default)")
+    listed = actions.add_parser(
+        "list", help="list the serial ports and the programs that use them (default)"
+    )
     listed.add_argument(
         "--confirm",
         action="store_true",
-        help="open every serial port on USB that no program uses and query the board's name; many "
-        "boards restart when it is opened, and other devices at such a port may restart, too",
+        help="query the board's name on every serial port on USB that no program uses; opening a "
+        "port restarts many boards, and may restart other devices",
     )
     add_json(listed)
     flash = actions.add_parser("flash", help="write firmware to a board with a tool on PATH")
@@ -37,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "board",
         metavar="BOARD",
         help="kind of board, such as nucleo-l4r5zi or pico2; or port, USB serial number or name of "
-        "a confirmed board",
+        "a board that bridge list --confirm found",
     )
     flash.add_argument(
         "firmware",

@@ -153,8 +153,8 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     print(printable(f"{plan.name}: {count} runs on {devices}, about {about} for fast models"))
     if 1 < plan.spec.repeats < MIN_RUNS:
         echo(
-            f"note: {plan.spec.repeats} repeats are too few for an interval between runs, so cells "
-            f"with times are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}"
+            f"note: {plan.spec.repeats} repeats are too few for an interval between runs, so times "
+            f"are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}"
         )
     file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
     echo(f"next: edgebench campaign run {file}")
@@ -333,7 +333,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         out.print(effects_table(METRICS[path].label, effects, out.width))
     lines += failure_lines(campaign.rows())
     if sets and not summary.left_count and not effects_by_metric and len(campaign.plan.cells) > 1:
-        needed = f"each needs at least {MIN_ROUNDS} valid or suspect runs of both levels"
+        needed = f"each needs valid or suspect runs of both levels in at least {MIN_ROUNDS} repeats"
         lines.append(f"note: effects of factors not computed: {needed}")
     for line in lines:
         print_line(out, line)

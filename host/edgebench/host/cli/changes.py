@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench changes`."""
-    about = "Show which levels moved in all stored histories, the worst first, and what changed "
-    about += "with them."
+    about = "List the changes of level in the stored histories, the worst first, each with what "
+    about += "else changed at that time."
     made = new_parser("changes", about)
     since = "changes of the last 7 days, or from a date on (default: 7d)"
     made.add_argument("--since", type=moment, default="7d", metavar="7d", help=since)

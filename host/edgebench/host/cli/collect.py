@@ -24,7 +24,10 @@ def parser() -> argparse.ArgumentParser:
     )
     leave = "skip devices on which a run is in progress"
     made.add_argument("--no-wait", action="store_true", help=leave)
-    again = "reanalyse runs that were set aside, for example after an upgrade; contacts no device"
+    again = (
+        "analyse runs again that could not be analysed and were set aside, for example after an "
+    )
+    again += "upgrade; contacts no device"
     made.add_argument("--set-aside", action="store_true", help=again)
     add_store(made)
     add_json(made)

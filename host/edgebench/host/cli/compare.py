@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     about = "Compare stored runs, baseline against candidate; the unit of analysis is the run."
     made = new_parser("compare", about)
     ids = "runs (id, unique part of an id, directory, bundle), sets (id) or tags"
-    pairs = "; or the id of the pairs of bench --against, alone"
+    pairs = "; or, without --against, the id of the pairs that bench --against made"
     made.add_argument("baseline", nargs="+", metavar="BASELINE", help=ids + pairs)
     made.add_argument("--against", nargs="+", default=[], metavar="CANDIDATE", help=ids)
     for option in JUDGEMENT:

@@ -53,8 +53,9 @@ def parser() -> argparse.ArgumentParser:
 
 _CHECK = (
     "Connects to each device, checks its condition, and makes a quick run of a built-in model, "
-    "which is not stored. A device that passes leaves quarantine. A device that fails enters it: "
-    "--on all and --on with a condition leave it out. Exit code 1: a device failed the check."
+    "which is not stored. A device that passes leaves quarantine. A device that fails is put in "
+    "quarantine: --on all and --on with a condition then skip it. Exit code 1: a device failed the "
+    "check."
 )
 
 

@@ -56,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
     errors = made.add_argument_group("errors of the instrument").add_argument
     add_instrument_errors(errors)
     name = (
-        "name of the instrument; energies can only be compared if their files have the same name, "
-        "and their common errors then cancel"
+        "name of the instrument; energies from files can only be compared if they have the same "
+        "name, and the instrument's common errors then cancel"
     )
     errors("--instrument", metavar="NAME", help=name)
     charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"

@@ -51,8 +51,8 @@ def add_level_gate(made: argparse.ArgumentParser, level: str) -> None:
     """Add the metric of histories, and the loss at which the command fails."""
     metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
-    fails = f"exit 4 if {level} is worse than the previous level by more than this, with its "
-    fails += "whole interval; 5 if inconclusive"
+    fails = f"exit 4 if {level} is worse than the previous level by more than this, even at the "
+    fails += "better end of the interval; 5 if inconclusive"
     made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
 
 

@@ -77,7 +77,7 @@ _EXAMPLES = (
 )
 _OPTIONS = (
     ("--json", "a JSON document (-o json); bench, runs, show: also -o csv, -o md"),
-    ("-q, -v", "no progress, notes and next steps; or logs and tracebacks"),
+    ("-q, -v", "-q: no progress, notes and next steps; -v: logs and tracebacks"),
     ("-h", "the help; --help-all has all options of bench"),
 )
 """Options of (almost) every command, which may also precede the command."""

@@ -43,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("meters", "List, check and record energy meters, without a model.")
     made.epilog, made.formatter_class = _meters_help(), argparse.RawDescriptionHelpFormatter
     actions = made.add_subparsers(dest="action", metavar="ACTION")
-    listed = actions.add_parser("list", help="list the drivers, and the meter of each (default)")
+    listed = actions.add_parser(
+        "list", help="list the drivers, and the meter that each one finds (default)"
+    )
     add_json(listed)
     for name, text in (
         ("info", "show a meter's identity and capabilities"),
@@ -69,9 +71,10 @@ def parser() -> argparse.ArgumentParser:
         "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a .sr of sigrok, a log "
         "of PTDaemon, a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug, Parquet "
         "(including power.parquet of another run), or a CSV with a header line: from Monsoon, nRF "
-        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/recordings.md). Columns "
-        "of other files have their unit in the name: t_s or time_ms, with power_W, or current_mA "
-        "and voltage_V; or name them with --time, --power, --current and --voltage."
+        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/recordings.md). Other "
+        "files need the unit in the name of each column: t_s or time_ms, with power_W, or "
+        "current_mA and voltage_V; or state the columns with --time, --power, --current and "
+        "--voltage."
     )
     action.add_argument("file", metavar="FILE", help="such as trace.csv")
     action.add_argument(

@@ -287,8 +287,8 @@ def add_cluster_certificates(parser: argparse.ArgumentParser) -> None:
 
 
 _RUN_HELP = (
-    "id of a run, its beginning or a unique part of it, last, a tag, the run's directory or a "
-    "bundle; the id of a set; or the directory of a meter's recording"
+    "a run: its id, or the beginning or a unique part of the id; last; a tag; its directory; or a "
+    "bundle. Or the id of a set, or the directory of a meter's recording"
 )
 
 
@@ -309,8 +309,8 @@ def add_columns(add: Add) -> None:
     add("--power", metavar="COLUMN", help="column of the power")
     add("--current", metavar="COLUMN", help="column of the current")
     add("--rate", type=hertz, metavar="HZ", help="sample rate of a file without timestamps")
-    samples = "meaning of a sample: its interval's mean, or an instant (default: according to the "
-    samples += "program's documentation)"
+    samples = "meaning of a sample: its interval's mean, or an instant (default: as documented "
+    samples += "for the program that wrote the file)"
     add("--samples", choices=("means", "instants"), help=samples)
     bound = "start of the part to read, as a time after the first sample (10s) or a time of the "
     bound += "file (4000.5, 09:00:05)"

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         if options.replace or options.add:
             return bool(options.replace)
         what = "is on the board" if is_certain else "has the machine id"
-        text = f"agent {what} of {known.name!r}, which does not respond, and has a new certificate"
+        text = f"agent has a new certificate, and {what} of {known.name!r}, which does not respond"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise BoardKnown(text)
         question = f"{text}. Replace {known.name!r}, keeping name, labels and history? [y/N]"

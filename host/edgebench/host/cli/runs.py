@@ -37,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench runs`."""
     made = new_parser(
         "runs",
-        "List the stored runs, oldest first: on a terminal, a row for each set; else, and for the "
-        "runs of a single set, a row for each run.",
+        "List the stored runs, oldest first. On a terminal, each set has a row; elsewhere, or if "
+        "only a single set is listed, each run has a row.",
     )
     remove = "remove the remaining files of runs that were lost with their agent"
     named = "list only these: a bundle, a tag, a set, or runs by id or directory (default: all)"
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add("--tag", metavar="T", help="tag")
     add("--since", type=moment, metavar="2d", help="the last 2 days, or from a date on")
     add("--last", type=whole, metavar="N", help="the newest N of the selected runs")
-    newest = "the newest N of the selected sets, and of runs without a set"
+    newest = "the newest N of the selected sets; a run without a set counts as a set"
     add("--limit", type=whole, metavar="N", help=newest)
     add_store(made)
     add_json(made, formats=(JSON, CSV, MARKDOWN))

@@ -299,7 +299,7 @@ def _compared_pairs(runs: Sequence[Run]) -> tuple[list[RunComparison], str | Non
         try:
             values = [option.kind.read(text) for text in given]
         except argparse.ArgumentTypeError as exc:  # the file was changed
-            return [], f"the command of the pairs is malformed: {option.flag}: {exc}"
+            return [], f"the stored command of the pairs has a wrong option: {option.flag}: {exc}"
         if values:
             judged[option.field] = values[-1] if option.join is None else option.join(values)
     try:

@@ -48,9 +48,12 @@ def run(options: argparse.Namespace) -> ExitCode:
     for run_id in report.differing:
         echo(f"error: run {run_id} differs between the stores; the run in this store is kept")
     for run_id in report.unreadable:
-        echo(f"error: tags and note of run {run_id} there are not readable; those here are kept")
+        echo(
+            f"error: tags and note of run {run_id} are not readable in the other store; "
+            "those in this store are kept"
+        )
     for run_id, why in report.damaged.items():
-        echo(f"error: run {run_id} there was not copied: {why}")
+        echo(f"error: run {run_id} of the other store was not copied: {why}")
     there = shlex.quote(options.other)
     if report.differing:
         name = shlex.quote(report.differing[0])
@@ -59,7 +62,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         echo_hint(f"see which copy is damaged: {both}")
     elif report.unreadable:
         file = f"{report.unreadable[0]}/{ANNOTATIONS_FILE}"
-        echo_hint(f"repair or remove {file} there; then edgebench store merge {there}")
+        echo_hint(f"repair or remove {file} in the other store; then edgebench store merge {there}")
     elif report.damaged:
         name = shlex.quote(next(iter(report.damaged)))
         echo_hint(f"see the damage: edgebench verify {name} --store {there}")

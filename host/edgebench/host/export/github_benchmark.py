@@ -1,7 +1,7 @@
 """JSON of github-action-benchmark: a list of name, unit, value, range and extra.
 
-The action accepts a single direction of metrics per file, so there are two formats. A suspect set
-has its label in the name and its verdict in `extra`; an invalid set is left out.
+The action accepts a single direction of metrics per file, so there are two formats. The name of
+a suspect set ends with `suspect`; `extra` has the verdict. An invalid set is left out.
 
 Source: github.com/benchmark-action/github-action-benchmark, src/extract.ts (BenchmarkResult)
 """

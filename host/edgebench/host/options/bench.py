@@ -190,8 +190,8 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             excludes=("--sustained", "--max-duration"), is_basic=True),
         BenchOption("max_duration", "max_duration_s", SECONDS,
             "stop after this long in total, even with fewer queries than requested", metavar="20m",
-            default="30m, or 30 times the duration; with --quick 1m, or 6 times; with --preset "
-            "mlperf no limit"),
+            default="30 times the duration, at least 30m; with --quick 6 times, at least 1m; with "
+            "--preset mlperf no limit"),
         BenchOption("sustained", "sustained_s", SECONDS,
             "measure sustained performance for this long: start, onset of throttling, end",
             metavar="20m", excludes=("--duration", "--max-duration", "--runs"), is_basic=True),
@@ -203,7 +203,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "warm up for at least this long", metavar="1s", default="1s; with --quick 0.5s"),
         BenchOption("runs", "runs", WHOLE,
             "runs of each model, each in a new process; they share the duration and the queries",
-            default="5, with --quick 8; 1 where a single run is judged",
+            default="5, with --quick 8; 1 where a single run is judged, as with --sustained",
             excludes=("--profile", "--sustained"), is_basic=True),
         BenchOption("extra_runs", "extra_runs", WHOLE,
             "maximum number of extra runs of each model, which replace runs in which the machine "
@@ -251,8 +251,8 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "longest wait for a cool device (default: from its profile); 0s: do not wait",
             metavar="10m", is_of_machine=True),
         BenchOption("telemetry_rate", "telemetry_rate_hz", HERTZ,
-            "telemetry samples per second (default: 10); 0: none, except for the temperature "
-            "guard of some profiles", is_of_machine=True),
+            "telemetry samples per second (default: 10); 0: none, except of the temperature on "
+            "devices whose profile limits it", is_of_machine=True),
     ),
     "energy": (
         BenchOption("meter", "meter", TEXT,
@@ -264,30 +264,33 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "supply the device with this voltage during the run: lpm01a, monsoon, and ppk2 with "
             "source", default="as the meter's options state"),
         BenchOption("sync", "sync", TEXT,
-            "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
-            "or shared_clock only (default: auto, the best available); coded_load without a "
+            "how to align the meter's clock with the device's: edge, coded_load, loop, probes, "
+            "arrival, shared_clock, or auto, the best available (default); coded_load without a "
             "meter: play the load code for an instrument that records to a file, for "
             "edgebench energy",
             metavar="METHOD"),
         BenchOption("trace_rate", "trace_rate_hz", HERTZ,
-            "samples per second of that instrument (default: 1000); a low rate needs a long code"),
+            "with --sync coded_load and no meter: samples per second of the instrument (default: "
+            "1000); a low rate needs a long load code"),
         BenchOption("idle", "idle_duration_s", SECONDS,
             "idle time before and after each run", metavar="2s", default="as the meter needs it"),
         BenchOption("jitter", "jitter_s", LATENCY,
-            "single_stream: longest of the random gaps between queries, so that a meter of "
-            "instantaneous samples is not in step with the loop; 0ms: no gaps", metavar="1ms",
-            default="a sample interval of a meter of fewer than 20,000 instants per second; else "
-            "no gaps"),
+            "single_stream: leave random gaps of up to this length between queries, so that the "
+            "loop is not in step with a meter's instantaneous samples; 0ms: no gaps", metavar="1ms",
+            default="a sample interval, if the meter takes fewer than 20,000 instantaneous samples "
+            "per second; else no gaps"),
         BenchOption("battery", "battery_capacity_j", CAPACITY,
             "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"),
     ),
     COMPARISON: (
         BenchOption("against", "candidate", TEXT,
             "compare B, the candidate, with the model, the baseline: paired runs in random order; "
-            "both may also be stored runs, such as a set, whose file is found by its hash",
+            "both may also be stored runs, such as a set: the file of their model is found by its "
+            "hash, and measured again",
             metavar="B", is_given_once=True, is_basic=True),
         BenchOption("pairs", "pairs", WHOLE,
-            "pairs of runs", default="10; times need at least 6, and more for several comparisons",
+            "pairs of runs",
+            default="10; to judge a time, at least 6, and more for several comparisons",
             excludes=("--runs",)),
         BenchOption("metric", "metrics", TEXT,
             "metric to compare, such as latency_ns.p50 or energy_j; repeatable", metavar="M",

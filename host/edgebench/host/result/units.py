@@ -415,8 +415,8 @@ def is_lopsided(value: float, interval: Sequence[float]) -> bool:
 def half_width_of(interval: Sequence[float] | None, value: float | None = None) -> float:
     """Half the width of the interval around a value; 0 without an interval.
 
-    The interval of a tail percentile is wider on one side. The nearer bound counts; otherwise the
-    value would be rounded beyond it.
+    The interval of a tail percentile is wider on one side. The distance to the nearer bound
+    counts, because it sets the digits that are shown: the rounded value stays within the interval.
 
     >>> half_width_of([8.0, 12.0]), half_width_of([43.5, 10000.0], 43.9)
     (2.0, 0.3999999999999986)

@@ -225,15 +225,16 @@ def _notes(comparison: RunComparison) -> list[str]:
     notes: list[str] = []
     if instrument_ratio := comparison.result.rules.instrument_ratio:
         notes.append(
-            f"the interval includes {format_ratio(2 * instrument_ratio)} for the meter; its errors "
-            "that all runs share cancel"
+            f"the interval includes {format_ratio(2 * instrument_ratio)} for the meter; "
+            "errors of the meter that all runs share cancel"
         )
     for reason, count in comparison.left_out.items():
         pairs = "1 pair is" if count == 1 else f"{count} pairs are"
         notes.append(f"{pairs} left out: {_LEFT_OUT[reason]}")
     if disturbed := len(comparison.disturbed_run_ids):
         notes.append(
-            f"{disturbed} runs are left out: half or more of the runs of their sets were disturbed"
+            f"{disturbed} runs are left out, because half or more of the runs of their sets were "
+            "disturbed"
         )
     if unwatched := comparison.marks.unwatched:
         notes.append(f"unwatched: {', '.join(unwatched)} could not be read")

@@ -241,7 +241,7 @@ def _why_no_energy(run_set: RunSet) -> str:
             return f"energy {REFUSED}: {diagnosis.title}"
     energies = (run.metrics.energy for run in run_set.runs if run.metrics.energy is not None)
     reasons = [energy.refused for energy in energies if energy.refused is not None]
-    return f"energy {REFUSED}: {reasons[0] if reasons else 'no run has one'}"
+    return f"energy {REFUSED}: {reasons[0] if reasons else 'no run has an energy'}"
 
 
 def _sustained(run_set: RunSet) -> str:

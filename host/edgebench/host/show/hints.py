@@ -16,7 +16,7 @@ from edgebench.system import unforeseen
 from edgebench.system.model_file import fault_of_model
 
 Value = Callable[[Any, CommandLine], object] | Command
-"""A command or another value of a hint, computed from the error and the failed command."""
+"""A value in a hint: a command, or what a function makes of the error and the failed command."""
 Hint = Callable[[Any, CommandLine], NextStep]
 Row = tuple[type[e.EdgebenchError], Hint]
 _DEVICES, _METERS, _BRIDGE = command("devices"), command("meters"), command("bridge", "list")
@@ -111,8 +111,9 @@ def _for_meter_not_served(error: e.MeterNotServed, given: CommandLine) -> NextSt
         return NextStep("write its full name: {}", given.bench(meter=f"agent:{error.meant}"))
     if is_campaign:
         return NextStep(
-            "serve it there: edgebench-agent serve --meter {}, which assigns it to the first of "
-            "several boards; or remove the other devices from the campaign file",
+            "serve the meter on that device: edgebench-agent serve --meter {}, which assigns it to "
+            "the first of several boards; or remove devices without the meter from the campaign "
+            "file",
             error.meter,
         )
     return NextStep(
@@ -155,8 +156,8 @@ def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
         return NextStep(text, given.bench(without=["shape", "inputs"]))
     if given.value("input_shapes"):
         text = (
-            "give --shape a name and a shape of the inputs that the error lists; or leave it out, "
-            "as it sets only dimensions that a model leaves open: {}"
+            "give --shape the name and shape of an input that the error lists; or omit --shape, "
+            "which only sets dimensions that the model leaves open: {}"
         )
         return NextStep(text, given.bench(without=["shape"]))
     if given.value("inputs"):
@@ -256,8 +257,8 @@ def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
             (name if option == "--supply" else option, text) for option, text in error.works_with
         ]
         return NextStep(
-            "state what the file does not contain; this command reads it, correct its units and "
-            "values: {}",
+            "state what the file does not contain; this command reads the file with assumed units "
+            "and values, replace them by yours: {}",
             given.again(added),
         )
     if isinstance(error, e.ColumnsUnknown):
@@ -389,13 +390,14 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.TraceRefused,
-        "record the device's supply from before the run until after it, with its sample rate: {}",
+        "record the device's supply from before the run until after it, and state the "
+        "instrument's sample rate: {}",
         lambda _, given: given.bench("--trace-rate", "HZ", sync="coded_load"),
     ),
     _on(
         e.OtherEnvironment,
         "stop that agent if it is not needed: kill {}; or measure with its runtimes: "
-        "edgebench-agent pair in its environment, then here {}",
+        "edgebench-agent pair in its Python environment, then here {}",
         lambda error, _: error.pid,
         command("pair", "STRING"),
     ),
@@ -458,9 +460,9 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.ExternalDataRefused,
-        "put everything into one file of at most 2 GB: pip install onnx; python -I -c "
-        '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" {} whole.onnx; '
-        "{}; first replace links, as in the caches of model hubs, by files: cp -rL FOLDER plain",
+        "put everything into one file of at most 2 GB (if the files are links, as in the caches of "
+        "model hubs, copy them first: cp -rL FOLDER plain): pip install onnx; python -I -c "
+        '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" {} whole.onnx; {}',
         lambda _, given: " ".join(map(shlex.quote, given.named(_MODEL))),
         command("bench", "whole.onnx"),
     ),
@@ -481,8 +483,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.OtherBoard,
-        "identify the boards again where they are plugged in: {}; restart an agent that was "
-        "started with --board for this port",
+        "identify the boards again, on the machine that they are plugged into: {}; if its agent "
+        "was started with --board for this port, restart it",
         command("bridge", "list", "--confirm"),
     ),
     _on(e.SeatLeft, "plug it in again, then check that its agent finds it: {}", _DEVICES),
@@ -520,8 +522,8 @@ _HINTS: tuple[Row, ...] = (
     _on(e.MeterLost, "plug it in again, then check that it is found: {}", _METERS),
     _on(
         e.DeployRunning,
-        "wait until it has ended, then deploy again: {}; an interrupted deployment stops counting "
-        "after two minutes",
+        "wait until it has ended, then deploy again: {}; a deployment that was interrupted blocks "
+        "others for at most two minutes",
         lambda _, given: command("deploy", given.named(_TARGET)),
     ),
     _on(
@@ -550,8 +552,9 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.WrongBoard,
-        "on the board with the copied card, end the agent, then: edgebench-agent new-identity; "
-        "pair this board here, and the original if it is still refused: {}",
+        "on the board with the copied card, stop the agent, then: edgebench-agent new-identity; "
+        "start the agent, and pair that board here, and the original board if it is still "
+        "refused: {}",
         command("pair", "STRING"),
     ),
     _on(
@@ -596,8 +599,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.CampaignDamaged,
-        "restore the file from a copy, or start another campaign: {}; its runs are still in the "
-        "store: {}",
+        "restore the file from a copy, or start another campaign: {}; the runs of the damaged "
+        "campaign are still in the store: {}",
         command("campaign", "run", "FILE.toml"),
         command("runs"),
     ),
@@ -672,19 +675,19 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
     "pair": (
         _on(
             e.WrongBoard,
-            "end its agent and make it a separate device, there: edgebench-agent new-identity; "
-            "then print a pairing string on it: edgebench-agent pair",
+            "on the new board, end the agent and make the board a separate device: edgebench-agent "
+            "new-identity; then print a pairing string there: edgebench-agent pair",
         ),
         _on(e.WrongAgent, "print a pairing string on the intended device: edgebench-agent pair"),
         _on(
             e.NotPaired,
-            "print a new pairing string on the device, valid for a single host and ten minutes: "
+            "print a new pairing string, valid for a single host and ten minutes, on the device: "
             "edgebench-agent pair",
         ),
         _on(
             e.Unreachable,
-            "check that its agent runs, and print a new pairing string on the device, which "
-            "contains its addresses and port: edgebench-agent pair",
+            "check that the agent runs; then print a new pairing string there, which contains the "
+            "device's addresses and port: edgebench-agent pair",
         ),
         _on(
             e.BoardKnown,
@@ -789,7 +792,7 @@ def steps_after(error: e.EdgebenchError, given: CommandLine) -> list[NextStep]:
         step = NextStep("did you mean {}? otherwise {}", error.meant, step)
     if error.run_id is None:
         return [step]
-    return [step, NextStep("what is kept: {}", command("show", error.run_id))]
+    return [step, NextStep("see what is kept of the run: {}", command("show", error.run_id))]
 
 
 def _hint(error: e.EdgebenchError, given: CommandLine) -> Hint:

@@ -232,7 +232,9 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         if (quota := tightest_quota(scheduling)) is not None:
             parts.insert(2, f"CPU quota {quota.cpu_count:.3g} CPUs")
         if (realtime := scheduling.realtime) is not None and realtime.paused_s:
-            parts.append(f"{format_ns(realtime.paused_s * 1e9)} left to other programs")
+            parts.append(
+                f"{format_ns(realtime.paused_s * 1e9)} without the model, left to other programs"
+            )
         facts.append(("process", ", ".join(parts)))
     if conditions.confinement is not None:
         facts.append(("confinement", confinement_line(conditions.confinement)))
@@ -382,7 +384,7 @@ def _scenario(spec: RunSpec, *, is_counted: bool) -> str:
     parts = [
         spec.scenario.value,
         f"preset {spec.preset}",
-        f"at least {spec.duration_s:g} s and {spec.min_query_count} queries, or "
+        f"at least {spec.duration_s:g} s and {spec.min_query_count} queries, but at most "
         f"{spec.max_query_count:,} queries",
     ]
     if spec.max_duration_s is not None:
@@ -490,12 +492,12 @@ def _binding(binding: BindingNs) -> str:
     """Time that the Python binding adds to an invocation; it is not subtracted from results."""
     if binding.p50 is None:
         return binding.unavailable or "not measured"
-    through = f"one addition takes {format_ns(binding.p50)} through the Python binding"
+    through = f"a model of one addition takes {format_ns(binding.p50)} through the Python binding"
     if binding.added is None:
         return f"{through}; in C unknown: {binding.unavailable}"
     return (
         f"{through}, {format_ns(binding.c_p50)} in C: at least {format_ns(binding.added)} of each "
-        "latency is not the model's"
+        "latency is the binding's, not the model's"
     )
 
 

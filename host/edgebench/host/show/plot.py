@@ -40,7 +40,7 @@ class _Panel:
     apart: str | None = None
     """Reason for a separate time axis; None if the panel uses the run's axis."""
     latency: LatencySeries | None = None
-    """Latencies of the panel, which has no other traces."""
+    """Latencies, which have a panel without other traces; None in other panels."""
 
 
 def plot_run(run: Run, series: RunSeries) -> Figure:

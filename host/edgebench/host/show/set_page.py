@@ -182,8 +182,8 @@ def variance_lines(variance: VarianceLevels) -> list[str]:
     if variance.gain_ratio < WORTHWHILE_RATIO:
         total_s = variance.best_count * variance.best_duration_s
         lines.append(
-            f"in the same time, --runs {variance.best_count} --duration {total_s:.3g}s has "
-            f"intervals of {format_percent(variance.gain_ratio)} of the present width"
+            f"in the same time, --runs {variance.best_count} --duration {total_s:.3g}s "
+            f"would give intervals {format_percent(variance.gain_ratio)} as wide as now"
         )
     return lines
 

@@ -147,7 +147,9 @@ def titles_of(run_set: RunSet) -> str:
     diagnoses = [
         diagnosis for diagnosis in causes_of(run_set) if diagnosis.is_refusal or not is_refused
     ]
-    return "; ".join(diagnosis.title for diagnosis in diagnoses) or "by an earlier verdict"
+    return (
+        "; ".join(diagnosis.title for diagnosis in diagnoses) or "as judged by an earlier version"
+    )
 
 
 def strongest_of(run_set: RunSet, diagnosis: Diagnosis) -> Finding:

@@ -253,7 +253,7 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
 
 
 def row_group_of(channel: str, table: Any, is_averaging: bool, line: PowerLine) -> RowGroup:
-    """Summary of the rows of a channel, whose power line was made from them."""
+    """Summary of the rows of a channel; `line` is the power line of these rows."""
     flags = int(np.bitwise_or.reduce(to_numpy(table["flags"])))
     group = RowGroup(channel=channel, row_count=len(table), flags=flags)
     if count := len(missing_ns(table, is_averaging)):

@@ -528,7 +528,7 @@ def read_power_facts(directory: Path) -> PowerFacts:
 
 
 def read_facts_of(path: Path) -> PowerFacts:
-    """Metadata of a file with another name.
+    """Metadata of a power file that has any name.
 
     Raises:
         RunDamaged: the file is not readable, or was not written by edgebench.

@@ -21,8 +21,14 @@ SIDES = {"20260105-000000-00000003": BASELINE, "20260105-000000-00000004": CANDI
     ("words", "expected"),
     [
         (("--metric", "nosuch"), "unknown metric 'nosuch'"),
-        (("--fail-on",), "the command of the pairs is malformed: --fail-on: not a percentage"),
-        (("--fail-on", "x"), "the command of the pairs is malformed: --fail-on: not a percentage"),
+        (
+            ("--fail-on",),
+            "the stored command of the pairs has a wrong option: --fail-on: not a percentage",
+        ),
+        (
+            ("--fail-on", "x"),
+            "the stored command of the pairs has a wrong option: --fail-on: not a percentage",
+        ),
     ],
 )
 def test_pairs_that_cannot_be_compared_are_shown_with_the_reason(

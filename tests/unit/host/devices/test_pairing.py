@@ -121,7 +121,10 @@ def test_replacing_is_asked_for(
 
 def test_script_is_told_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a script would wait for a reply that is never typed."""
-    with pytest.raises(BoardKnown, match="agent is on the board of 'pi5', which does not respond"):
+    with pytest.raises(
+        BoardKnown,
+        match="agent has a new certificate, and is on the board of 'pi5', which does not respond",
+    ):
         decided(monkeypatch, None, "y\n", is_terminal=False)
 
 

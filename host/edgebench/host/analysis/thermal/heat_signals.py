@@ -103,7 +103,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class FrequencySignal(Signal):
-    """Set where the frequency, or its cap, was below the baseline."""
+    """A signal that is on in windows whose frequency, or its cap, was below the baseline."""
 
     is_measured: bool
     """Whether the run has a trusted frequency, not only a cap."""
@@ -115,7 +115,7 @@ class FrequencySignal(Signal):
 
 @dataclass(frozen=True, slots=True)
 class MemorySignal(Signal):
-    """Set where the clock of the memory, or of a bus to it, was lower than in faster windows."""
+    """A signal that is on in windows with a lower clock of the memory, or of a bus to it."""
 
     name: str
     """Name under /sys/class/devfreq."""

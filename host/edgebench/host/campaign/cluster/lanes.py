@@ -540,7 +540,7 @@ class ClusterLanes:
         yield LabSession(self, device, notify, cancellation)
 
     def lab_of(self, device: str, notify: events.Notify) -> LabDescription | None:
-        """The last lab host of a device, or another after `lab_wait_s`; None during the wait.
+        """The lab host that last had a device, or another after `lab_wait_s`; None during the wait.
 
         Raises:
             LabHostsUnreachable: no lab host offers the device after `lab_wait_s`.

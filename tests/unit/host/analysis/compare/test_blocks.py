@@ -138,7 +138,7 @@ def test_sets_beside_other_programs_are_left_out() -> None:
     assert found.baseline_runs == tuple(run.run_id for run in baseline)
     assert found.disturbed_run_ids == tuple(run.run_id for run in busy)
     assert found.result.ratio == pytest.approx(1.0)
-    assert "8 runs are left out: half or more of the runs of their sets" in _text(found)
+    assert "8 runs are left out, because half or more of the runs of their sets" in _text(found)
     assert found.is_in_blocks
 
 

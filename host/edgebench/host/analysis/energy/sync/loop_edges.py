@@ -5,8 +5,8 @@ active in between. So the loop is a rise and a fall of the power at a known dist
 is searched like that of a load code. Then each of the two is a mark, located by the energy around
 it (load_code.py). Other changes of the power are unknown beforehand. So the error of a mark is
 estimated from the same sum at times without a change: in the middle of the loop, and while the
-device is idle. Both marks are late by the same time unless there is a disturbance; half of the
-difference of these times is part of the error.
+device is idle. Without a disturbance, both marks are late by the same time. Half of the difference
+between their delays is part of the error.
 
 This method needs a weaker signal than a load code, but gives only two marks and no rate.
 """
