@@ -168,6 +168,9 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
     },
     "docs/verdict.md": {
+        "host.analysis.run_set": [
+            ("OUTVOTED_MEDIANS_RATIO", 0.375, "at most three of eight runs for the median"),
+        ],
         "host.analysis.verdict.latency": [
             ("HARNESS_INVALID_RATIO", 0.10, "exceeds 10 % of the median invocation"),
             ("HARNESS_SUSPECT_RATIO", 0.02, "as above, more than 2 % | suspect"),

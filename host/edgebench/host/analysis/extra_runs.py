@@ -12,7 +12,8 @@ A run is replaced if all of the following hold:
    or a wrong output would be the same in the next run.
 3. Fewer than half of the runs of the set are disturbed. Otherwise the disturbance belongs to the
    conditions of the measurement, and results without it would not be those of this machine.
-4. The set is not valid without a replacement: one disturbed run of eight is outvoted.
+4. The set is not valid without a replacement, or more runs are disturbed than the others outvote
+   for every number: one run of eight.
 
 Of a comparison, whole sets are left out if they are disturbed (`compare/blocks.py`). Nothing limits
 their number, and sets of a model that slows itself down would be left out as well. So only
@@ -32,6 +33,7 @@ from typing import TypeVar
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.analysis.verdict.cause import Cause
+from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO
 from edgebench.host.analysis.verdict.table import cause_of
 from edgebench.host.analysis.verdict.thermal import InterferenceRule
 from edgebench.host.result.facts import Replacement, SetMember
@@ -109,10 +111,13 @@ def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
         runs: All runs of the set so far, including replaced runs; at least one.
     """
     run_set = find_set(runs)
-    if run_set.verdict.state is State.VALID or run_set.planned_count < MIN_RUNS:
+    if run_set.planned_count < MIN_RUNS:
         return None
     disturbed = [run for run in run_set.counted if disturbances_of(run)]
     if not disturbed or is_mostly(len(disturbed), len(run_set.counted)):
+        return None
+    is_outvoted = len(disturbed) <= OUTVOTED_RATIO * len(run_set.counted)
+    if run_set.verdict.state is State.VALID and is_outvoted:
         return None
     member, run_id = disturbed[0].member, disturbed[0].run_id
     assert member is not None, "a set of several runs has members"

@@ -23,7 +23,11 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.median import MIN_RUNS, SIGMAS, median_interval, t_quantile
 from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.judge import judge_set
-from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence
+from edgebench.host.analysis.verdict.run_set import (
+    OUTVOTED_MEDIANS_RATIO,
+    OUTVOTED_RATIO,
+    SetEvidence,
+)
 from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.analysis.yardstick import work_of
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
@@ -401,6 +405,7 @@ def _broken_by_runs(
     harms a number in few of the runs does not harm it in the set if it is the same without them.
     """
     findings = []
+    refused_ids = {run.run_id for run in runs if run.verdict.is_refused}
     for rule in BY_ID.values():
         by_run = {
             run.run_id: failure
@@ -412,12 +417,14 @@ def _broken_by_runs(
         if not broken:
             continue
         shown = _worst(broken)
-        outvoted_count = OUTVOTED_RATIO * sum(_is_checked(run, rule.id) for run in runs)
+        checked_count = sum(_is_checked(run, rule.id) for run in runs)
         harmed = []
         for kind in NumberKind:
             harmed_ids = {run_id for run_id, finding in by_run.items() if kind in finding.harmed}
             others = [run for run in counted if run.run_id not in harmed_ids]
-            is_rare = len(harmed_ids) <= outvoted_count and len(others) >= MIN_RUNS
+            is_of_medians = kind is NumberKind.MEDIAN and harmed_ids.isdisjoint(refused_ids)
+            ratio = OUTVOTED_MEDIANS_RATIO if is_of_medians else OUTVOTED_RATIO
+            is_rare = len(harmed_ids) <= ratio * checked_count and len(others) >= MIN_RUNS
             if harmed_ids and not (is_rare and _is_outvoted(kind, others, metrics)):
                 harmed.append(kind)
         counts = InRuns(

@@ -256,6 +256,26 @@ def test_runs_outvote_a_rule_for_each_number() -> None:
     assert broken.facts["failed_count"] == 5
 
 
+@pytest.mark.parametrize(
+    ("count", "state", "expected"),
+    [
+        (2, State.SUSPECT, State.VALID),
+        (3, State.SUSPECT, State.VALID),
+        (4, State.SUSPECT, State.SUSPECT),
+        (1, State.INVALID, State.VALID),
+        (2, State.INVALID, State.SUSPECT),
+    ],
+)
+def test_median_tolerates_three_disturbed_runs_that_agree(
+    count: int, state: State, expected: State
+) -> None:
+    """Otherwise a neighbour that moves no median would make sets of shared machines suspect."""
+    found = find_set(eight_runs(1001, state, count=count))
+    assert found.verdict.state is expected
+    is_whole = count == 1
+    assert (NumberKind.MEAN in found.verdict.suspect_kinds) is not is_whole, "the mean is harmed"
+
+
 def test_broken_run_does_not_lose_a_number_that_it_alone_has() -> None:
     """Otherwise the accuracy, which only the first run has, would be that of a broken run."""
     runs = eight_runs(1400, State.SUSPECT)

@@ -38,6 +38,10 @@ from edgebench.protocol.record import Yardstick
 OUTVOTED_RATIO = 1 / 8
 """Largest share of a set's runs whose failures the other runs can outvote: the interval of the
 median of eight runs leaves out most of the highest and of the lowest."""
+OUTVOTED_MEDIANS_RATIO = 3 / 8
+"""The same for median latencies, if no run is refused. Fewer than half of the runs move the median
+of the runs to a neighbouring value at most, and its interval contains their effect, so coverage is
+the same with three disturbed runs of eight (benchmarks/coverage.py)."""
 TREND_LEVEL = 2 / 120
 """Largest probability of an order that counts as a trend: that of five runs in order."""
 TREND_LIMIT_RATIO = 0.02
