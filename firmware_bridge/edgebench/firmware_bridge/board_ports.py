@@ -236,17 +236,18 @@ class BoardPorts:
             return None
         if probe.error is not None:
             return _trouble(candidate, probe.error)
-        if probe.board is None:  # found as another; or a bug ended the thread, with its traceback
+        board = probe.board
+        if board is None:  # found as another; or a bug ended the thread, with its own traceback
             return None
         if port.key is not None:
             with suppress(OSError):  # the next poll tries again
-                key = self._memory.remember(port, probe.board)
+                key = self._memory.remember(port, board)
                 if key != port.key:  # it is the board of an entry without a place
                     probe.board = None  # the next poll has it under that key
                     return None
                 del self._probes[candidate.key]
-                known[port.key] = probe.board  # the first poll does this twice
-        return TargetSighting(_target(candidate, probe.board))
+                known[port.key] = board  # the first poll does this twice
+        return TargetSighting(_target(candidate, board))
 
     def _is_due(self, probe: PortProbe, candidate: PortToProbe) -> bool:
         """Whether a port without a board is probed again."""
