@@ -135,7 +135,7 @@ def test_what_does_not_fit_the_model_is_one_line_with_a_next_step(
     (hint,) = [line for line in result.stderr.splitlines() if line.startswith("hint: ")]
     again = rf"edgebench bench {path} .*"
     if option == "--shape":
-        assert re.search(rf"leave it out, .*open: {again}", hint)
+        assert re.search(rf"omit --shape, .*open: {again}", hint)
         assert value not in hint
         store = tmp_path / "store"
         assert not [*store.glob("runs/*"), *store.glob("incoming/*")]

@@ -18,6 +18,7 @@ from edgebench.host.devices.shell import CommandOutput, Shell
 from edgebench.host.devices.target import parse_target
 from edgebench.host.transports.ssh_program import parse_address
 from edgebench.protocol.errors import EdgebenchError
+from support.agents import wait_until
 from support.ssh_home import configure_ssh
 from support.sshd import Account, SshServer, new_key, ssh_server
 from support.tools import need_root, need_tool
@@ -288,6 +289,7 @@ def _full_agent(folder: Path) -> Iterator[None]:
     path = folder / "agent.sock"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
     try:
+        wait_until(path.exists, "the agent listens")
         for number in range(AGENT_KEY_COUNT):
             new_key(folder / f"agent-{number}")
             keys = str(folder / f"agent-{number}")
