@@ -1,7 +1,7 @@
-"""Build hook of edgebench-agent: adds the portions that lie outside its folder, next to it.
+"""Build hook of edgebench-agent that adds the namespace portions next to the folder `agent`.
 
-In a checkout the portions are taken from there. The sdist contains them in its own `edgebench`
-folder, where hatchling finds them without this hook.
+In a checkout, each portion is in its own folder next to `agent`. An sdist contains all portions in
+its folder `edgebench`, where hatchling finds them without this hook.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class PortionsHook(BuildHookInterface[Any]):
     """Adds the portions of a checkout to a wheel or an sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called before each build; an editable install has its folders on the path instead."""
+        """Add the portions before a build; an editable install has them on its path instead."""
         if version == "editable":
             return
         for portion in self.config["portions"]:

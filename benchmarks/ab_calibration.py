@@ -3,9 +3,10 @@
     python benchmarks/ab_calibration.py [--gates 200] [--real-pairs 100] [--pool FILE] [--short]
     python benchmarks/ab_calibration.py --occasions [--gates 400]
 
-A gate compares ten runs of a baseline with ten of a candidate at alpha 5 %. It alarms if it says
-better or worse, here without a margin, so that the test itself is calibrated. It detects a change
-if it says worse with the default margin. Four designs are compared:
+A gate compares ten runs of a baseline with ten runs of a candidate, at alpha 5 %. A gate has an
+alarm if its outcome is better or worse; this is determined without a margin, so that the test
+itself is calibrated. A gate detects a change if its outcome is worse with the default margin. Four
+designs are compared:
 
     pairs         both sides run once per pair, in random order; signed ranks
     random order  the twenty runs in random order; rank sums
@@ -13,21 +14,22 @@ if it says worse with the default margin. Four designs are compared:
     blocks        ten runs of the baseline, then ten of the candidate; rank sums
 
 Synthetic campaigns have 1 % of noise between runs. With drift, the device slows down by 3 % from
-the first run to the last, as one that heats up. Without a difference between the sides (A/A),
-4 to 16 of 200 gates may alarm: the binomial 95 % range around 5 %.
+the first run to the last, as it heats up. Without a difference between the sides (A/A), 4 to 16 of
+200 gates may have an alarm: the binomial 95 % range around 5 %.
 
-Real runs (`--real-pairs`) are short runs of one built-in model through `Lab.bench`, one process
-each, two per pair. Both sides are the same model, so a draw decides which one is the candidate. The
-first row of that table takes every ten pairs as they were measured, once. The other rows draw
-gates from the pool: ten contiguous pairs from a random place, with labels drawn anew by each
-design. They test the designs on the drift and the outliers of a real machine; for pairs, drawn
-labels give the rate of alarms that the test promises. A change of 3 % is planted by scaling the
-candidate's medians. `--pool` stores the medians and reuses them in the next call.
+With `--real-pairs`, short runs of a built-in model are made through `Lab.bench`, two per pair, each
+in its own process. Both sides are the same model, so it is drawn at random which runs are the
+candidate's. In the first row of the table of real runs, each gate is the next ten pairs as they
+were measured, and each run is used once. In the other rows, a gate is ten contiguous pairs from a
+random place of the pool of all runs, and each design draws at random which runs are the
+candidate's. The other rows show the designs under the drift and the outliers of a real machine; for
+pairs, the random draw ensures the rate of alarms that the test promises. A change of 3 % is planted
+by scaling the candidate's medians. `--pool` stores the medians, and reuses them in the next call.
 
-Occasions (`--occasions`): sets of eight runs on machines whose state outlasts a set
-(tests/support/occasion_simulation.py), compared in blocks, with what earlier occasions tell. The
-sides are measured hours apart, or at once. False alarms are those of the candidate that is called
-worse although it is the baseline.
+With `--occasions`, sets of eight runs are simulated on machines whose state lasts longer than a set
+(tests/support/occasion_simulation.py). The sets are compared in blocks, with the spread between
+earlier occasions. The sides are measured hours apart, or in direct succession. A false alarm is a
+candidate that is called worse although it equals the baseline.
 """
 
 from __future__ import annotations
@@ -58,15 +60,15 @@ Gate = tuple[Floats, Floats]
 Order = Callable[[np.random.Generator, int], Floats]
 
 PAIRS = 10
-"""Pairs in a gate."""
+"""Number of pairs in a gate."""
 CHANGE, SMALL_CHANGE = 1.03, 1.01
 LARGE_CHANGE = 0.05
-"""Change of the candidate on several occasions."""
+"""Planted change of the candidate in the comparisons over several occasions."""
 DRIFT = 0.03
 NOISE = 0.01
-"""Standard deviation between runs, on the logarithm."""
+"""Standard deviation between runs, of the logarithm of the latency."""
 ALARMS = (4, 16)
-"""Range of alarms in 200 gates: the binomial 95 % range at 5 %."""
+"""Allowed number of alarms in 200 gates: the binomial 95 % range at 5 %."""
 FOUND_PERCENT = 90.0
 MODEL, RUNTIME, DURATION_S = "digits_fp32.tflite", "litert", 0.2
 CHANGED = (ComparisonOutcome.BETTER, ComparisonOutcome.WORSE)
@@ -74,15 +76,16 @@ CHANGED = (ComparisonOutcome.BETTER, ComparisonOutcome.WORSE)
 
 @dataclass(frozen=True, slots=True)
 class GateDesign:
-    """Order in which the sides run, and the test that judges them."""
+    """Order in which the sides run, and the test that compares them."""
 
     name: str
     order: Order
-    """Per run in order of time, 1 for the candidate; shape (2 · pairs,)."""
+    """Function that draws the order of the runs in time: 1 is the candidate, 0 is the baseline;
+    shape (2 · pairs,)."""
     test: Design
 
     def gate(self, runs: Floats, draw: np.random.Generator, change: float = 1.0) -> Gate:
-        """The two sides of runs in order of time; the candidate is slower by a change."""
+        """Split runs, which are in order of time, into two sides; `change` scales the candidate."""
         is_candidate = self.order(draw, runs.size // 2).astype(bool)
         return runs[~is_candidate], runs[is_candidate] * change
 
@@ -105,7 +108,7 @@ DESIGNS = (
 
 
 def main() -> None:
-    """Simulate, measure if asked to, and print."""
+    """Simulate, measure if requested, and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gates", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -211,7 +214,7 @@ def real_table(pool: Floats, gates: int, draw: np.random.Generator) -> str:
 
 
 def split(pool: Floats) -> Iterable[Floats]:
-    """Every ten pairs, each used once."""
+    """Gates of ten consecutive pairs, each pair used once."""
     whole = pool.size // (2 * PAIRS) * 2 * PAIRS
     return list(pool[:whole].reshape(-1, 2 * PAIRS))
 
@@ -228,13 +231,13 @@ def tenth(pool: Floats, which: int) -> float:
 
 
 def count(gates: list[Gate], design: GateDesign) -> int:
-    """Number of gates that alarm."""
+    """Number of gates with an alarm."""
     rules = Rules(design.test)
     return sum(compare(a, b, rules).outcome in CHANGED for a, b in gates)
 
 
 def alarm_cells(still: int, drifting: int, gates: int) -> list[str]:
-    """Two counts of alarms; with 200 gates, whether they are in range."""
+    """Cells with two counts of alarms; with 200 gates, also whether the counts are in range."""
 
     def mark(alarms: int) -> str:
         if gates != 200:
@@ -245,7 +248,7 @@ def alarm_cells(still: int, drifting: int, gates: int) -> list[str]:
 
 
 def found_cell(gates: list[Gate], design: GateDesign, change: float) -> str:
-    """Share of gates that call the candidate worse; 3 % has a bar."""
+    """Share of gates that call the candidate worse; a change of 3 % has a bar for this share."""
     rules = Rules(design.test, margin_ratio=DEFAULT_MARGIN_RATIO)
     found = [compare(a, b, rules).outcome is ComparisonOutcome.WORSE for a, b in gates]
     percent = 100 * sum(found) / len(found)
@@ -255,7 +258,7 @@ def found_cell(gates: list[Gate], design: GateDesign, change: float) -> str:
 
 
 def real_runs(pairs: int, pool: Path | None, patience_s: float) -> Floats:
-    """Medians of real runs in order of time: those of the pool, and new pairs."""
+    """Medians of real runs in order of time: the medians in the pool's file, and new pairs."""
     medians: list[float] = json.loads(pool.read_text()) if pool and pool.exists() else []
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name:
         measure = lab_run(Path(name))

@@ -1,20 +1,22 @@
-"""What does the Python binding of a runtime add to an inference, beside a loop in C?
+"""Time that the Python binding of a runtime adds to an inference, compared with a loop in C.
 
     python benchmarks/binding_cost.py [--rounds 7] [--duration 0.2] [--short]
 
-Theory of operation. The sides, for the trivial model that every run measures its binding with, and
-for the built-in models:
+Theory of operation. These sides are compared, for the trivial model with which every run measures
+its binding, and for the built-in models:
 
     binding     the worker's timed loop around the driver's call: the latency that a run reports
-    no options  ONNX Runtime only: as above, but the library makes the options of each run
-    ctypes      the worker's timed loop around the C function, called by Python's ctypes
+    no options  ONNX Runtime only: as `binding`, but the library creates the run options in each
+                call
+    ctypes      the worker's timed loop around the C function, called with Python's ctypes
     C           a loop in C around the C function
-    C, module   ONNX Runtime only: a loop in C around the C function of the Python module's own copy
-                of the library, which exports none; a library of custom operators is given it
+    C, module   ONNX Runtime only: a loop in C around the C function in the Python module's own copy
+                of the library. This copy exports no functions, but passes its C interface to
+                libraries of custom operators.
 
-Each round is a process of its own, in which the sides take turns, in an order drawn anew, three
-times each. Differences and ratios are taken within a round. Inputs and threads are the same on all
-sides, and so are the outputs, bit by bit, or the benchmark ends.
+Each round is a new process, in which each side has three turns; the order of the sides is random in
+each turn. Differences and ratios are computed within a round. Inputs and threads are the same on
+all sides. If the outputs of two sides differ in a bit, the benchmark ends with an error.
 """
 
 from __future__ import annotations
@@ -56,15 +58,15 @@ TURNS = 3
 WARMUP_S = 0.05
 MAX_CALLS = 1_000_000
 CTYPES_BAR = 1.02
-"""Ratio of the binding to ctypes up to which a driver that calls by ctypes would gain nothing."""
+"""Largest ratio of `binding` to `ctypes` at which a driver that uses ctypes would not be faster."""
 TIMEOUT_S = 120.0
 
 P50s = dict[str, float]
-"""Median invocation by side, nanoseconds."""
+"""Median invocation time by side, nanoseconds."""
 
 
 def main() -> None:
-    """Run the comparison and print it; or, called by itself, one round of it."""
+    """Run the comparison and print it; with the argument `round`, run a single round of it."""
     if len(sys.argv) > 1 and sys.argv[1] == "round":
         print(json.dumps(one_round(*sys.argv[2:])))
         return
@@ -84,7 +86,7 @@ def main() -> None:
 
 
 def compile_loop(folder: Path) -> Path:
-    """The C loop as a library."""
+    """Compile the C loop to a library."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise SystemExit("no C compiler")
@@ -95,7 +97,7 @@ def compile_loop(folder: Path) -> Path:
 
 
 def models_of(suffix: str, folder: Path) -> list[Path]:
-    """The trivial model and the built-in ones of this format."""
+    """Files of the trivial model and of the built-in models, in a format."""
     trivial = folder / f"{TRIVIAL}.{suffix}"
     trivial.write_bytes(TRIVIAL_MODELS[suffix])
     return [trivial, *(BUILT_IN / f"digits_{kind}.{suffix}" for kind in ("int8", "fp32"))]
@@ -104,7 +106,7 @@ def models_of(suffix: str, folder: Path) -> list[Path]:
 def rounds_of(
     runtime: str, model: Path, loop: Path, options: argparse.Namespace
 ) -> dict[str, list[float]]:
-    """Medians of each side, round by round."""
+    """Run all rounds; returns the medians of each side, round by round."""
     rounds: list[P50s] = []
     for number in range(options.rounds):
         words = (runtime, model, loop, options.duration, number)
@@ -122,7 +124,7 @@ def rounds_of(
 
 
 def one_round(runtime: str, path: str, loop: str, duration_s: str, seed: str) -> P50s:
-    """Median of each side, in this process."""
+    """Run a round in this process; returns the median of each side."""
     driver = find_runtime(runtime)
     driver.import_library()
     model = driver.load(path, LoadOptions(threads=1))
@@ -191,7 +193,7 @@ def in_turns(
 
 
 def python_p50(calls: Calls, duration_s: float) -> float:
-    """Median invocation in the worker's timed loop."""
+    """Median invocation time in the worker's timed loop, nanoseconds."""
     times = run_closed(
         calls, [0] * 65536, duration_ns=int(duration_s * 1e9), min_count=100, max_count=MAX_CALLS
     )
@@ -200,7 +202,7 @@ def python_p50(calls: Calls, duration_s: float) -> float:
 
 
 def c_p50(loop: ctypes.CDLL, native: CCall, duration_s: float) -> float:
-    """Median invocation in a loop in C."""
+    """Median invocation time in a loop in C, nanoseconds."""
     loop.run_loop.restype = ctypes.c_int64
     begins, ends = ((ctypes.c_int64 * MAX_CALLS)() for _ in range(2))
     limits = ctypes.c_int64(int(duration_s * 1e9)), ctypes.c_int64(MAX_CALLS)
@@ -234,7 +236,7 @@ def lines(
 
 
 def claims_of(seen: Mapping[tuple[str, str], Mapping[str, list[float]]]) -> list[list[str]]:
-    """The binding of each runtime, on the built-in models together."""
+    """Claims about the binding of each runtime, over all built-in models."""
     found = []
     for runtime in RUNTIMES:
         sides = [one for (name, model), one in seen.items() if name == runtime and model != TRIVIAL]
@@ -249,12 +251,12 @@ def claims_of(seen: Mapping[tuple[str, str], Mapping[str, list[float]]]) -> list
 
 
 def joined(sides: Sequence[Mapping[str, list[float]]], above: str, below: str) -> Spread:
-    """Ratios of two sides over several models."""
+    """Spread of the ratios of two sides, over the rounds of several models."""
     return spread([a / b for side in sides for a, b in zip(side[above], side[below], strict=True)])
 
 
 def cells(sides: Mapping[str, list[float]]) -> list[str]:
-    """Medians of the two loops, and what the others are beside the one in C."""
+    """Cells of a row: medians of `binding` and `C`, and ratios of the sides to `C`."""
     binding = spread(sides[BINDING]).text(0)
     if C not in sides:
         return [binding, *["–"] * 6]
@@ -270,7 +272,7 @@ def cells(sides: Mapping[str, list[float]]) -> list[str]:
 
 
 def stated_cells(runtime: str, sides: Mapping[str, list[float]]) -> list[str]:
-    """What runs state beside what the loops measured."""
+    """Cells of a row: the figures that a run states, and the difference that the loops measured."""
     p50, c = STATED
     through = spread(sides[p50]).text(0)
     if c not in sides:
@@ -285,7 +287,7 @@ def stated_cells(runtime: str, sides: Mapping[str, list[float]]) -> list[str]:
 
 
 def differences(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """The spread of `above − below`, taken round by round."""
+    """The spread of `above − below`, computed for each round."""
     return spread([a - b for a, b in zip(above, below, strict=True)])
 
 

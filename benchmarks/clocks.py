@@ -1,8 +1,8 @@
-"""How often does the interval of p50 hold the duration of a model on a coarse clock?
+"""How often does the interval of p50 contain the duration of a model on a coarse clock?
 
-Runs of models of known duration, timed by clocks with steps of 1 µs to 18.5 ns, through the whole
-analysis. Each cell: how many of the printed intervals hold the duration, and how many runs are
-refused because the step is too large for the model.
+Simulated runs of models with known durations, timed by clocks with steps of 18.5 ns to 1 µs, pass
+through the whole analysis. Each cell has the number of printed intervals that contain the duration,
+and the number of runs that are refused because the step is too large for the model.
 
     python benchmarks/clocks.py [--trials 100 | --short]
 """
@@ -22,11 +22,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.coarse_clock import MODELS_NS, STEPS_NS, Interval, median_of
 
 NOISE = 0.003
-"""Standard deviation of a model's duration. With more, durations show more of the grid."""
+"""Standard deviation of a model's duration, relative to the duration. With more noise, the timed
+durations would spread over more steps of the clock."""
 
 
 def cell(model_ns: float, step_ns: float, trials: int) -> str:
-    """Printed intervals that hold the duration, of those printed, and runs that are refused."""
+    """Text of a cell: printed intervals that contain the duration, and runs that are refused."""
     found = Counter(median_of(model_ns, step_ns, seed, NOISE) for seed in range(trials))
     printed = found[Interval.INSIDE] + found[Interval.OUTSIDE]
     parts = [f"{found[Interval.INSIDE]} of {printed}"] if printed else []

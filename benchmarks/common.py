@@ -1,15 +1,16 @@
 """Shared parts of the benchmarks: options, paired rounds, spreads, tables, machine facts, an agent.
 
-A benchmark compares sides. Each side runs once per round, in an order drawn anew for each round.
-Ratios are taken within a round, so that a machine that is slow for a second slows every side. The
-report has the median over the rounds with its quartiles and extremes.
+A benchmark compares sides, such as edgebench and another program. Each side runs once per round;
+the order of the sides in a round is random. Ratios are computed within a round, so that a machine
+that is slow for a while slows both sides of a ratio. The report has the median over the rounds, the
+quartiles and the extremes. A claim has a figure and may have a bar, the limit for the figure.
 
-Every benchmark takes --short, with settings that fit into a minute or two; `make benchmarks` runs
-all of them that way. With --smoke it takes seconds, and its figures mean nothing:
-tests/system/test_benchmarks.py runs all of them so, for no script may rot.
+With --short, a benchmark takes a minute or two; `make benchmarks` runs all benchmarks with --short.
+With --smoke, a benchmark takes seconds, and its figures mean nothing.
+tests/system/test_benchmarks.py runs all benchmarks with --smoke, to detect broken scripts.
 
-An error of edgebench, of the system or of a program that was started ends a benchmark with one
-line.
+After an error of edgebench, of the operating system or of a program that it has started, a
+benchmark ends with a single line.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ NAME = "bench-agent"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 IDLE_RATIO = 0.9
-"""Idle share of all cores over a second, from which on a machine counts as quiet."""
+"""Least idle share of all cores over a second for a machine that counts as quiet."""
 
 Value = TypeVar("Value")
-"""Result of a side: a number, or a record of several."""
+"""Result of a side: a number, or a record with several numbers."""
 
 
 def parse(
     parser: argparse.ArgumentParser, smoke: Mapping[str, float] | None = None, **short: float
 ) -> argparse.Namespace:
-    """The options of a benchmark, with --short and --smoke.
+    """Parse the options of a benchmark, with --short and --smoke.
 
     Args:
         parser: Parser with the options of this benchmark.
-        smoke: Defaults that apply with --smoke, by name of the option.
-        short: Defaults that apply with --short.
+        smoke: Defaults that apply with --smoke, by the name of the option.
+        short: Defaults that apply with --short, by the name of the option.
     """
     smoke = smoke or {}
     sizes = parser.add_mutually_exclusive_group()
@@ -72,7 +73,7 @@ def parse(
 def end_in_one_line(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print an error that a benchmark may meet as one line; others are faults of the benchmark."""
+    """Print an expected error on a single line, and any other exception with its traceback."""
     if isinstance(error, (EdgebenchError, OSError, subprocess.SubprocessError)):
         print(f"error: {Path(sys.argv[0]).name}: {one_line(error)}", file=sys.stderr)
     else:
@@ -83,7 +84,7 @@ sys.excepthook = end_in_one_line
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
-    """--patience."""
+    """Add the option --patience."""
     parser.add_argument(
         "--patience",
         type=float,
@@ -103,14 +104,14 @@ class Spread:
     count: int
 
     def text(self, digits: int = 2, scale: float = 1.0) -> str:
-        """`median (q1..q3; min..max)`, every value times `scale`."""
+        """Text `median (q1..q3; min..max)`, with every value multiplied by `scale`."""
         low, high = (f"{value * scale:.{digits}f}" for value in self.quartiles)
         least, most = (f"{value * scale:.{digits}f}" for value in self.extremes)
         return f"{self.median * scale:.{digits}f} ({low}..{high}; {least}..{most})"
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """The spread of values; a single one, as with --smoke, has none."""
+    """The spread of values; for a single value, as with --smoke, all its figures are equal."""
     several = values if len(values) > 1 else [*values, *values]
     low, _, high = statistics.quantiles(several, n=4, method="inclusive")
     extremes = (min(values), max(values))
@@ -118,7 +119,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def paired_ratios(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """The spread of `above / below`, taken round by round."""
+    """The spread of `above / below`, computed for each round."""
     return spread([a / b for a, b in zip(above, below, strict=True)])
 
 
@@ -130,10 +131,11 @@ def interleave(
     patience_s: float = 0.0,
     seed: int = 0,
 ) -> dict[str, list[Value]]:
-    """Run every side once per round; the values of each side, in the order of the rounds.
+    """Run every side once per round; returns the values of each side, in the order of the rounds.
 
-    An extra first round warms files and caches and is not reported; a single round has none. Each
-    round waits up to `patience_s` for a quiet machine. No round is dropped or repeated.
+    An extra first round, which is not reported, loads files and fills caches; if `rounds` is 1,
+    there is no extra round. Each round waits up to `patience_s` for a quiet machine. No round is
+    dropped or repeated.
     """
     draw = random.Random(seed)
     values: dict[str, list[Value]] = {name: [] for name in sides}
@@ -150,7 +152,7 @@ def interleave(
 
 
 def wait_until_quiet(patience_s: float) -> None:
-    """Wait until the cores were idle for a second, at most this long."""
+    """Wait until the cores have been idle for a second, at most for `patience_s`."""
     deadline_s = time.monotonic() + patience_s
     while time.monotonic() < deadline_s:
         before = idle_ticks()
@@ -174,12 +176,12 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 
 def claim(text: str, figure: str, bar: str = "", is_met: bool | None = None) -> list[str]:
-    """A row of a table of claims; without a bar, or where it cannot be judged, only the figure."""
+    """A row of a table of claims; `is_met` is None if the bar is missing or cannot be judged."""
     return [text, figure, bar, "" if is_met is None else "met" if is_met else "missed"]
 
 
 def claims_table(claims: Sequence[Sequence[str]]) -> str:
-    """The claims of a benchmark, as docs/performance.md has them."""
+    """Table of the claims of a benchmark, in the form of docs/performance.md."""
     return table(["claim", "median (quartiles; extremes)", "bar", ""], claims)
 
 
@@ -190,7 +192,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def machine() -> str:
-    """Date, machine, and its load now, on one line."""
+    """Date, machine and present load of the machine, on one line."""
     cpuinfo = Path("/proc/cpuinfo").read_text()
     named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     virtual = ", virtual machine" if re.search(r"\bhypervisor\b", cpuinfo) else ""
@@ -259,7 +261,7 @@ class LoopbackAgent:
         self._process.stdout.close()
 
     def lab(self, folder: Path) -> Lab:
-        """A host with its own directories, paired with this agent under its name."""
+        """Create a host with its own directories, paired with this agent."""
         lab = Lab(folder / "store", config=folder / "config")
         self.pair(lab)
         return lab

@@ -2,16 +2,17 @@
 
     python benchmarks/confinement.py [--rounds 15] [--blocks 20] [--patience S] [--short]
 
-Theory of operation. A process cannot be confined and then free again, and two processes that load
-the same model differ by more than the cost looked for: their memory lies elsewhere. So in each
-round one process loads the model on one thread and forks three children that have the same memory:
-one confines itself as a worker does, two do not. They take turns, in an order drawn anew each time,
-with blocks of the worker's own loop on one CPU. A ratio is that of two children's medians over
-their blocks; the ratio of the two that are alike says what the method resolves.
+Theory of operation. A confined process cannot be freed again. Two processes that load the same
+model differ by more than the cost of the confinement, because their memory has different addresses.
+So in each round, a process loads the model with a single thread and forks three children, which
+have the same memory: the first child confines itself as a worker does, the other two do not. On the
+same CPU, the children take turns in random order; each turn runs a block of the worker's own loop.
+Each ratio divides the medians of two children over their blocks; the ratio of the two free children
+shows the resolution of the method.
 
-The filter of system calls costs something for each call only. So they are counted, too, by
-strace(1) where it is installed: the calls of a process with twice as many inferences less those of
-one with the first half.
+The system-call filter costs time only in system calls. So the number of system calls per inference
+is determined too, with strace(1) if it is installed: the calls of two processes are counted, the
+second with twice as many inferences, and the difference is divided by the additional inferences.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ CASES = (
     ("litert", "digits_fp32.tflite"),
     ("onnx", "digits_int8.onnx"),
 )
-"""Runtime and built-in model: the smallest there are, so that a cost per inference shows."""
+"""Runtimes and built-in models; the models are small, so that a cost per inference is visible."""
 SIDES = {"confined": True, "free": False, "free again": False}
 _RUN, _END = b"r", b"e"
 BLOCK_S = 0.03
 COUNTED = 20_000
-"""Inferences whose system calls are counted."""
+"""Number of inferences whose system calls are counted."""
 LIMIT = 0.005
-"""Largest change of a median that passes as none."""
+"""Largest relative change of a median that counts as no change."""
 
 
 def main() -> None:
@@ -100,7 +101,7 @@ def _is_met(cost: Spread) -> bool:
 
 
 def one_round(runtime: str, path: str, blocks: int, seed: int) -> dict[str, float]:
-    """Median time per inference of each side, nanoseconds, in a process of its own."""
+    """Run a round in a new process; returns each side's median time per inference, nanoseconds."""
 
     def measure(answer: int) -> None:
         calls = _calls(runtime, path)
@@ -126,7 +127,10 @@ def one_round(runtime: str, path: str, blocks: int, seed: int) -> dict[str, floa
 
 
 def _fork(action: Callable[[int], None]) -> tuple[int, int]:
-    """A child that runs this function with the writing end of a pipe; its reading end, its pid."""
+    """Fork a child that runs a function with the writing end of a pipe.
+
+    Returns the reading end of the pipe, and the id of the child.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -142,7 +146,7 @@ def _fork(action: Callable[[int], None]) -> tuple[int, int]:
 
 
 class ConfinementChild:
-    """A child that runs one block whenever it is told to."""
+    """A child process that runs a block of inferences for each request."""
 
     def __init__(self, calls: Calls, count: int, is_confined: bool) -> None:
         orders, self._orders = os.pipe()
@@ -190,7 +194,7 @@ def calls_per_inference(runtime: str, path: str, tries: int) -> str:
     if shutil.which("strace") is None:
         return "not counted"
     totals: dict[int, int] = {}
-    # Threads of a library wait for one another more or less often while it loads: the least counts.
+    # The number of waits between a library's threads varies while it loads: the minimum counts.
     for count in (COUNTED, 2 * COUNTED) * tries:
         command = [sys.executable, __file__, "--count", runtime, path, str(count)]
         traced = subprocess.run(

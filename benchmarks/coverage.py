@@ -1,16 +1,19 @@
-"""How often do the printed intervals of p50, p90 and p99 hold the true value?
+"""How often do the printed intervals of p50, p90 and p99 contain the true value?
 
-Series of latencies whose percentiles are known: independent, autoregressive, heavy-tailed, and
-alternating between two levels. For each kind and length: the share of intervals that hold the true
-percentile, and in brackets the share of runs that have an interval at all. Nominal is 95 %.
+The first printed table is about quick sets, with the additional runs that replace disturbed runs.
+The sets pass through the whole analysis, from latencies to the verdict
+(tests/support/simulated_sets.py). The table has the share of valid sets, and the share of intervals
+that contain the true median of such runs. If few sets are valid, the latter share is uncertain, so
+its confidence interval is printed.
 
-The second table is about sets of runs: launches that differ from each other, or that are short
-beside the levels of their latency. There the true value is the median of such launches.
+The second table is about simulated series of latencies with known percentiles: independent,
+autoregressive, heavy-tailed, and alternating between two levels. For each kind and length of
+series, it has the share of intervals that contain the true percentile and, in brackets, the share
+of series that have an interval at all. The nominal share is 95 %.
 
-The third table is about quick sets with the further runs that replace disturbed ones. They pass
-through the whole analysis, from latencies to the verdict (tests/support/simulated_sets.py): the
-share of valid sets, and of the intervals that hold the median of such launches. If few sets are
-valid, their share is known only within its interval, which is printed.
+The third table is about sets of launches, the runs of a set: launches that differ from each other,
+or that are short compared with the time for which their latency stays on a level. The true value of
+a set is the median of many such launches.
 
     python benchmarks/coverage.py [--trials 2000] [--set-trials 100] [--sets NAME | --short]
 """
@@ -57,7 +60,7 @@ class Process:
 
 
 def autoregressive(phi: float) -> Process:
-    """Normal values, each with this correlation to the one before."""
+    """Normal values, each with the correlation `phi` to the previous value."""
 
     def draw(random: np.random.Generator, count: int) -> Floats:
         noise = random.standard_normal(count) * (1 - phi**2) ** 0.5
@@ -69,7 +72,12 @@ def autoregressive(phi: float) -> Process:
 
 
 def levels(share: float, dwell: int) -> Process:
-    """Two levels, one twice the other; the rarer one lasts `dwell` queries on average."""
+    """Two levels; the slow level has twice the latency, the rarer level lasts `dwell` queries.
+
+    Args:
+        share: Share of the queries on the slow level.
+        dwell: Mean length of the rarer level, queries.
+    """
     stay = {True: dwell, False: dwell * (1 - share) / share}
     if share > 0.5:
         stay = {True: dwell * share / (1 - share), False: dwell}
@@ -115,11 +123,11 @@ class Launches:
 
     name: str
     draw: Callable[[np.random.Generator, tuple[int, int]], Floats]
-    """Launches of many sets, shape (sets, runs)."""
+    """Function that draws the launches of many sets, shape (sets, runs)."""
 
 
 def medians_of(process: Process, count: int) -> Launches:
-    """Launches of so many queries each, which differ by their queries alone."""
+    """Launches of `count` queries each, which differ only because their queries are random."""
 
     def draw(random: np.random.Generator, size: tuple[int, int]) -> Floats:
         medians = [np.median(process.draw(random, count)) for _ in range(size[0] * size[1])]
@@ -150,7 +158,7 @@ TRUTH_LAUNCHES = 20_000
 
 
 def set_cells(launches: Launches, trials: int) -> list[str]:
-    """Coverage of the interval between runs, for each number of runs."""
+    """Coverage of the interval of a set, for each number of runs."""
     random = np.random.default_rng([*launches.name.encode()])
     truth = float(np.median(launches.draw(random, (1, TRUTH_LAUNCHES))))
     found = []
@@ -161,7 +169,7 @@ def set_cells(launches: Launches, trials: int) -> list[str]:
 
 
 def cells(process: Process, count: int, trials: int) -> list[str]:
-    """Coverage, and in brackets how many have an interval, for each percentile."""
+    """For each percentile, the coverage and, in brackets, the share of series with an interval."""
     random = np.random.default_rng([count, *process.name.encode()])
     truth = {name: 1e6 * np.exp(process.quantile(p)) for name, p in PERCENTILES.items()}
     held, printed = dict.fromkeys(PERCENTILES, 0), dict.fromkeys(PERCENTILES, 0)
@@ -171,7 +179,7 @@ def cells(process: Process, count: int, trials: int) -> list[str]:
             interval = getattr(found, f"{name}_ci95")
             if interval is not None:
                 printed[name] += 1
-                # The latencies are cut to whole nanoseconds.
+                # The latencies are truncated to whole nanoseconds.
                 held[name] += interval[0] - 1 <= value <= interval[1] + 1
     return [
         f"{held[name] / printed[name]:.1%} ({printed[name] / trials:.0%})" if printed[name] else "–"
@@ -180,7 +188,7 @@ def cells(process: Process, count: int, trials: int) -> list[str]:
 
 
 def quick_set_cells(name: str, trials: int) -> list[str]:
-    """Valid sets, coverage, sets that are valid and wrong, median half-width, and further runs."""
+    """Cells of the table of quick sets, in the order of its columns, for a kind of sets."""
     truth_ns = true_median_ns(name)
     sets = [simulated_set(name, seed) for seed in range(trials)]
     held = [holds(run_set, truth_ns) for run_set in sets]
@@ -207,7 +215,7 @@ def _is_valid(run_set: RunSet) -> bool:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--set-trials", type=int, default=100)

@@ -1,21 +1,22 @@
-"""Is the first cause of a disturbed result the disturbance, and does the first advice clear it?
+"""Is a planted disturbance the first cause in the verdict, and does the first advice remove it?
 
     python benchmarks/disturbances.py [--only NAME…] [--tries 3] [--patience 60] [--smoke]
 
-Twelve disturbances are planted in real runs: a real agent, a real worker and real traces. What this
-machine cannot do (heat, a weak supply, a governor, two types of cores) a simulated board does
-(planted_agent.py). For each, the table has the failed rules of the set, its causes, the first
-cause, the first advice, and whether the cause is gone after the advice was followed.
+Twelve disturbances are planted in real runs, with a real agent, a real worker and real traces. A
+simulated board (planted_agent.py) has the disturbances that this machine cannot have: heat, a weak
+supply, a governor, two types of cores. For each disturbance, the table has the number of failed
+rules of the set, its causes, whether the first cause is right, the first advice, and whether the
+cause is gone after the advice was followed.
 
-An advice is followed as printed. The command in it is run, word by word; of two commands with "or",
-the first. An advice without a command is followed by the original command. What else it names is
-done to what was planted (`Disturbance.person`), as a person would: "end other programs" ends the
-planted process, "improve the cooling" cools the simulated board. A disturbance that such an advice
-does not name stays. METER in a command is the meter of the original command.
+An advice is followed as printed. The first command in the advice is run; without a command, the
+original command is run again. If the advice names an action by which a person would remove the
+disturbance (`Disturbance.person`), the disturbance is removed: "end other programs" ends the
+planted process, and "improve the cooling" cools the simulated board. A disturbance that the advice
+does not name stays. METER in a command is replaced by the meter of the original command.
 
-The model has CPU 1, and host and instruments the others, unless the disturbance needs several. A
-trial in which the machine's own programs are a cause, too, is repeated, up to `--tries` times in
-all; its last try counts.
+The model runs on CPU 1, and host and instruments run on the other CPUs, unless the disturbance
+needs several CPUs for the model. If other programs of the machine are a cause too, the trial is
+repeated, with at most `--tries` tries in all; the last try counts.
 """
 
 from __future__ import annotations
@@ -62,28 +63,29 @@ from support.activity import SUPPLY_V, Activity
 from support.ppk2 import Faults, Ppk2Emulator
 
 FIRST_RIGHT_BAR, CLEARED_BAR = 11, 10
-"""Source: issue 40, Must show 1."""
+"""Least numbers of trials that meet the two claims. Source: issue 40, "Must show", item 1."""
 CPU = "1"
 MODEL = "digits_fp32.tflite"
 QUICK = ("--quick", "--runs", "5", "--runtime", "litert", "--no-check", "--cpus", CPU)
 LONG = ("--runs", "1", "--runtime", "litert", "--no-check", "--cpus", CPU)
 PAUSE_S = 1.5
 WORKED_S = 3.0
-"""CPU time of a worker after which it is in its timed loop."""
+"""CPU time of a worker after which it has reached its timed loop."""
 DEAD_SIZE, DEAD_BIAS = 1024, 1000.0
-"""Of a layer that is cut off by its bias, unless its inputs are far above those of the checks."""
+"""Size and bias of a layer whose outputs are all zero because of the bias, unless its inputs are
+far larger than drawn inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlantedSite:
-    """Where a disturbance is planted."""
+    """Folder and agent of a trial, for planting a disturbance."""
 
     folder: Path
     agent: LoopbackAgent
 
 
 Plant = Callable[[PlantedSite], AbstractContextManager[Callable[[], None]]]
-"""Plants a disturbance; the function that it yields removes it."""
+"""Context manager that plants a disturbance, and yields a function that removes the disturbance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +94,12 @@ class Disturbance:
 
     name: str
     causes: frozenset[Cause]
-    """Causes that name it rightly."""
+    """Causes that are right for this disturbance."""
     words: Callable[[PlantedSite], Sequence[str]]
     """Arguments of `bench`, without the device."""
     plant: Plant = lambda _: nullcontext(lambda: None)
     person: str = ""
-    """Words of an advice that a person follows by removing the disturbance; a pattern."""
+    """Pattern of an advice that a person would follow by removing the disturbance."""
     board: str = ""
     """Simulated board; empty: this machine."""
 
@@ -113,12 +115,12 @@ class PlantedAgent(LoopbackAgent):
 
 
 def governed(duration: str) -> Sequence[str]:
-    """Arguments of a run under a governor."""
+    """Arguments of `bench` for a run on the board with a governor."""
     return (MODEL, *LONG, "--duration", duration, "--cooldown", "0s")
 
 
 def quick(model: str = MODEL) -> Callable[[PlantedSite], Sequence[str]]:
-    """Five quick runs."""
+    """Function that returns the arguments of `bench` for five quick runs."""
     return lambda _: (model, *QUICK)
 
 
@@ -141,7 +143,7 @@ def spinning(_: PlantedSite) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def mendable(site: PlantedSite) -> Iterator[Callable[[], None]]:
-    """The disturbance of the agent's simulated board."""
+    """The disturbance of the agent's simulated board; a file `mended` removes it."""
     mended = site.folder / "agent" / "state" / MENDED_FILE
     mended.unlink(missing_ok=True)
     yield mended.touch
@@ -149,7 +151,7 @@ def mendable(site: PlantedSite) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def powersave(site: PlantedSite) -> Iterator[Callable[[], None]]:
-    """The governor of the simulated board."""
+    """Set the governor of the simulated board to `powersave`; only an advised command resets it."""
     [path] = (site.folder / "agent" / "state").glob("simulated/**/policy0/scaling_governor")
     path.write_text("powersave\n")
     yield lambda: None
@@ -157,7 +159,7 @@ def powersave(site: PlantedSite) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def pausing(site: PlantedSite) -> Iterator[Callable[[], None]]:
-    """All processes of the device are stopped once in each run, like those of a paused machine."""
+    """Stop all processes of the agent once in each run, as in a paused virtual machine."""
     over = threading.Event()
 
     def watch() -> None:
@@ -182,7 +184,7 @@ def pausing(site: PlantedSite) -> Iterator[Callable[[], None]]:
 
 
 def pause(processes: Sequence[psutil.Process]) -> None:
-    """Stop processes for a while."""
+    """Stop processes for `PAUSE_S`."""
     for process in processes:
         with suppress(psutil.Error):
             process.suspend()
@@ -193,13 +195,13 @@ def pause(processes: Sequence[psutil.Process]) -> None:
 
 
 def port(site: PlantedSite) -> Path:
-    """Stable name of the meter's port, as udev makes one."""
+    """Stable path of the meter's port: a link, such as udev creates."""
     return site.folder / "ttyPPK2"
 
 
 @contextmanager
 def unplugging(site: PlantedSite) -> Iterator[Callable[[], None]]:
-    """A meter whose current follows the work of the device, and which is unplugged in the loop."""
+    """A meter that is unplugged during the loop; its current follows the work of the device."""
     with ExitStack() as stack:
         activity = stack.enter_context(Activity(site.folder / "agent"))
         activity.begin(rest_a=3e-3, work_a=17e-3, noise_a=1e-4, seed=1)
@@ -216,7 +218,10 @@ def unplugging(site: PlantedSite) -> Iterator[Callable[[], None]]:
 
 
 def dead_model(site: PlantedSite) -> Sequence[str]:
-    """A model whose outputs are zero for ordinary inputs, and inputs for which they are not."""
+    """Arguments of `bench` for a model whose outputs are all zero for drawn inputs.
+
+    FILE.npz gets inputs for which the outputs are not zero.
+    """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -247,7 +252,7 @@ def dead_model(site: PlantedSite) -> Sequence[str]:
 
 
 def tiny_model(site: PlantedSite) -> Sequence[str]:
-    """A model of one addition."""
+    """Arguments of `bench` for a model that consists of an addition."""
     path = site.folder / "addition.tflite"
     path.write_bytes(TRIVIAL_MODELS["tflite"])
     return str(path), *QUICK
@@ -330,7 +335,7 @@ DISTURBANCES = (
 
 @dataclass(frozen=True, slots=True)
 class PlantedTrial:
-    """A disturbance, as it was diagnosed and mended."""
+    """A disturbance, with the sets before and after the first advice was followed."""
 
     disturbance: Disturbance
     before: StoredSet
@@ -341,7 +346,7 @@ class PlantedTrial:
 
     @property
     def causes(self) -> list[str]:
-        """Causes before, by name."""
+        """Names of the causes before the advice was followed, the first cause first."""
         return [name_of(diagnosis) for diagnosis in diagnose(self.before.verdict)]
 
     @property
@@ -351,7 +356,7 @@ class PlantedTrial:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether programs of the machine are a cause, other than what was planted."""
+        """Whether other programs of the machine, which were not planted, are a cause."""
         others = Cause.OTHER_PROGRAMS
         before = () if others in self.disturbance.causes else (self.before,)
         sets = [*before, *([self.after] if self.after is not None else [])]
@@ -360,7 +365,7 @@ class PlantedTrial:
 
     @property
     def is_cleared(self) -> bool:
-        """Whether the advice was right, and the cause is gone."""
+        """Whether the first cause was right, and is gone after the advice was followed."""
         if self.after is None or not self.is_right:
             return False
         left = {diagnosis.cause for diagnosis in diagnose(self.after.verdict)}
@@ -373,7 +378,7 @@ def name_of(diagnosis: Diagnosis) -> str:
 
 
 def main() -> None:
-    """Plant, diagnose, follow and report."""
+    """Run the trials, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = [disturbance.name for disturbance in DISTURBANCES]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
@@ -394,7 +399,7 @@ def main() -> None:
 
 
 def last_try(disturbance: Disturbance, tries: int, patience_s: float) -> PlantedTrial:
-    """The first trial without a disturbance by others, or the last one."""
+    """Repeat a trial until no other programs disturb it, at most `tries` times."""
     for number in range(1, tries + 1):
         wait_until_quiet(patience_s)
         with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
@@ -410,7 +415,7 @@ class Planted:
 
     lab: Lab
     words: Sequence[str]
-    """The command that measures on it."""
+    """The command that measures on the device."""
     remove: Callable[[], None]
     """Removes the disturbance."""
 
@@ -426,12 +431,12 @@ def planted(disturbance: Disturbance, folder: Path) -> Iterator[Planted]:
     simulated = ("--simulate", disturbance.board) if disturbance.board else ()
     with ExitStack() as stack:
         agent = stack.enter_context(kind(folder / "agent", "--no-advertise", *simulated))
-        # Host and instruments leave the model's CPU alone.
+        # Host and instruments do not use the model's CPU.
         os.sched_setaffinity(0, usable - {int(CPU)} or usable)
         stack.callback(os.sched_setaffinity, 0, usable)
         lab = Lab()
         agent.pair(lab)
-        # Another user's board on this network is announced, and not paired.
+        # A board of another user on this network may be announced, but is not paired.
         paired = [device for device in lab.devices(0.1) if device.health is not None]
         [device] = [device.name for device in paired if device.name != "local"]
         site = PlantedSite(folder, agent)
@@ -440,7 +445,7 @@ def planted(disturbance: Disturbance, folder: Path) -> Iterator[Planted]:
 
 
 def plant_and_follow(disturbance: Disturbance, folder: Path, number: int) -> PlantedTrial:
-    """A trial in directories of its own."""
+    """Make a trial: plant, measure, follow the advice, and measure again."""
     with planted(disturbance, folder) as site:
         lab, words = site.lab, list(site.words)
         before = measured(lab, words, folder)
@@ -467,7 +472,7 @@ def measured(lab: Lab, words: Sequence[str], folder: Path) -> StoredSet | None:
 
 
 def measured_sets(lab: Lab, words: Sequence[str], folder: Path) -> list[StoredSet]:
-    """The sets that a command measures, one for each model."""
+    """The sets that a command measures, a set for each model."""
     script = str(Path(sys.executable).with_name("edgebench"))
     done = subprocess.run(
         [script, *words, "--json"], capture_output=True, text=True, cwd=folder, timeout=1800
@@ -480,7 +485,7 @@ def measured_sets(lab: Lab, words: Sequence[str], folder: Path) -> list[StoredSe
 
 
 def text_of(trial: PlantedTrial) -> list[str]:
-    """A trial in full, for the person who reads why."""
+    """Lines of text about a trial, with all causes and their evidence."""
     after = ["  after: not followed"]
     if trial.after is not None:
         after = [f"  after: {trial.after.verdict.state.value}", *causes_of(trial.after)]

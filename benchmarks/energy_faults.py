@@ -1,15 +1,15 @@
-"""Energies from spoilt sources, from good ones, and from files of another run: what is printed.
+"""Energies that are printed for faulty sources, for good sources, and for files of another run.
 
     python benchmarks/energy_faults.py [--good 500] [--gentle 40] [--swaps 100] [--only WORD]
 
-Runs are simulated, the bytes of instruments and the files of programs are not: edgebench's own
-drivers and importers read what the instrument would have sent (tests/support/meter_bytes.py,
-meter_texts.py). Four claims:
+The runs are simulated, but edgebench's own drivers and importers read the bytes that an instrument
+would send, or the files that a program would write (tests/support/meter_bytes.py, meter_texts.py).
+There are four claims:
 
-    spoilt   no energy is printed whose interval does not hold the true energy
+    spoilt   if an energy from a faulty source is printed, its interval contains the true energy
     good     at most 2 % of good recordings are refused
-    gentle   2 W over 0.5 W, or the ordinary load of an instrument for others, has an energy that
-             holds the truth in 95 of 100 runs
+    gentle   with the ordinary load of an instrument, such as 2 W with 0.5 W when idle, an energy
+             is printed whose interval contains the true energy, in 95 of 100 runs
     swaps    no file of another run is accepted
 """
 
@@ -42,7 +42,7 @@ SMOKE_SOURCES = 2
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run beside a source."""
+    """Result of a simulated run that a source has metered."""
 
     source: str
     fault: str
@@ -54,12 +54,12 @@ class Trial:
 
     @property
     def is_outside(self) -> bool:
-        """Whether an energy was printed whose interval does not hold the truth."""
+        """Whether an energy was printed whose interval does not contain the true energy."""
         return self.is_printed and not self.is_inside
 
     @property
     def line(self) -> str:
-        """For the progress on stderr, and the list of failures."""
+        """Line of text about the trial, for stderr."""
         found = f"off {self.off_ratio:+.2%}, U {self.u95_ratio:.2%}"
         return f"{self.source} | {self.fault} | {found if self.is_printed else self.refused}"
 
@@ -67,7 +67,7 @@ class Trial:
 def trial_of(
     source: Source, seed: int, fault: Fault | None = None, load: Load | None = None
 ) -> Trial:
-    """One run beside this source."""
+    """Simulate a run that this source meters, without a fault or with one."""
     name = fault.name if fault else "good"
     if isinstance(source, Instrument):
         outcome: Outcome | str = metered_run(source, seed, fault, load)
@@ -77,7 +77,7 @@ def trial_of(
 
 
 def as_trial(source: str, fault: str, outcome: Outcome | str) -> Trial:
-    """The outcome of a run, in short."""
+    """Summarise the outcome of a run; a text is the reason of a refusal."""
     if isinstance(outcome, str):
         return Trial(source, fault, False, False, refused=outcome)
     if outcome.is_refused:
@@ -86,7 +86,7 @@ def as_trial(source: str, fault: str, outcome: Outcome | str) -> Trial:
 
 
 def spoilt_trials(sources: Sequence[Source]) -> Iterator[Trial]:
-    """Every fault of every source that can have it."""
+    """Trials of every source with every fault that applies to it."""
     for place, source in enumerate(sources):
         for fault in FAULTS:
             if fault.applies_to(source.traits):
@@ -94,7 +94,11 @@ def spoilt_trials(sources: Sequence[Source]) -> Iterator[Trial]:
 
 
 def good_trials(sources: Sequence[Source], count: int) -> Iterator[Trial]:
-    """Good recordings of devices that take 0.3 to 1.3 times a source's load, 10 to 90 % idle."""
+    """Trials without a fault, with random loads.
+
+    The power of the work is 0.3 to 1.3 times that of the source's ordinary load, and the idle power
+    is 10 to 90 % of the power of the work.
+    """
     for seed in range(count):
         source = sources[seed % len(sources)]
         chance = np.random.default_rng((seed, 1))  # independent of the clock's drift
@@ -105,14 +109,14 @@ def good_trials(sources: Sequence[Source], count: int) -> Iterator[Trial]:
 
 
 def gentle_trials(sources: Sequence[Source], count: int) -> Iterator[Trial]:
-    """The ordinary load of each source, so many times."""
+    """Trials of each source with its ordinary load, `count` times."""
     for source in sources:
         for seed in range(count):
             yield trial_of(source, seed)
 
 
 def swap_trials(count: int) -> Iterator[Trial]:
-    """Files of trial run given to another: a set's next run, another model, another day."""
+    """Trials with a file of other runs: of the same set, of another model, or of another day."""
     programs = [program for program in PROGRAMS if program.rate_hz >= 10]
     for seed in range(count):
         program = programs[seed % len(programs)]
@@ -121,7 +125,7 @@ def swap_trials(count: int) -> Iterator[Trial]:
 
 
 def shown(trials: Iterator[Trial]) -> list[Trial]:
-    """All trials; those that fail are printed on stderr as they come."""
+    """Collect all trials, and print each failed trial on stderr."""
     found = []
     for trial in trials:
         found.append(trial)
@@ -131,7 +135,7 @@ def shown(trials: Iterator[Trial]) -> list[Trial]:
 
 
 def counted(trials: Sequence[Trial], names: Sequence[str]) -> list[list[str]]:
-    """Rows of a table: for each name, the trials that are refused, inside and outside."""
+    """Rows of a table: for each name, the numbers of trials refused, inside and outside."""
     kinds = Counter(
         (name, "refused" if not trial.is_printed else "inside" if trial.is_inside else "outside")
         for trial, name in zip(trials, names, strict=True)
@@ -143,7 +147,7 @@ def counted(trials: Sequence[Trial], names: Sequence[str]) -> list[list[str]]:
 
 
 def gentle_rows(trials: Sequence[Trial]) -> list[list[str]]:
-    """Rows of a table: for each source, how many runs have an energy that holds the truth."""
+    """Rows of a table: for each source, the number of runs whose interval contains the truth."""
     rows = []
     for name in dict.fromkeys(trial.source for trial in trials):
         mine = [trial for trial in trials if trial.source == name]
@@ -184,7 +188,7 @@ def _refused(trials: Sequence[Trial]) -> int:
 
 
 def main() -> None:
-    """Run it and print."""
+    """Run the trials, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--good", type=int, default=500, help="good recordings")
     parser.add_argument("--gentle", type=int, default=40, help="runs of the gentle case, each")

@@ -1,12 +1,12 @@
-"""Energy per inference against the true energy, in simulated runs: what is printed, and what not.
+"""Printed energies per inference, compared with the true energies, in simulated runs.
 
     python benchmarks/energy_simulated.py [--trials 100] [--only WORD] [--short]
 
-Each case is a device and a meter with its errors (tests/support/energy_simulation.py); a trial
-draws the phases of both. The claim: wherever energy is printed, the true one is in the interval in
-95 of 100; elsewhere it is refused. The meters have no gain error, and state none. Cases that begin
-with `file:` are instruments that edgebench does not drive: what they recorded goes through a CSV
-file, and their gain is off by up to the 1 % that their user states.
+Each case is a device, and a meter with its errors (tests/support/energy_simulation.py); a trial
+draws the phases of both. The claim is that an energy is either refused, or printed with an interval
+that contains the true energy in 95 of 100 trials. The meters have no gain error, and state none.
+Cases that begin with `file:` are instruments that edgebench does not drive: their recordings are
+read from a CSV file, and their gain error is up to 1 %, the value that their user states.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from support.energy_simulation import (
 )
 
 DRIFT_PPM = 200.0
-"""Drift of a meter's clock in the first cases, at most."""
+"""Largest drift of a meter's clock in the cases that state no drift."""
 BAR_RATIO = 0.95
 GENTLE = {"idle_w": 0.5, "work_w": 2.0}
 """Powers of an ordinary board."""
@@ -42,7 +42,7 @@ FileCase = tuple[SimulatedDevice, SimulatedMeter, SimulatedFile]
 
 
 def late_cases() -> Mapping[str, Case]:
-    """Samples that are late, with a load code that is seen and one that is not."""
+    """Meters whose samples are late, with a load code that is visible or too weak to be visible."""
     cases: dict[str, Case] = {}
     for window_s in (2.0, 0.2):
         for code_w, seen in ((None, "seen"), (0.01, "not seen")):
@@ -54,7 +54,7 @@ def late_cases() -> Mapping[str, Case]:
 
 
 def blind_cases() -> Mapping[str, Case]:
-    """Meters that see something else, or hardly anything."""
+    """Meters that measure another device, or a power that hardly changes or is disturbed."""
     device = SimulatedDevice()
     short = replace(device, duration_s=0.2, warmup_s=0.1)
     unseen, short_unseen = replace(device, code_w=0.01), replace(short, code_w=0.01)
@@ -91,7 +91,7 @@ def blind_cases() -> Mapping[str, Case]:
 
 
 def step_cases() -> Mapping[str, Case]:
-    """Instants and loops or ticks that are in step with them, 3 ppm apart."""
+    """Instantaneous samples, and loops or ticks that are in step with them to within 3 ppm."""
     tiny = SimulatedDevice(active_ratio=0.005, work_w=1.0)
     ticking = SimulatedDevice(tick_s=1e-3, tick_active_s=1e-4, tick_w=1.0)
     instants = SimulatedMeter(is_averaging=False, drift_ppm=3.0, noise_w=1e-5)
@@ -110,9 +110,9 @@ def step_cases() -> Mapping[str, Case]:
 
 
 def unsampled_cases() -> Mapping[str, Case]:
-    """Instants of meters as slow as usual ones: steady loads, and activity in step with them.
+    """Instantaneous samples at common rates: steady loads, and activity in step with the samples.
 
-    Idle times and gaps are those that `bench` chooses for such a meter.
+    Idle times and gaps have the lengths that `bench` chooses for such a meter.
     """
     steady = SimulatedDevice(idle_w=0.5, work_w=2.0, active_ratio=1.0, duration_s=12.0)
     instants = SimulatedMeter(is_averaging=False, noise_w=5e-3)
@@ -139,7 +139,7 @@ def unsampled_cases() -> Mapping[str, Case]:
 
 
 def polled_cases() -> Mapping[str, Case]:
-    """Meters that a program polls, whose drivers declare neither filter nor step nor interval."""
+    """Polled meters, whose drivers declare neither a filter nor a step nor an interval."""
     device = SimulatedDevice(**GENTLE, idle_s=6.0, duration_s=20.0)
     meter = SimulatedMeter(is_polled=True, rate_hz=10.0, noise_w=5e-3)
     long = replace(device, idle_s=40.0, duration_s=60.0, period_s=0.1)
@@ -191,7 +191,7 @@ def polled_cases() -> Mapping[str, Case]:
 
 
 def gentle_cases() -> Mapping[str, Case]:
-    """An ordinary device and ordinary means, with jitter of milliseconds, and with glitches."""
+    """An ordinary device and an averaging meter, with jitter of milliseconds or with glitches."""
     device = SimulatedDevice(**GENTLE, jitter_ratio=0.1)
     meter = SimulatedMeter(rate_hz=1000.0, noise_w=5e-3)
     fast = replace(meter, rate_hz=5e3)
@@ -219,7 +219,7 @@ def gentle_cases() -> Mapping[str, Case]:
 
 
 def file_cases() -> dict[str, FileCase]:
-    """Files of instruments that edgebench does not drive, of other clocks and ways of writing."""
+    """Files of instruments that edgebench does not drive, with various clocks and formats."""
     device, meter = SimulatedDevice(), SimulatedMeter(rate_hz=1000.0)
     short = replace(device, duration_s=0.2, warmup_s=0.1)
     faint = SimulatedDevice(idle_w=0.05, work_w=0.051, active_ratio=1.0)
@@ -270,7 +270,7 @@ def file_cases() -> dict[str, FileCase]:
 
 
 def slow_file_cases() -> dict[str, FileCase]:
-    """Files of ten samples a second, beside a load code that is slow enough for them."""
+    """Files with ten samples per second, and a load code that is slow enough for this rate."""
     device = SimulatedDevice(chip_s=0.8, idle_s=6.0, duration_s=8.0, warmup_s=0.5)
     meter = SimulatedMeter(rate_hz=10.0)
     days = SimulatedFile(zero_s=3 * 86_400.0 + 0.123)
@@ -294,7 +294,7 @@ CASES = late_cases, blind_cases, step_cases, unsampled_cases, polled_cases, gent
 
 
 def file_trial(case: FileCase, seed: int) -> Outcome | None:
-    """One run with a file; None where the file was refused."""
+    """Simulate a run with a file; None if the file was refused."""
     device, meter, file = case
     drift_ppm = float(np.random.default_rng(seed).uniform(-DRIFT_PPM, DRIFT_PPM))
     outcome = simulate_file(device, replace(meter, drift_ppm=drift_ppm), file, seed)
@@ -302,7 +302,7 @@ def file_trial(case: FileCase, seed: int) -> Outcome | None:
 
 
 def trial(case: Case, seed: int) -> Outcome:
-    """One run; a meter without a drift of its own gets one."""
+    """Simulate a run; a meter whose case states no drift gets a random drift."""
     device, meter = case
     if not meter.drift_ppm:
         drift_ppm = float(np.random.default_rng(seed).uniform(-DRIFT_PPM, DRIFT_PPM))
@@ -311,7 +311,7 @@ def trial(case: Case, seed: int) -> Outcome:
 
 
 def row_of(name: str, outcomes: Sequence[Outcome | None]) -> list[str]:
-    """All trials of a case; None: a file that was refused."""
+    """Row of the table for all trials of a case; an outcome None is a file that was refused."""
     printed = [outcome for outcome in outcomes if outcome is not None and not outcome.is_refused]
     nets = [one.is_net_inside for one in printed if one.is_net_inside is not None]
     methods = Counter(
@@ -337,7 +337,7 @@ def _share(count: int, of: int) -> str:
 
 
 def main() -> None:
-    """Run it and print."""
+    """Run the trials, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--only", default="", help="only cases with this word in their name")

@@ -1,13 +1,14 @@
-"""Energy per inference against the true energy, in seeded trials, with a wire and without one.
+"""Printed energies per inference, compared with true energies, with and without a sync line.
 
     python benchmarks/energy_truth.py [--trials 100] [--first-seed 1] [--short]
 
-A trial is a run of a real model on an agent of this machine, metered by an emulated PPK2. Its
-current follows the CPU activity of the model's process; its clock is 37 ppm fast and 1.8 s late.
-The recording is aligned with the run once by the load code and once by the wire. Two claims hold
-for each method in 95 of 100 trials: the value is within 1 % of the truth, and the truth is within
-the printed interval. The printed interval includes the unit's gain error of 10 %, which this unit
-does not have. So the interval without it, and the printed error of the clocks, are checked too.
+A trial, with its own seed, is a run of a real model on an agent of this machine, metered by an
+emulated PPK2. The current of the emulated unit follows the CPU activity of the model's process; the
+clock of the unit is 37 ppm fast and 1.8 s late. The recording is aligned with the run once by the
+load code, and once by the sync line. For each method, two claims have to hold in 95 of 100 trials:
+the value is within 1 % of the true energy, and the printed interval contains the true energy. The
+printed interval allows for a gain error of 10 %, which the emulated unit does not have. So the
+interval without gain error, and the printed error of the clocks, are compared with the truth too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NEAR_RATIO, BAR_RATIO = 0.01, 0.95
 
 
 def main() -> None:
-    """Run it and print."""
+    """Run the trials, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--first-seed", type=int, default=1)
@@ -53,13 +54,13 @@ def main() -> None:
 
 
 def line_of(seed: int, found: Found) -> str:
-    """One trial, for the progress on stderr."""
+    """Line of text about a trial, for the progress on stderr."""
     result = found.refused or f"{found.ratio - 1:+.5f}"
     return f"seed {seed}: {found.method}: {result}"
 
 
 def row_of(method: str, trials: Sequence[Found]) -> list[str]:
-    """All trials of a method; spreads are over those that were not refused."""
+    """Row of the table for a method; spreads are over the trials that were not refused."""
     numbers = [trial for trial in trials if trial.value_j is not None]
     near = sum(abs(trial.ratio - 1) <= NEAR_RATIO for trial in numbers)
     inside = sum(trial.is_inside for trial in numbers)
@@ -80,7 +81,7 @@ def _cell(values: Sequence[float], digits: int, scale: float) -> str:
 
 
 def bounded(count: int, trial_count: int) -> str:
-    """Trials that fulfil a claim, against its bar."""
+    """Text with the number of trials that fulfil a claim, and the required number."""
     needed = BAR_RATIO * trial_count
     verdict = "met" if count >= needed else "missed"
     return f"{count} of {trial_count} (bar {needed:.0f}: {verdict})"

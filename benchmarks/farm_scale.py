@@ -1,32 +1,34 @@
-"""How far one host goes: devices watched, discovered, and measured side by side.
+"""Cost and time for a single host to watch, discover and measure many devices at the same time.
 
     python benchmarks/farm_scale.py [--most 1000] [--duration 20] [--repeats 5] [--announced 300]
                                     [--agents 4] [--seats 3] [--runs 5] [--lane-repeats 3] [--short]
 
-*Watch.* Agents on loopback (`farm_sides.py`: TLS, an identity each, the real codec) send a batch of
-ten samples once a second, as `edgebench-agent` does in a run at 10 Hz. They share two processes. A
-fresh process watches all of them by `edgebench.host.watch`: its CPU time over the time, the growth
-of its proportional set size, and the time from each sample to its delivery.
+*Watch.* Agents on loopback (`farm_sides.py`: TLS, separate identities, the real codec) send a batch
+of ten samples once a second, as `edgebench-agent` does in a run at 10 Hz. The agents share two
+processes. A new process watches all agents with `edgebench.host.watch`. The figures are its CPU
+time divided by the elapsed time, the growth of its proportional set size, and the time from each
+sample to its delivery.
 
-*Discovery.* Announcements by zeroconf on loopback, from six processes. The time is that of what
-`edgebench devices` does to listen and to resolve every name.
+*Discovery.* Six processes announce devices by zeroconf on loopback. The time is measured for the
+part of `edgebench devices` that listens and resolves every name.
 
-*Lanes.* Agents with simulated boards, each a lane: `Lab.bench` measures on all of them. A run waits
-more than it computes (20 queries a second), as all boards share the cores of this machine. The
-longest lane is from the first run's begin to the last run's result on one device.
+*Lanes.* `Lab.bench` measures on agents with simulated boards; each board is a lane. All boards
+share the cores of this machine, so a run mostly waits (20 queries per second). The length of a lane
+is the time from the beginning of its first run to the result of its last run.
 
-*Scheduling.* The same with agents whose run costs nothing (`farm_sides.py`): it has ended when it
-is asked for, and its files are those of one real run of two seconds. So no device shares the cores.
-*CPU of the host a run* is the CPU time of all threads of the process that calls `Lab.bench`, from
-the call to its return: lease, clock probes, start, waiting, fetching, syncing, and the index. The
-analysis is not in it: it has a process of its own. It is the difference between benches of many and
-of few runs, over the difference of their numbers of runs, so that what a bench does once is not in
-it. *Of it, the result* is to read the run.json that the analysis wrote, and to write its row.
-*Of it, clock probes* is what 24 probes take in the calling thread; the thread that receives their
-answers takes about as much again.
+*Scheduling.* As for lanes, but with agents whose runs take no time (`farm_sides.py`): a run has
+ended as soon as it is requested, and its files are those of a real run of two seconds. So the
+devices do not use the cores. *CPU of the host a run* is the CPU time of all threads of the process
+that calls `Lab.bench`, from the call to its return: lease, clock probes, start, waiting, fetching,
+syncing, and the index. The analysis, which runs in another process, is not included. The CPU time
+of a bench with few runs is subtracted from that of a bench with many runs, and the difference is
+divided by the difference of their numbers of runs; so work that a bench does only once does not
+count. *Of it, the result* is the part for reading the run.json that the analysis has written, and
+for writing a row of the index. *Of it, clock probes* is the part for 24 clock probes in the calling
+thread; the thread that receives their replies takes about the same time in addition.
 
-This process and its children raise their limit of open files to the hard one. A host that watches a
-thousand devices needs `ulimit -n 2048`, or `LimitNOFILE=2048` in its systemd unit.
+This process and its children raise their limit on open files to the hard limit. A host that watches
+a thousand devices needs `ulimit -n 2048`, or `LimitNOFILE=2048` in its systemd unit.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ CPU_BAR, BYTES_BAR, DELAY_BAR_S = 0.40, 150e3, 1.2
 DISCOVERY_BAR_S = 1.5
 HOST_CPU_BAR_S = 0.020
 LANES_BAR = 1.2
-"""Bars of the issue about the farm, "Must show" 3."""
+"""Longest total time, relative to the longest lane. Source of these bars: the issue about the farm,
+"Must show", item 3."""
 BOARD = "imx8mp-evk"
 MODEL = "digits_int8.onnx"
 FEW_RUNS, MANY_RUNS = 5, 25
@@ -117,7 +120,7 @@ def main() -> None:
         lane_repeats=2,
     )
     allow_many_files()
-    # The functions of the product itself are timed, where they are called: types forbid that.
+    # Functions of edgebench are replaced by functions that time them, which the types forbid.
     collect.note_run = RESULT.timed(index.note_run)  # type: ignore[attr-defined]
     Client.probe_clock = PROBES.timed(Client.probe_clock)  # type: ignore[method-assign]
     FinishingProcess.finish = RESULT.timed(FinishingProcess.finish)  # type: ignore[method-assign]
@@ -133,7 +136,7 @@ def main() -> None:
 
 
 def counts(most: int) -> list[int]:
-    """100, 500 and 1,000 devices, as far as they are wanted."""
+    """Numbers of devices to watch: 100, 500 and 1,000, up to `most`."""
     return [count for count in (100, 500, 1000) if count <= most] or [most]
 
 
@@ -141,7 +144,7 @@ def counts(most: int) -> list[int]:
 
 
 def report_watch(count: int, duration_s: float, repeats: int) -> None:
-    """Watch so many devices, each time in a fresh process."""
+    """Watch `count` devices several times, each time in a new process, and print the figures."""
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name:
         figures = [
@@ -166,7 +169,7 @@ def report_watch(count: int, duration_s: float, repeats: int) -> None:
 
 
 def watch_once(folder: Path, count: int, duration_s: float) -> WatchFigures:
-    """The figures of one process that watches fresh agents."""
+    """Start new agents and a process that watches them; returns the figures of this process."""
     certificate = certificate_of(HostFiles(folder), folder)
     share = math.ceil(count / AGENT_PROCESSES)
     with sides([["agents", str(certificate), str(share)]] * AGENT_PROCESSES) as lines:
@@ -182,7 +185,7 @@ def watch_once(folder: Path, count: int, duration_s: float) -> WatchFigures:
 
 
 def report_discovery(count: int, repeats: int) -> None:
-    """Listen for so many announcements."""
+    """Discover `count` announced devices several times, and print the figures."""
     began = machine()
     share = math.ceil(count / ANNOUNCER_PROCESSES)
     words = [["announcer", str(n * share), str(share)] for n in range(ANNOUNCER_PROCESSES)]
@@ -193,7 +196,7 @@ def report_discovery(count: int, repeats: int) -> None:
         resolved.append(sum(bool(one.endpoint.addresses and one.endpoint.pin) for one in found))
 
     with sides(words):
-        time.sleep(2.0)  # until what they announce unasked is over
+        time.sleep(2.0)  # until the unsolicited announcements at the start are over
         took = spread([seconds_of(listen) for _ in range(repeats)])
     total = share * ANNOUNCER_PROCESSES
     rows = [
@@ -209,14 +212,14 @@ def report_discovery(count: int, repeats: int) -> None:
 
 
 class DeviceTimes:
-    """Notes when the first run of each device began, and when its last one was stored."""
+    """Times at which the first run of each device began, and at which its last run was stored."""
 
     def __init__(self) -> None:
         self._began_s: dict[str, float] = {}
         self._ended_s: dict[str, float] = {}
 
     def __call__(self, event: MeasurementEvent) -> None:
-        """Note it; failures are raised."""
+        """Record the time of an event; a failure is raised."""
         raise_failures(event)
         if isinstance(event, RunBegan):
             self._began_s.setdefault(event.device, time.monotonic())
@@ -224,13 +227,13 @@ class DeviceTimes:
             self._ended_s[event.device] = time.monotonic()
 
     def lengths_s(self) -> list[float]:
-        """Time that each device took."""
+        """Time of each device from the beginning of its first run to its last result."""
         return [ended_s - self._began_s[name] for name, ended_s in self._ended_s.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class BenchFigures:
-    """One bench over all lanes."""
+    """Figures of a bench over all lanes."""
 
     run_count: int
     wall_s: float
@@ -238,17 +241,17 @@ class BenchFigures:
     sum_s: float
     host_cpu_s: float
     result_cpu_s: float
-    """Of it, what it takes to read results and to write their rows."""
+    """Part of `host_cpu_s` for reading results and writing their rows."""
     probes_cpu_s: float
-    """Of it, what clock probes take in the threads that make them."""
+    """Part of `host_cpu_s` for clock probes, in the threads that make them."""
 
     def cpu_s_per_run(self, fewer: BenchFigures) -> float:
-        """CPU time for each further run."""
+        """CPU time for each run that this bench has more than another bench."""
         return (self.host_cpu_s - fewer.host_cpu_s) / (self.run_count - fewer.run_count)
 
 
 def report_lanes(options: argparse.Namespace, run: Path) -> None:
-    """Bench on all seats of all agents, and keep one run in a directory."""
+    """Measure on all seats of all agents and print the figures; `run` gets the files of a run."""
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -261,7 +264,7 @@ def report_lanes(options: argparse.Namespace, run: Path) -> None:
             agent.pair(lab)
             seats = [BOARD, *(f"{BOARD}-{n}" for n in range(2, int(options.seats) + 1))]
             devices += [f"rack{number}-simulated/{seat}" for seat in seats]
-        bench(lab, devices, 1)  # models are sent, runtimes are looked at
+        bench(lab, devices, 1)  # sends the model, and examines the runtimes
         many = [bench(lab, devices, int(options.runs)) for _ in range(int(options.lane_repeats))]
         keep_run(lab, devices[0], run)
     count = many[0].run_count
@@ -282,7 +285,7 @@ def report_lanes(options: argparse.Namespace, run: Path) -> None:
 
 
 def keep_run(lab: Lab, device: str, run: Path) -> None:
-    """Make a run, and keep its files and the description of its device."""
+    """Make a run, and store its files and the description of its device in a directory."""
     spec = from_preset("default", runtime="onnx", **settings(1))
     with lab.connect(device) as client:
         system = client.describe()
@@ -295,7 +298,7 @@ def keep_run(lab: Lab, device: str, run: Path) -> None:
 
 
 def report_scheduling(run: Path, count: int, repeats: int) -> None:
-    """Bench on agents whose runs cost nothing."""
+    """Measure on agents whose runs take no time, and print the figures."""
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name:
         folder = Path(name)
@@ -323,13 +326,13 @@ def report_scheduling(run: Path, count: int, repeats: int) -> None:
 
 
 class CpuClock:
-    """CPU time of the host's threads in some of its work."""
+    """CPU time of the host's threads in wrapped functions."""
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
 
     def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same work, with its time added."""
+        """Wrap a function, so that its CPU time is added to `cpu_s`."""
 
         def do(*arguments: object) -> object:
             begin_s = time.thread_time()
@@ -364,7 +367,7 @@ def bench(lab: Lab, devices: Sequence[str], runs: int) -> BenchFigures:
 
 
 def settings(runs: int) -> SpecChanges:
-    """Settings of so many runs, which wait more than they compute."""
+    """Settings for a set of `runs` runs, which mostly wait."""
     return {
         "scenario": "server",
         "target_qps": 20.0,
@@ -389,7 +392,7 @@ def certificate_of(files: HostFiles, folder: Path) -> Path:
 
 @contextmanager
 def sides(words: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """Processes of `farm_sides.py`; the first line of each."""
+    """Start processes of `farm_sides.py`; yields the first line that each prints."""
     processes = [
         subprocess.Popen(
             [sys.executable, str(SIDES), *those],

@@ -1,13 +1,13 @@
-"""The processes of `farm_scale.py`: agents, a host that watches, announcements.
+"""Processes that `farm_scale.py` starts: agents, a host that watches, and announcers.
 
-    farm_sides.py agents CERTIFICATE COUNT           so many agents that tell a watcher of samples
-    farm_sides.py replayers CERTIFICATE COUNT RUN    so many agents whose runs cost nothing
-    farm_sides.py watcher CONFIG SECONDS             watches the devices on standard input
-    farm_sides.py announcer FIRST COUNT              so many announcements by mDNS
+    farm_sides.py agents CERTIFICATE COUNT           COUNT agents that send samples to a watcher
+    farm_sides.py replayers CERTIFICATE COUNT RUN    COUNT agents whose runs take no time
+    farm_sides.py watcher CONFIG SECONDS             a host that watches devices
+    farm_sides.py announcer FIRST COUNT              COUNT announcements by mDNS
 
-Agents print where they are, the watcher its figures. A run of a replayer is the one in a directory,
-with another id.
-Agents and announcers live until their standard input ends.
+Agents print their addresses. The watcher reads the addresses of devices from standard input, and
+prints its figures. A run of a replayer has the files in the directory RUN, with another id. Agents
+and announcers run until their standard input ends.
 """
 
 from __future__ import annotations
@@ -52,30 +52,31 @@ SETTLE_S = 5.0
 """Time for which a host watches before it is measured."""
 BATCH_S = 1.0
 PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING_UP, Phase.MEASURING, Phase.SPOOLING)
-"""Phases of which a run tells."""
+"""Phases that a run of a replayer reports."""
 Behave = Callable[[ServerConnection], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFigures:
-    """What it cost to watch."""
+    """Cost of watching devices, and the delays of their samples."""
 
     device_count: int
     batch_count: int
     absence_count: int
     connect_s: float
-    """Time until every device had told its state."""
+    """Time until every device had reported its state."""
     cpu_ratio: float
-    """CPU time of the process over the time, all threads."""
+    """CPU time of all threads of the process, divided by the elapsed time."""
     bytes_per_device: float
     """Growth of the process's proportional set size since before the first connection."""
     delay_s_p50: float
     delay_s_p99: float
-    """From a sample's time to its delivery, on the one clock of the machine; all samples."""
+    """Time from a sample to its delivery, by the clock of this machine; percentiles of all samples.
+    """
 
 
 def main(words: Sequence[str]) -> None:
-    """Be one of them."""
+    """Run the kind of process that the first word names."""
     allow_many_files()
     if words[0] == "agents":
         asyncio.run(serve_agents(Path(words[1]), int(words[2]), tell))
@@ -91,13 +92,13 @@ def main(words: Sequence[str]) -> None:
 
 
 def allow_many_files() -> None:
-    """Allow as many open files as this user may have."""
+    """Raise the limit on open files to the hard limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def stdin_ended() -> None:
-    """Wait until whoever started this process is gone, or closes the pipe."""
+    """Wait until the process that started this process has ended, or has closed the pipe."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
     await ended.wait()
@@ -107,7 +108,7 @@ async def stdin_ended() -> None:
 
 
 async def serve_agents(certificate: Path, count: int, behave: Behave) -> None:
-    """Agents with an identity each, which trust the host with this certificate."""
+    """Serve `count` agents with separate identities, which trust the host of a certificate."""
     places = []
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
         for number in range(count):
@@ -128,11 +129,11 @@ async def serve_agents(certificate: Path, count: int, behave: Behave) -> None:
             places.append((name, name, identity.fingerprint, ["127.0.0.1"], port))
     print(json.dumps(places), flush=True)
     await stdin_ended()
-    os._exit(0)  # without a farewell to each of a thousand connections
+    os._exit(0)  # without closing each of a thousand connections
 
 
 async def tell(connection: ServerConnection) -> None:
-    """Tell a watcher once a second of the ten samples since the last time, as an agent in a run."""
+    """Send a watcher the last ten samples once a second, as an agent does during a run."""
     device = DeviceDescription(
         "0011223344556677", "board", "generic-arm64", "aarch64", "bcm2712", "Linux"
     )
@@ -154,9 +155,12 @@ async def tell(connection: ServerConnection) -> None:
 
 
 async def replay_runs(run: Path, connection: ServerConnection) -> None:
-    """Serve a host that measures: a run has ended when it is asked for, and is that of a directory.
+    """Serve a host that measures; each run ends as soon as it is requested.
 
-    The directory has the files of a run, and `system.json`, the description of the device.
+    Args:
+        run: Directory with the files that each run has, and with `system.json`, the description of
+            the device.
+        connection: Connection to the host.
     """
     system = from_plain(json.loads((run / "system.json").read_bytes()), SystemDescription)
     record = json.loads((run / RECORD_FILE).read_bytes())
@@ -211,7 +215,13 @@ async def replay_runs(run: Path, connection: ServerConnection) -> None:
 async def watch_devices(
     devices: Sequence[KnownDevice], files: HostFiles, duration_s: float
 ) -> WatchFigures:
-    """Watch until all are there and for a while more, then measure for so long."""
+    """Watch until all devices are connected and for `SETTLE_S` more, then measure the cost.
+
+    Args:
+        devices: Devices to watch.
+        files: Files of the host.
+        duration_s: Duration for which the cost is measured.
+    """
     files.identity_path()
     before_bytes, began_s = proportional_bytes(), time.monotonic()
     updates = watch(devices, files)
@@ -245,7 +255,7 @@ async def watch_devices(
 async def take(
     updates: AsyncIterator[Update], duration_s: float
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """Batches of so long: when each was delivered, and the times of its samples."""
+    """Batches that arrive in `duration_s`: time of delivery and times of the samples, ns."""
     taken = []
     end_s = time.monotonic() + duration_s
     async for update in updates:

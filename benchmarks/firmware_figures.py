@@ -1,11 +1,12 @@
-"""Flash, RAM and instructions per inference of the firmware, for every int8 model that is here.
+"""Flash, RAM and instructions per inference of the firmware, for every int8 test model.
 
     python benchmarks/firmware_figures.py [--board mps2-an386]... [--model kws01]...
 
-Instructions are those of QEMU with `-icount shift=0`, with the firmware in the package: a count,
-which no load of this machine changes, and no latency. Firmware of the AN386 with the kernels in
-plain C is not in the package; it is built for this (arm-none-eabi-gcc). Flash and RAM are the
-generator's, beside what MLPerf Tiny's reference submissions reserve for TensorFlow Lite Micro.
+QEMU counts the instructions with `-icount shift=0`, with the firmware in the package. The count is
+not a latency, and does not depend on the load of this machine. Firmware of the AN386 with the
+kernels in plain C is not in the package; it is built for this benchmark (arm-none-eabi-gcc). Flash
+and RAM are those of the generated model; the table also has the size of the .tflite file, and the
+least arena with which TensorFlow Lite Micro runs the model.
 """
 
 from __future__ import annotations
@@ -42,21 +43,22 @@ PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05, frame_s
 SHORT_MODELS = ("kws01",)
 TFLM_ARENA_MAX_BYTES = 4 << 20
 TFLM_CODE = "127 to 169 kB"
-"""Code of TensorFlow Lite Micro with the keyword model's operators (reference kernels; CMSIS-NN),
-without the model; measured on the AN386 while the firmware was designed, by no benchmark here."""
+"""Code size of TensorFlow Lite Micro with the keyword model's operators, without the model: with
+reference kernels, and with CMSIS-NN. Measured on the AN386 when the firmware was designed; no
+benchmark in this folder measures it."""
 PORTABLE_M4 = "mps2-an386-portable"
 FIRMWARE = sorted([*QEMU_MACHINES, PORTABLE_M4])
 BARS = {"mps2-an385": 11.0, PORTABLE_M4: 11.0} | {
     board: ratio * sum(CMSIS_NN[board]["kws01"]) / 1e6 for board, ratio in SUM_LIMITS.items()
 }
-"""10^6 instructions that the keyword model may take; those of CMSIS-NN by operator:
-firmware_operators.py."""
+"""Limits for the instructions of an inference of the keyword model, in millions, by firmware.
+firmware_operators.py compares single operators with CMSIS-NN."""
 
 
 def tflm_arena_bytes(data: bytes) -> int | None:
     """Least arena with which TensorFlow Lite Micro runs a model on this machine, by bisection.
 
-    None: it does not run it with the largest one.
+    None if it does not run the model with an arena of `TFLM_ARENA_MAX_BYTES`.
     """
     from tflite_micro import runtime
 
@@ -77,14 +79,14 @@ def tflm_arena_bytes(data: bytes) -> int | None:
 
 
 def elf_of(firmware: str) -> Path:
-    """The firmware in the package, or the one that is built for this benchmark."""
+    """Path of the firmware in the package, or of firmware that is built for this benchmark."""
     if firmware == PORTABLE_M4:
         return built(firmware, "arm-none-eabi-gcc")
     return Path(str(ELVES / f"{firmware}.elf"))
 
 
 def instructions(firmware: str, blob: ModelBlob) -> float:
-    """10^6 instructions of an inference on a random input."""
+    """Instructions of an inference on a random input, in millions."""
     board = firmware.removesuffix("-portable")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.blob"

@@ -1,12 +1,12 @@
-"""Instructions of each operator on QEMU's boards, beside those of CMSIS-NN.
+"""Instructions of each operator on QEMU's boards, compared with CMSIS-NN.
 
     python benchmarks/firmware_operators.py [--board mps3-an547]... [--model kws01]...
 
-The kernels of `core/` are compiled with a small program in place of `device/`
-(`counting/`), which runs each operator of a model alone. Instructions are those of QEMU with
-`-icount shift=0`, which no load of this machine changes; their resolution is 10. The outputs of
-each operator are compared, by their CRC, with those of the kernels in plain C on the same noise.
-The script ends with 1 if they differ, or if a limit is exceeded.
+The kernels of `core/` are compiled with a small program (`counting/`) in place of `device/`; it
+runs each operator of a model separately. QEMU counts the instructions with `-icount shift=0`. The
+count has a resolution of 10, and does not depend on the load of this machine. The CRC of each
+operator's outputs is compared with the CRC of the outputs of the kernels in plain C, for the same
+random input. The script exits with 1 if outputs differ, or if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from edgebench.firmware_bridge.transports.qemu import qemu_version
 from edgebench.protocol.errors import TargetError
 
 PLAIN = "mps2-an386-portable"
-"""Firmware with the kernels in plain C, whose outputs are compared with LiteRT's natively."""
+"""Firmware with the kernels in plain C. Tests compare the outputs of these kernels with LiteRT's,
+compiled for this machine."""
 COUNTED = ("mps2-an385", "mps2-an386", PLAIN, "mps2-an500", "mps3-an547")
 FIELD_COUNT = 4
-"""Fields of a line of operator_counts.c: number, kind, instructions, CRC-32 of the output."""
+"""Number of fields in a line that operator_counts.c prints: number of the operator, kind,
+instructions, CRC-32 of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,10 @@ class OperatorCount:
 
 
 def counts(firmware: str, blob: Path) -> list[OperatorCount]:
-    """Each operator of a model.
+    """Count the instructions of each operator of a model.
 
     Raises:
-        TargetError: the firmware refuses the model, or stops in it.
+        TargetError: the firmware refuses the model, or stops while it runs the model.
     """
     elf = built(f"{firmware}-operators", "arm-none-eabi-gcc")
     board = firmware.removesuffix("-portable")
@@ -78,7 +80,7 @@ def counts(firmware: str, blob: Path) -> list[OperatorCount]:
 def compared(
     firmware: str, model: str, operators: list[OperatorCount]
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Rows of the table of operators, and claims."""
+    """Rows of the table of operators, and claims about them."""
     counted = [operator.instruction_count for operator in operators]
     names = [operator.kind.name.lower() for operator in operators]
     limits = CMSIS_NN.get(firmware, {}).get(model)
@@ -113,7 +115,7 @@ def compared(
 
 
 def main() -> int:
-    """Count, and compare."""
+    """Count, compare and print; returns 1 if a claim is not met."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--board", action="append", choices=COUNTED)
     parser.add_argument("--model", action="append", choices=model_files())

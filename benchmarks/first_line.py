@@ -1,11 +1,11 @@
-"""Time until a command says something on a terminal.
+"""Time until a command prints its first output on a terminal.
 
     python benchmarks/first_line.py [--rounds 21] [--short] [--patience 0] [--program FILE]
 
-A round starts each command below on a pseudo-terminal of its own, and takes the time from the start
-of the process to its first bytes there. `bench` and `report` say
-what they begin with, and are interrupted then; the others print what they are for, or say what is
-wrong. The bar is for a machine that does nothing else.
+A round starts each command below on its own pseudo-terminal, and measures the time from the start
+of the process to its first bytes on this terminal. The command is then interrupted. The first
+output of `bench` and `report` is a line about their first step; other commands print their result
+or an error. The bar is for an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> None:
         }
         stored = [script, "bench", MODEL, "--quick", "--runs", "1", "--duration", "0.5s"]
         subprocess.run(stored, env=environment, capture_output=True, check=False)
-        os.chdir(name)  # where bundles and reports go
+        os.chdir(name)  # bundles and reports are written there
         sides = {BASE: partial(first_bytes_s, (python, "-c", "print(1)"), environment)}
         for words in COMMANDS:
             side = partial(first_bytes_s, (script, *words), environment)
@@ -89,8 +89,8 @@ def main() -> None:
 
 
 def first_bytes_s(command: tuple[str, ...], environment: Mapping[str, str]) -> float:
-    """Seconds from the start of a process to what it first writes to its terminal."""
-    for made in ("report.html", "bundle.zip"):  # a bundle that is there is not replaced
+    """Seconds from the start of a process to its first bytes on its terminal."""
+    for made in ("report.html", "bundle.zip"):  # an existing bundle is not replaced
         Path(made).unlink(missing_ok=True)
     ours, theirs = pty.openpty()
     try:
@@ -113,11 +113,11 @@ def first_bytes_s(command: tuple[str, ...], environment: Mapping[str, str]) -> f
 
 
 def _drain(terminal: int) -> None:
-    """Read what comes until the process has ended: one that cannot write does not end."""
+    """Read the output until the process has ended, because a process that cannot write waits."""
     try:
         while os.read(terminal, 65536):
             pass
-    except OSError:  # EIO: nobody has the other side any more
+    except OSError:  # EIO: no process has the other end open any more
         return
 
 

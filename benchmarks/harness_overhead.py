@@ -1,27 +1,28 @@
-"""Overhead of a timed query beyond the inference: C, plain Python, edgebench and LoadGen.
+"""Overhead of timing a query, in addition to the inference: C, Python, edgebench and LoadGen.
 
     python benchmarks/harness_overhead.py [--rounds 7] [--duration 0.3] [--threads 1] [--models DIR]
                                           [--short]
 
-Theory of operation. The sides, for calls that do nothing and for models of increasing size on each
-runtime:
+Theory of operation. These sides are compared, for calls that do nothing and for models of
+increasing size on each runtime:
 
-    C           a C loop around the C function, where the wheel exports one (native_calls.py)
-    Python      a clock read before and after the native callable of edgebench's driver
+    C           a C loop around the C function, if the wheel exports it (native_calls.py)
+    Python      a Python loop that reads the clock before and after edgebench's native callable
     public      the same loop around the library's public call
-    query       the same loop around inputs in, invoke, outputs out: the work of one query
-    edgebench   the loop of edgebench's worker: same callables, same work
-    LoadGen     MLPerf's, through its Python binding: same callables, same work, one sample
+    query       the same loop around a whole query: copy inputs, invoke, copy outputs
+    edgebench   the loop of edgebench's worker: same callables and same work as `query`
+    LoadGen     MLPerf's LoadGen through its Python binding: as `query`, with a single sample
     agent       the latency that a host gets from a real agent over TLS
 
-Each side runs in a process of its own (overhead_side.py), once per round, in an order drawn anew.
-The overhead of a harness is its wall time per query less that of the plain query loop, within the
-round. Wall time per query is the median from one query to the next, so other processes on the
-machine, which interrupt a loop now and then, do not count. edgebench's pauses between blocks of
-queries are added to its wall time, spread over all queries.
+Each side runs in its own process (overhead_side.py), once per round, in random order. The overhead
+of a harness is its wall time per query minus the wall time per query of `query` in the same round.
+Wall time per query is the median time from the start of a query to the start of the next, so that
+occasional interruptions by other processes do not count. edgebench pauses between blocks of
+queries; the sum of the pauses, divided by the number of queries, is added to its wall time per
+query.
 
-The built-in models are always measured. --models adds the folder with the smaller and larger ones
-of the project's test models.
+The built-in models are always measured. --models names the folder of the project's test models, of
+which smaller and larger models are measured as well.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ CASES = (
     ("litert", "digits_fp32.tflite"),
     ("onnx", "digits_int8.onnx"),
 )
-"""Runtime and built-in model."""
+"""Runtimes, and names of built-in models."""
 MORE_CASES = (
     ("tflite", HELLO),
     ("litert", HELLO),
@@ -81,8 +82,8 @@ MORE_CASES = (
     ("litert", f"{MOBILENET}_qat_uint8.tflite"),
     ("onnx", f"{MOBILENET}_float.onnx"),
 )
-"""Runtime and model below --models; the first three are three layers of 16 neurons, and a single
-operator."""
+"""Runtimes, and paths of models in the folder of --models. `HELLO` has three layers of 16 neurons,
+and random_output.onnx has a single operator."""
 C, PYTHON, QUERY, EDGEBENCH, LOADGEN = "c", "python-invoke", "python", "edgebench", "loadgen"
 PUBLIC, AGENT = "python-public", "agent"
 WARMUP_S = 0.1
@@ -103,7 +104,7 @@ class Case:
     threads: int
     duration_s: float
     loop: Path | None
-    """The compiled C loop."""
+    """The compiled C loop; None if it could not be compiled."""
 
     @property
     def names(self) -> list[str]:
@@ -113,7 +114,7 @@ class Case:
         return [self.runtime, self.model.name]
 
     def run(self, side: str) -> SideResult:
-        """Run a side in a process of its own."""
+        """Run a side in its own process."""
         words = [side, self.runtime, self.model, self.threads, WARMUP_S, self.duration_s]
         words += [self.loop] if self.loop else []
         result = subprocess.run(
@@ -185,7 +186,7 @@ def options_of_user() -> argparse.Namespace:
 
 
 def compile_loop(folder: Path, tables: Tables) -> Path | None:
-    """The C loop as a library; None, with the reason, where there is no compiler."""
+    """Compile the C loop to a library; None if that fails, with the reason in `tables.skipped`."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         tables.skipped["C: no compiler"] = None
@@ -200,7 +201,7 @@ def compile_loop(folder: Path, tables: Tables) -> Path | None:
 
 
 def usable_cases(models: Path | None, tables: Tables) -> list[tuple[str, Path]]:
-    """Cases whose model and runtime are present; a note on the others."""
+    """Cases whose model and runtime are present; `tables.skipped` gets reasons for the others."""
     cases = [(runtime, BUILT_IN / name) for runtime, name in CASES]
     if models:
         cases += [(runtime, models / name) for runtime, name in MORE_CASES]
@@ -245,7 +246,7 @@ def measure(
 
 
 def add_rows(tables: Tables, case: Case, seen: dict[str, list[SideResult]]) -> None:
-    """A row in each table."""
+    """Add a row for a case to each table."""
     sides = (C, PYTHON, QUERY, EDGEBENCH, LOADGEN)
     tables.periods.append([*case.names, *(cell(seen, side, "period_ns") for side in sides)])
     tables.added.append([*case.names, *added_cells(seen)])
@@ -254,7 +255,7 @@ def add_rows(tables: Tables, case: Case, seen: dict[str, list[SideResult]]) -> N
 
 
 def values(seen: Sequence[SideResult], quantity: str) -> list[float]:
-    """One quantity, round by round."""
+    """Values of a quantity, round by round."""
     return [float(getattr(one, quantity)) for one in seen]
 
 
@@ -268,13 +269,13 @@ def cell(seen: dict[str, list[SideResult]], side: str, quantity: str) -> str:
 
 
 def quartiles(found: Spread, digits: int) -> str:
-    """`median (q1..q3)`."""
+    """Text `median (q1..q3)`."""
     low, high = (f"{value:.{digits}f}" for value in found.quartiles)
     return f"{found.median:.{digits}f} ({low}..{high})"
 
 
 def added_cells(seen: dict[str, list[SideResult]]) -> list[str]:
-    """Overhead of edgebench and LoadGen per query, against their bars."""
+    """Overhead of edgebench and LoadGen per query, and whether the bars are met."""
     bare = values(seen[QUERY], "period_ns")
     ours = Overhead.of(values(seen[EDGEBENCH], "period_ns"), bare)
     cells = [ours.ratio_text(), ours.text(), ours.verdict()]
@@ -291,12 +292,12 @@ class Overhead:
     difference_ns: Spread
     ratio: Spread
     is_resolved: bool
-    """Whether the rounds agree on the difference within the bar, on a query short enough for it to
-    matter."""
+    """Whether the difference varies little between the rounds, and a query is shorter than
+    `LONG_NS`. An unresolved difference is not printed."""
 
     @classmethod
     def of(cls, harness: Sequence[float], bare: Sequence[float]) -> Overhead:
-        """From wall times per query, round by round."""
+        """Compute the overhead from the wall times per query, a value for each round."""
         difference = spread([a - b for a, b in zip(harness, bare, strict=True)])
         low, high = difference.quartiles
         is_close = high - low <= max(ADDED_BAR_NS, difference.median / 2)
@@ -304,7 +305,7 @@ class Overhead:
         return cls(difference, paired_ratios(harness, bare), is_close and is_short)
 
     def text(self) -> str:
-        """Nanoseconds, where they are resolved."""
+        """The difference in nanoseconds; `UNRESOLVED` if it is not resolved."""
         return quartiles(self.difference_ns, 0) if self.is_resolved else UNRESOLVED
 
     def ratio_text(self) -> str:
@@ -312,14 +313,14 @@ class Overhead:
         return quartiles(self.ratio, 4 if self.ratio.median < 2 else 2)
 
     def verdict(self) -> str:
-        """Outcome of edgebench's bar."""
+        """Whether the overhead meets edgebench's bar; a dash if the difference is not resolved."""
         if not self.is_resolved:
             return "–"
         return "met" if self.difference_ns.median <= ADDED_BAR_NS else "missed"
 
 
 def times_cells(ours: Overhead, theirs: Overhead) -> list[str]:
-    """Overhead of LoadGen over that of edgebench, with the least that the quartiles allow."""
+    """Overhead of LoadGen divided by edgebench's, with a lower bound from the quartiles."""
     if not (ours.is_resolved and theirs.is_resolved):
         return ["–", "–"]
     high = ours.difference_ns.quartiles[1]
@@ -331,7 +332,7 @@ def times_cells(ours: Overhead, theirs: Overhead) -> list[str]:
 
 
 def latency_cells(seen: dict[str, list[SideResult]]) -> list[str]:
-    """Latency that an agent reports, against plain loops."""
+    """Latency that an agent reports, compared with plain loops."""
     agent, public = (values(seen[side], "invoke_ns") for side in (AGENT, PUBLIC))
     ratio = paired_ratios(agent, public)
     is_long = spread(public).median >= LONG_NS

@@ -1,19 +1,20 @@
-"""False alarms of `edgebench history`, and its power to find a step of 5 %.
+"""False alarms of `edgebench history`, and its power to detect a step of 5 %.
 
     python benchmarks/history_calibration.py [--histories 1000] [--seed 0] [--short]
 
-A point is the logarithm of the value of one command. Points scatter by 1 % (standard deviation)
-around the level, independently:
+A point of a history is the logarithm of the value of a command. Points scatter around their level
+with a standard deviation of 1 %, independently except in the last case:
 
-    normal       as medians of several runs are
+    normal       the distribution of medians of several runs
     heavy tails  Student's t with 3 degrees of freedom
-    outliers     one point of twenty is slower by 30 %
-    one-sided    exponential: nothing is faster than the device can be
-    correlated   normal, each with 0.3 of its neighbour's deviation; no history promises anything
-                 for such points, and the rate says what to expect
+    outliers     a point in twenty is slower by 30 %
+    one-sided    exponential, as if the device had a fastest possible time
+    correlated   normal, with a correlation of 0.3 to the previous point; the promised rate of
+                 false alarms does not apply to such points, and the table shows the actual rate
 
-A history is alarmed if any change is found where none is. A step is found if a change is found
-within one point of it; the share of histories with any other change is beside it.
+A false alarm is a history without a change in which a change is found. A step counts as found if a
+change is found at most one point away from it. Next to the share of histories with a found step,
+the table has the share of histories with any other change.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SPREAD, STEP = 0.01, np.log(1.05)
 ALARM_COUNTS = (5, 7, 8, 10, 20, 50, 200)
 STEP_COUNTS = (6, 8, 10, 12, 20, 50, 200)
 PASSING = 10
-"""Points of a level that comes and goes."""
+"""Number of points of a temporary level."""
 FOUND_BAR = 0.95
 
 
@@ -89,7 +90,7 @@ def alarms(noise: Noise, count: int, histories: int, draw: np.random.Generator) 
 
 
 def step_rows(histories: int, draw: np.random.Generator) -> list[list[str]]:
-    """How often steps at several places are found."""
+    """Rows of a table: how often steps at several places are found."""
     places: dict[str, Callable[[int], list[int]]] = {
         "in the middle": lambda count: [count // 2],
         "before the last 5": lambda count: [count - 5],
@@ -114,7 +115,7 @@ def step_rows(histories: int, draw: np.random.Generator) -> list[list[str]]:
 def found_steps(
     steps: list[int], count: int, histories: int, draw: np.random.Generator
 ) -> tuple[float, float]:
-    """Share of histories in which every step is found, and of those with another change."""
+    """Share of histories in which every step is found, and share with any other change."""
     found = others = 0
     for seed in range(histories):
         values = NOISES["normal"](draw, count)
@@ -128,7 +129,7 @@ def found_steps(
 
 
 def longest_s(draw: np.random.Generator) -> float:
-    """Time of the longest history with a step and with a level that comes and goes."""
+    """Time to analyse a history of 500 points with a step and a temporary level, seconds."""
     values = NOISES["normal"](draw, 500)
     values[100:] += STEP
     values[300:320] += STEP

@@ -2,14 +2,14 @@
 
     python benchmarks/idle_agent.py [--rounds 15] [--duration 120] [--short]
 
-The agent listens on TLS and announces itself by mDNS. Each round starts it twice in fresh
-directories: first without an identity, which it then creates, and again with it. Start-up time is
-from the start of the process to its `ready` line.
+The agent listens on TLS and announces itself by mDNS. Each round starts the agent twice in the same
+new directories: first without an identity, which it then creates, and then with this identity.
+Start-up time is the time from the start of the process to its `ready` line.
 
-One agent is then left alone. After ten seconds its memory is read from /proc/PID/status and
-/proc/PID/smaps_rollup. The CPU time of all its threads is read from the kernel's clock of that
-process, before and after the wait. At the end a model of 50 MB is pushed, and its memory is read
-again.
+After these rounds, an agent runs without a connection. After ten seconds, its memory is read from
+/proc/PID/status and /proc/PID/smaps_rollup. The CPU time of all its threads is read from the
+kernel's CPU clock of the process, at the beginning and at the end of --duration. Finally, a model
+of 50 MB is pushed, and the memory of the agent is read again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def starts(folder: Path, rounds: int) -> tuple[Spread, Spread]:
-    """Seconds to the ready line: without an identity, and with one."""
+    """Seconds to the `ready` line, for starts without an identity and for starts with it."""
     first: list[float] = []
     warm: list[float] = []
     for number in range(rounds):
@@ -59,7 +59,7 @@ def starts(folder: Path, rounds: int) -> tuple[Spread, Spread]:
 
 
 def idle_rows(folder: Path, duration_s: float) -> list[list[str]]:
-    """Memory and CPU time of an agent that is left alone, and its memory after a push."""
+    """Memory and CPU time of an agent without a connection, and its memory after a push."""
     with LoopbackAgent(folder) as agent:
         time.sleep(SETTLE_S)
         resident, proportional = memory_mb(agent.pid)
@@ -105,7 +105,7 @@ def memory_mb(pid: int) -> tuple[float, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process, ended ones included.
+    """CPU time of all threads of a process, including threads that have ended.
 
     The number of the clock is computed from the process id, as clock_getcpuclockid(3) does.
     Source: linux/include/linux/posix-timers_types.h, `CPUCLOCK_SCHED`.

@@ -1,15 +1,16 @@
-"""Decoding rate of meter bytes, against other clients of the same meter.
+"""Decoding rate of meter data, compared with other clients of the same meter.
 
     python benchmarks/meter_decode.py [--rounds 7] [--short] [--patience 0]
 
-The same words go through each side in the same chunks, in one process, in an order drawn anew for
-each round. Ratios are taken within a round.
+Each side decodes the same words in the same chunks, in the same process; the order of the sides in
+a round is random. Ratios are computed within a round.
 
-    ppk2-api    its parser of a chunk, as its users call it
-    ppk2lab     its parser, conversion and filter, as its capture does
+    ppk2-api    its parser for a chunk, called as its users call it
+    ppk2lab     its parser, conversion and filter, called as its own capture calls them
 
-Both do the same work as ours: framing, calibration, the filter over range switches, logic inputs.
-Slower meters are compared with a naive loop that checks nothing (obvious_meters.py).
+Both do the same work as edgebench: framing, calibration, a filter after range switches, logic
+inputs. For slower meters, edgebench is compared with naive loops that check nothing
+(obvious_meters.py).
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
 from edgebench.meters.ppk2.metadata import Calibration
 
 CHUNK_BYTES = 40_000
-"""A tenth of a second."""
+"""Bytes of a chunk: the data of a tenth of a second."""
 SAMPLES = 200_000
 RUN_LENGTH = 1000
 """Mean number of samples between two range switches."""
 BARS = {"ppk2-api": 20.0, "ppk2lab": 4.0}
-"""Least ratio of the decoding rates, ours over theirs."""
+"""Least ratio of the decoding rates, edgebench's divided by the other's."""
 CALIBRATION = Calibration(
     r=(1003.35, 101.55, 10.31, 0.9575, 0.0522),
     o=(162.5, 77.5, 75.6, 65.2, 90.1),
@@ -99,7 +100,7 @@ def main() -> None:
 
 
 def slower_meters(options: argparse.Namespace) -> list[list[str]]:
-    """Our decoders against naive loops."""
+    """Claims about edgebench's decoders of slower meters, compared with naive loops."""
     binary, text, ina = binary_stream(3), text_stream(20), ina_stream(300)
     pairs: dict[str, tuple[Stream, Callable[[], object], Callable[[], object]]] = {
         "LPM01A, binary": (
@@ -122,7 +123,7 @@ def slower_meters(options: argparse.Namespace) -> list[list[str]]:
 
 
 def words(count: int) -> bytes:
-    """Words of a stream that switches its range now and then."""
+    """Words of a stream that switches its range after `RUN_LENGTH` samples on average."""
     draw = np.random.default_rng(1)
     begins = np.where(draw.random(count) < 1 / RUN_LENGTH, np.arange(count), 0)
     ranges = draw.integers(0, 5, count)[np.maximum.accumulate(begins)]
@@ -136,19 +137,19 @@ def words(count: int) -> bytes:
 
 
 def chunks(data: bytes) -> list[bytes]:
-    """Bytes as they come from the port."""
+    """Split data into chunks, as a port delivers it."""
     return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
 
 
 def ours(parts: list[bytes]) -> None:
-    """Decode by edgebench."""
+    """Decode with edgebench."""
     decoder = Ppk2Decoder(Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True))
     for part in parts:
         decoder.feed(Packet(0, 0, part))
 
 
 def ppk2_api(parts: list[bytes]) -> None:
-    """Decode by ppk2-api; its object is built without a port."""
+    """Decode with ppk2-api; its object is built without a port."""
     api: Any = PPK2_API.__new__(PPK2_API)
     api.ser = None
     api.modifiers = {
@@ -167,7 +168,7 @@ def ppk2_api(parts: list[bytes]) -> None:
 
 
 def ppk2lab(parts: list[bytes]) -> None:
-    """Decode by ppk2lab."""
+    """Decode with ppk2lab."""
     calibration = OtherCalibration(
         [
             RangeCalibration(**{name: getattr(CALIBRATION, name)[r] for name in FIELDS.values()})

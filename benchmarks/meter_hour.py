@@ -1,11 +1,11 @@
-"""Memory for an hour of a PPK2, and the time to compute the energy of any window of it.
+"""Memory to record a PPK2 for an hour, and time to compute the energy of a window in the recording.
 
     python benchmarks/meter_hour.py [--hours 1] [--windows 50] [--folder DIR] [--short]
 
 An emulated port delivers an hour of words as fast as they are read. Session, spool, decoder and
-Parquet writer are those of `edgebench meters record`. They run in a process of their own, whose
-peak memory is reported. Then the energy of random windows of every length is computed, each from a
-file that is opened anew. The folder needs 5 GB per hour.
+Parquet writer are those of `edgebench meters record`; they run in a separate process, whose peak
+memory is reported. After the recording, the energy of random windows of every length is computed;
+the file is opened again for each window. The folder needs 5 GB per hour.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from edgebench.protocol.traces import METER_FILE
 
 CHUNK_BYTES = 40_000
 CYCLE_S = 16
-"""Period of the stream: the counter of the words is back at its start."""
+"""Period of the emulated stream, after which the counter in the words is at its first value again.
+"""
 CHANNEL = "current"
 MEMORY_BAR_MB, WINDOW_BAR_S = 300, 2.0
 
 
 class Port:
-    """Emulated port that delivers the words of so many seconds."""
+    """Emulated port that delivers the words of `seconds` seconds."""
 
     def __init__(self, seconds: int) -> None:
         self._data = words(CYCLE_S * RATE_HZ)
@@ -106,7 +107,7 @@ def make(folder: Path, seconds: int) -> None:
 
 
 def header() -> Header:
-    """Of a unit in source mode."""
+    """Header for the recording of a unit in source mode."""
     settings = Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
     return Header(
         driver="ppk2",
@@ -130,7 +131,7 @@ def rows(
     decoded_s: float,
     peak_mb: float,
 ) -> list[str]:
-    """The claims, and the amount of data behind them."""
+    """The claims, and the amount of data from which they are computed."""
     file = PowerFile.open(folder)
     groups = file.facts.of(CHANNEL)
     begin_ns, end_ns = groups[0].first_ns, groups[-1].last_ns

@@ -3,9 +3,10 @@
     python benchmarks/meter_streams.py [--streams 10] [--seconds 60] [--short]
 
 Another process, on the other cores, writes the words of ten units to ten pseudo-terminals in real
-time. Like a real unit it buffers a tenth of a second; what the host has not read by then is lost.
-This process is bound to one core. A session per unit records the bytes to a file, then the files
-are decoded. Both together have to take less CPU time than real time.
+time. Like a real unit, it buffers a tenth of a second; words that the host has not read by then are
+lost. This process is bound to a single core. A session per unit records the bytes to a file, and
+then the files are decoded. Recording and decoding together have to take less CPU time than the
+duration of the recording.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def main() -> None:
 
 
 def feed(masters: list[int], seconds: float) -> None:
-    """The units: words in real time, with no more buffer than a real unit has."""
-    data = words(2 * RATE_HZ)  # after which the counter is where it was
+    """Emulate the units: write their words in real time, with the buffer of a real unit."""
+    data = words(2 * RATE_HZ)  # a whole number of periods of the counter in the words
     period = len(data)
     waiting = [b"" for _ in masters]
     for master in masters:
@@ -83,12 +84,12 @@ def feed(masters: list[int], seconds: float) -> None:
 
 
 def _starts(sent: int, due: int, period: int) -> list[int]:
-    """Where the pieces of a repeating stream begin."""
+    """Positions at which the pieces of a repeating stream begin."""
     return [at for at in (sent, (sent // period + 1) * period) if at < due]
 
 
 def _write(master: int, data: bytes) -> bytes:
-    """Write; the part that the host has not read and may still read."""
+    """Write data; returns the bytes that are not written yet, as far as the buffer holds them."""
     with suppress(BlockingIOError):
         data = data[os.write(master, data) :] if data else b""
     late = max(0, len(data) - PATIENCE_BYTES)
@@ -96,7 +97,7 @@ def _write(master: int, data: bytes) -> bytes:
 
 
 def record(ports: list[str], paths: list[Path], units: tuple[int, int]) -> float:
-    """Record until the units are done; CPU time, seconds.
+    """Record until the units have ended; returns the CPU time, seconds.
 
     Args:
         ports: Ports of the units.
@@ -136,7 +137,7 @@ def header() -> Header:
 
 
 def decode(path: Path) -> LossReport:
-    """Decode a recording."""
+    """Decode a recording, and return its losses."""
     decoder = Ppk2Decoder(SETTINGS)
     for _ in blocks_of(decoder, read_packets(path)):
         pass
@@ -146,7 +147,7 @@ def decode(path: Path) -> LossReport:
 def summary(
     options: argparse.Namespace, found: list[LossReport], times_s: tuple[float, float]
 ) -> str:
-    """Nothing is lost, and one core is enough."""
+    """Table of claims: no sample is lost, and a single core is enough."""
     expected = options.streams * int(options.seconds * RATE_HZ)
     received = sum(one.received_count for one in found)
     lost = sum(one.lost_count for one in found)

@@ -1,12 +1,12 @@
-"""Samples that three PPK2 lose while the runs of two lanes are analysed beside them.
+"""Samples of three PPK2 that are lost while runs of two lanes are analysed at the same time.
 
     python benchmarks/meters_beside_analysis.py [--streams 3] [--lanes 2] [--seconds 30] [--short]
 
-Another process writes the words of three units to pseudo-terminals in real time, and keeps a tenth
-of a second like a real unit; what the host has not read by then is lost. Beside the sessions, two
-threads finish copies of one run of about a million queries, again and again: on one side in the
-analysis process, as `edgebench bench` with several devices does, on the other in the threads
-themselves. Only the first side has a bar.
+Another process writes the words of three units to pseudo-terminals in real time. Like real units,
+it buffers a tenth of a second; words that the host has not read by then are lost. While sessions
+read the words, two threads repeatedly finish (analyse and store) copies of a run of about a million
+queries: on one side in the analysis process, as `edgebench bench` with several devices does, on the
+other side in the threads themselves. Only the first side has a bar.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import SerialTransport
 
 RUN_S = 10.0
-"""Loop of the run that is analysed; the built-in model makes some hundred thousand queries a
-second in it."""
+"""Duration of the timed loop of the analysed run, in which the built-in model runs some hundred
+thousand queries per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishCost:
-    """What one way of finishing cost."""
+    """Samples lost and received, and runs finished, for a way of finishing."""
 
     lost_count: int
     received_count: int
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def make_run(store: Path, fetched: Path, run_s: float) -> int:
-    """Make a run, and keep its files as they were fetched; number of its inferences."""
+    """Make a run, and copy its files as they were fetched; returns its number of inferences."""
 
     def keeping(directory: Path, trouble: str | None = None) -> Run:
         shutil.copytree(directory, fetched)
@@ -96,7 +96,7 @@ def make_run(store: Path, fetched: Path, run_s: float) -> int:
 
 
 def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Path) -> FinishCost:
-    """Record while copies of a run are finished in this way."""
+    """Record while the lanes finish copies of a run with the function `how`."""
     folder.mkdir()
     ends = [os.openpty() for _ in range(options.streams)]
     for _, slave in ends:
@@ -143,7 +143,7 @@ def record(
     start_units: Callable[[], object],
     units: int,
 ) -> None:
-    """Record until the process of the units is done; the lanes work meanwhile."""
+    """Record until the process of the units has ended; the lanes work at the same time."""
     with ExitStack() as stack:
         sessions: list[StreamSession] = []
         for port, path in zip(ports, paths, strict=True):

@@ -1,10 +1,10 @@
-"""One inference as a call of a C function, as the C loop of native_loop.c makes it.
+"""An inference as a call of a C function, for the C loop of native_loop.c.
 
-The calls are those that a run measures its binding with (agent/runtimes/c_calls.py), and one more:
-LiteRT hides its interpreter, but `libLiteRt.so` has a C API with a class of its own, the compiled
-model. Threads and inputs are those of the other loops.
+The calls are the same as those with which a run measures its binding (agent/runtimes/c_calls.py),
+and a call for LiteRT. LiteRT does not export its interpreter, but `libLiteRt.so` has a C API with
+another class, the compiled model. Threads and inputs are the same as in the other loops.
 
-The wheel has no headers; the declarations are from the source named below.
+LiteRT's wheel has no headers; `_litert` names the source of the declarations.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import LoadedModel, Tensor
 
 WORDS = 6
-"""Arguments that native_loop.c passes to a function."""
+"""Number of arguments that native_loop.c passes to a function."""
 LITERT_SIZES = range(2, 10)
-"""Words of a `LiteRtRankedTensorType` that are sizes; litert_model_types.h, litert_layout.h."""
+"""Indices of the words of a `LiteRtRankedTensorType` that are sizes. Source: litert_model_types.h,
+litert_layout.h."""
 
 
 def words_of(call: CCall) -> ctypes.Array[Any]:
@@ -41,17 +42,17 @@ def words_of(call: CCall) -> ctypes.Array[Any]:
 
 
 def nothing(loop: ctypes.CDLL) -> CCall:
-    """A function that does nothing."""
+    """The call of a C function that does nothing."""
     return CCall(address_of(loop, "do_nothing"), [], bytes)
 
 
 def native_call(
     runtime: str, model: LoadedModel, path: str, threads: int, values: Sequence[Tensor]
 ) -> CCall:
-    """One inference.
+    """The call of a C function that runs an inference of this model.
 
     Raises:
-        NotExported: the wheel has no such function, or not for this model.
+        NotExported: the wheel exports no such function, or the function does not run this model.
     """
     if runtime != "litert":
         return c_call(runtime, model, path, threads, values[0])

@@ -3,12 +3,13 @@
     python benchmarks/observer_effect.py [--pairs 20] [--duration 2] [--sampler-seconds 30]
                                          [--short] [--patience 0]
 
-Pairs of runs of one built-in model through `Lab.bench`: with telemetry at 10 Hz, and without, in
-an order drawn anew for each pair. Their median latencies are compared by the paired test of
+A built-in model is run in pairs through `Lab.bench`: a run with telemetry at 10 Hz and a run
+without telemetry, in random order. The median latencies are compared with the paired test of
 `edgebench compare`.
 
-Then one sampler runs alone at 10 Hz: with the sources of this machine, and with 30 thermal zones
-in a directory that stands in for /sys. Its CPU time is the one that every run stores.
+After the pairs, a sampler runs alone at 10 Hz: with the sources of this machine, and with 30
+thermal zones in a directory that replaces /sys. The CPU time of the sampler is the figure that it
+reports in every run.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 def paired(folder: Path, pairs: int, duration_s: float, patience_s: float) -> Comparison:
-    """Comparison of the median latency with telemetry (candidate) against that without."""
+    """Compare the median latencies with telemetry (candidate) and without (baseline)."""
     lab = Lab(folder / "store")
 
     def measure(rate_hz: float) -> float:
@@ -94,7 +95,7 @@ def paired(folder: Path, pairs: int, duration_s: float, patience_s: float) -> Co
 
 
 def latency_claim(found: Comparison) -> list[str]:
-    """Telemetry slows the model down by less than the bar, at 95 % confidence."""
+    """Claim that telemetry slows the model down by less than the bar, at 95 % confidence."""
     low, high = found.ratio_interval or (float("nan"), float("nan"))
     percent = [100 * (value - 1) for value in (found.ratio, low, high)]
     return claim(
@@ -106,7 +107,7 @@ def latency_claim(found: Comparison) -> list[str]:
 
 
 def sampler_claims(folder: Path, seconds: float) -> list[list[str]]:
-    """CPU time of samplers, percent of one core."""
+    """Claims about the CPU time of samplers, in percent of a core."""
     root = folder / "root"
     for number in range(SENSORS):
         zone = root / f"sys/class/thermal/thermal_zone{number}"

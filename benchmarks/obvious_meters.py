@@ -1,10 +1,10 @@
 """Streams of slower meters, and naive loops that read them.
 
-    LPM01A, binary   100 kHz of 16-bit words, a stamp once a second
-    LPM01A, text     5 kHz of lines, a stamp once a second
-    INA226           hwmon: current and power of one rail, two files a round
+    LPM01A, binary   16-bit words at 100 kHz, a time stamp once a second
+    LPM01A, text     lines at 5 kHz, a time stamp once a second
+    INA226           hwmon: current and power of a rail, two files per reading
 
-The loops do what a quick script does: they check nothing and count no losses.
+The loops are as simple as a quick script: they check nothing, and count no losses.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _STAMP_BYTES = 9
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Bytes of a meter, read by read, and their number of samples."""
+    """Data of a meter, a packet for each read, and the number of samples in it."""
 
     packets: list[Packet]
     sample_count: int
 
 
 def binary_stream(seconds: int) -> Stream:
-    """Words, a tenth of a second per read."""
+    """Stream of binary words, with a tenth of a second in each packet."""
     draw = np.random.default_rng(2)
     data = [_ACK]
     for second in range(seconds):
@@ -47,7 +47,7 @@ def binary_stream(seconds: int) -> Stream:
 
 
 def text_stream(seconds: int) -> Stream:
-    """Lines, a tenth of a second per read."""
+    """Stream of lines of text, with a tenth of a second in each packet."""
     draw = np.random.default_rng(3)
     data = [_ACK]
     for second in range(seconds):
@@ -58,7 +58,7 @@ def text_stream(seconds: int) -> Stream:
 
 
 def ina_stream(seconds: int) -> Stream:
-    """Readings, one round per read."""
+    """Stream of readings of power and current, with a pair in each packet."""
     draw = np.random.default_rng(4)
     power_uw = draw.integers(1_000_000, 8_000_000, seconds * INA_HZ).tolist()
     packets = []
@@ -75,7 +75,7 @@ def _packets(data: bytes, size: int) -> list[Packet]:
 
 
 def ours_lpm01a(stream: Stream, *, is_ascii: bool) -> None:
-    """Decode by the driver."""
+    """Decode a stream of an LPM01A with edgebench's driver."""
     rate_hz = TEXT_HZ if is_ascii else BINARY_HZ
     setup = Lpm01aSetup(rate_hz=rate_hz, is_ascii=is_ascii)
     decoder = Lpm01aDecoder(Lpm01aSettings(setup=setup, supply_v=SUPPLY_V))
@@ -87,7 +87,7 @@ def ours_lpm01a(stream: Stream, *, is_ascii: bool) -> None:
 
 
 def ours_ina(stream: Stream) -> None:
-    """Decode by the driver."""
+    """Decode a stream of an INA226 with edgebench's driver."""
     plan = RailPlan(kind="power", scales=[1e-6, 1e-3], limit_a=16.0)
     decoder = RailDecoder(
         Header(
@@ -111,7 +111,7 @@ def ours_ina(stream: Stream) -> None:
 
 
 def loop_binary(stream: Stream) -> list[float]:
-    """Read two bytes at a time."""
+    """Decode binary words with a naive loop, two bytes at a time; returns powers, W."""
     data = b"".join(packet.data for packet in stream.packets)[len(_ACK) :]
     power_w, at = [], 0
     while at + 1 < len(data):
@@ -125,7 +125,7 @@ def loop_binary(stream: Stream) -> list[float]:
 
 
 def loop_text(stream: Stream) -> list[float]:
-    """Read a line at a time."""
+    """Decode text with a naive loop, a line at a time; returns powers, W."""
     data = b"".join(packet.data for packet in stream.packets)[len(_ACK) :]
     power_w = []
     for line in data.decode().splitlines():
@@ -136,7 +136,7 @@ def loop_text(stream: Stream) -> list[float]:
 
 
 def loop_ina(stream: Stream) -> list[tuple[int, float, float]]:
-    """Read a round at a time."""
+    """Decode readings with a naive loop; returns time (ns), power (W) and current (A)."""
     found = []
     for packet in stream.packets:
         (time_ns, power), (_, current) = msgpack.unpackb(packet.data)

@@ -1,12 +1,13 @@
-"""One side of harness_overhead.py, in a process of its own.
+"""A side of harness_overhead.py, in its own process.
 
     python benchmarks/overhead_side.py SIDE RUNTIME MODEL THREADS WARMUP_S DURATION_S [LOOP.so]
 
-prints its result as a line of JSON. RUNTIME and MODEL are `nothing` for calls that do nothing.
+The script prints the result of the side as a line of JSON. RUNTIME and MODEL are `nothing` for
+calls that do nothing.
 
-Every side except C calls the callables that edgebench's driver prepared. Every side warms up for
-WARMUP_S and runs without garbage collection. The period of a query is the median over blocks of
-`BLOCK_QUERIES`, since the clock has steps of 10 ns on some machines.
+Every side except C calls the callables that edgebench's driver has prepared. Every side warms up
+for WARMUP_S and runs without garbage collection. The wall time per query is the median over blocks
+of `BLOCK_QUERIES` queries, because the clock has steps of 10 ns on some machines.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ NOTHING = "nothing"
 NS_PER_S = 1_000_000_000
 BLOCK_QUERIES = 16
 LONG_NS = 100_000
-"""Duration from which on a query is a block of its own: the clock's steps do not matter, and
-sixteen of them would hardly ever pass without another process in between."""
+"""Least duration of a query that is a block by itself: the steps of the clock do not matter then,
+and sixteen such queries would almost always be interrupted by another process."""
 MAX_QUERIES = 2_000_000
 """Bound on preallocated timestamps."""
 LOADGEN_LEAST_NS = 1000
-"""Lower bound of the latency that LoadGen is told to expect; a query that does nothing takes it
-about 2500 ns (docs/performance.md)."""
+"""Lower bound of the expected latency in LoadGen's settings. In LoadGen, a query that does nothing
+takes about 2500 ns (docs/performance.md)."""
 ORDER_LENGTH = 65536
-"""As in edgebench's scenarios."""
+"""Length of the order of the samples, as in edgebench's scenarios."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideResult:
-    """Medians of one side, nanoseconds; None where the side does not measure it."""
+    """Medians of a side, nanoseconds; None if the side does not measure the quantity."""
 
     queries: int = 0
     period_ns: float | None = None
-    """Wall time per query: from one query to the next."""
+    """Wall time per query: from the start of a query to the start of the next."""
     invoke_ns: float | None = None
     harness_ns: float | None = None
     """Wall time per query of the agent's own loop around calls that do nothing."""
@@ -156,8 +157,8 @@ def run_python_invoke(job: SideJob) -> SideResult:
 
 
 def run_public(job: SideJob) -> SideResult:
-    """Plain Python loop around the library's public call, as one would write it by hand."""
-    # Nothing is prepared here: the interpreters refuse to run while their native one is held.
+    """Plain Python loop around the library's public call, as in a simple script."""
+    # No calls are prepared: interpreters refuse to run while their native interpreter is held.
     invoke = _public_call(job.load()[0])
     typical_ns = _warm_up(Calls([do_nothing], invoke, do_nothing), job.warmup_s)
     begins, ends = _bare_invoke(invoke, _count(job.duration_s, typical_ns))
@@ -191,7 +192,7 @@ def run_edgebench(job: SideJob) -> SideResult:
         max_count=MAX_QUERIES,
     )
     starts, ends = np.asarray(times.start_ns), np.asarray(times.end_ns)
-    # Zero but for the pause between two blocks of timestamps.
+    # Zero, except for the pauses between blocks of timestamps.
     pauses_ns = float(np.sum(starts[1:] - ends[:-1]))
     return SideResult(
         len(times),
@@ -203,7 +204,8 @@ def run_edgebench(job: SideJob) -> SideResult:
 def run_loadgen(job: SideJob) -> SideResult:
     """LoadGen, which calls back into Python for each query.
 
-    It does not publish the timestamps of its queries, so the callback takes one per block.
+    LoadGen does not publish the timestamps of its queries, so the callback takes a timestamp per
+    block.
     """
     library: Any = __import__("mlperf_loadgen")
     calls = job.calls()
@@ -224,7 +226,7 @@ def run_loadgen(job: SideJob) -> SideResult:
 def _issuer(
     library: Any, calls: Calls, block: int, moments: list[int]
 ) -> Callable[[Sequence[Any]], None]:
-    """The callback; counting in it costs about 35 ns per query and is all that it adds."""
+    """The callback; it adds only the counting of queries, which takes about 35 ns per query."""
     set_inputs, invoke, read_outputs = calls.set_inputs[0], calls.invoke, calls.read_outputs
     complete, response = library.QuerySamplesComplete, library.QuerySampleResponse
     clock, note = perf_counter_ns, moments.append
@@ -250,7 +252,7 @@ def _loadgen_settings(library: Any, duration_s: float, typical_ns: float) -> Any
     settings.mode = library.TestMode.PerformanceOnly
     settings.min_duration_ms = int(duration_s * 1000)
     settings.min_query_count = 2 * BLOCK_QUERIES
-    # LoadGen prepares its queries by this estimate; half of it, so that they do not run out.
+    # LoadGen prepares its queries by this estimate: half the latency, so that there are enough.
     expected_ns = max(LOADGEN_LEAST_NS, int(typical_ns / 2))
     settings.single_stream_expected_latency_ns = expected_ns
     return settings
@@ -267,7 +269,7 @@ def _loadgen_logs(library: Any, folder: str) -> Any:
 
 
 def _warm_up(calls: Calls, duration_s: float) -> float:
-    """Run queries for this long; median wall time per query, nanoseconds."""
+    """Run queries for this time; returns the median wall time per query, nanoseconds."""
     count, elapsed_ns, deadline_ns = 4, 0, int(duration_s * NS_PER_S)
     while True:
         begins, ends = _bare_query(calls, count)
@@ -278,7 +280,7 @@ def _warm_up(calls: Calls, duration_s: float) -> float:
 
 
 def _bare_query(calls: Calls, count: int) -> tuple[array[int], array[int]]:
-    """Timestamps of queries in the plainest possible loop."""
+    """Run queries in the simplest possible loop; returns the times of their starts and ends."""
     set_inputs, invoke, read_outputs = calls.set_inputs[0], calls.invoke, calls.read_outputs
     clock, begins, ends = perf_counter_ns, _zeros(count), _zeros(count)
     with no_collection():
@@ -316,7 +318,7 @@ def _count(duration_s: float, typical_ns: float) -> int:
 
 
 def _period_ns(moments: array[int]) -> float:
-    """Median wall time per query."""
+    """Median wall time per query, from the starts or the ends of queries."""
     values = np.asarray(moments)
     block = _block(float(np.median(np.diff(values))))
     return float(np.median(np.diff(values[::block]))) / block

@@ -2,8 +2,8 @@
 
     python benchmarks/planted_agent.py --state DIR --config DIR serve --simulate planted-heat …
 
-The words are those of `edgebench-agent`. Each board has a disturbance for as long as there is no
-file `mended` in the state directory:
+The arguments are those of `edgebench-agent`. Each board has a disturbance. The disturbances of the
+first two boards end when a file `mended` is created in the state directory:
 
     planted-heat        a Raspberry Pi 5 without a cooler; mended: the same board, well cooled
     planted-supply      a Raspberry Pi 4 with a weak supply
@@ -31,11 +31,12 @@ GOVERNOR = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 SLOW_CLOCK = 0.25
 """Clock of `powersave` relative to the nominal clock, as in cpuinfo_min_freq of the boards."""
 SLOW_CORE = 0.55
-"""Speed of the slower type of core relative to the faster one."""
+"""Speed of the slower type of core relative to the faster type."""
 STAY_S = 3.0
-"""Time on a type of core before the model is moved to the other."""
+"""Time on a type of core before the model is moved to the other type."""
 COLD_SPEED, WARMING_S = 0.75, 3.0
-"""Speed of a cold board, and the time constant with which it reaches its full speed."""
+"""Speed of a cold board relative to its full speed, and the time constant with which it reaches its
+full speed."""
 COOLING_S = 0.5
 """Idle time after which a board is cold again."""
 
@@ -48,7 +49,7 @@ class Mendable:
     mended: Path
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The effect of the controller, or none."""
+        """Effect of the controller; once mended, no throttling and a fan at full speed."""
         effect = self.controller.act(time_s, junction_c, busy)
         return Effect(fan=1.0) if self.mended.exists() else effect
 
@@ -60,7 +61,7 @@ class ObeysGovernor:
     path: Path
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The lowest clock with `powersave`, else the nominal one."""
+        """The lowest clock with the governor `powersave`, else the nominal clock."""
         is_slow = self.path.read_text().strip() == "powersave"
         clock = SLOW_CLOCK if is_slow else 1.0
         return Effect(clock=clock, told_clock=clock)
@@ -68,7 +69,7 @@ class ObeysGovernor:
 
 @dataclass(slots=True)
 class TwoTypesOfCores:
-    """Moves the model between CPU 0, a slow core, and CPU 1, a fast one, unless it is bound."""
+    """Moves the model between CPU 0, a slow core, and CPU 1, a fast core, unless it is bound."""
 
     processes: Path
     next_s: float = 0.0
@@ -76,7 +77,7 @@ class TwoTypesOfCores:
     movable: dict[int, bool] = field(default_factory=dict[int, bool])
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The speed of the core on which the model is."""
+        """Move the model if it is due; returns the speed of the core on which the model runs."""
         pids = [int(path.name) for path in self.processes.glob("[0-9]*") if path.exists()]
         if not pids:
             return Effect()
@@ -95,7 +96,7 @@ class TwoTypesOfCores:
 
 @dataclass(slots=True)
 class SlowWhenCold:
-    """Full speed is reached by work, and lost by idling; no sensor shows it."""
+    """A board that reaches full speed by work, and loses it when idle; no sensor shows this."""
 
     speed: float = COLD_SPEED
     idle_s: float = 0.0

@@ -1,8 +1,8 @@
-"""Throughput of a model push, against paramiko's SFTP and a bare TLS copy.
+"""Throughput of a model push, compared with paramiko's SFTP and a bare TLS copy.
 
     python benchmarks/push.py [--rounds 15] [--size 50000000] [--short] [--patience 0]
 
-A round pushes the same random bytes, new in every round, over loopback in each of these ways:
+Each round sends new random bytes over loopback, in each of these ways:
 
     edgebench              acquire + push_model to a real agent, until the agent has verified the
                            SHA-256 and stored the model
@@ -12,12 +12,13 @@ A round pushes the same random bytes, new in every round, over loopback in each 
                            (sink.py) counts and discards the bytes
     bare TLS, to a file    the same, but the receiver writes a file
 
-Connections are open before the clock starts. Every receiver is a process of its own, and every
-sender reads the same file from the page cache.
+Connections are open before the clock starts. Every receiver is a separate process, and every sender
+reads the same file from the page cache.
 
-Then the same content is pushed again, on the open connection and on a new one. The bytes are the
-kernel's count for the connection (TCP_INFO): as carried by TCP, and with 40 bytes of IP and TCP
-header and 12 bytes of timestamps per segment.
+Then the same content is pushed again, on the open connection and on a new connection. The kernel
+counts the bytes of the connection (TCP_INFO). Two numbers are reported: the bytes that TCP has
+carried, and the bytes including headers, which are 40 bytes of IP and TCP header and 12 bytes of
+timestamps per segment.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ OURS = "edgebench"
 PARAMIKO, NODELAY = "paramiko", "paramiko, TCP_NODELAY"
 DISCARDED, WRITTEN = "bare TLS, discarded", "bare TLS, to a file"
 BARS = {PARAMIKO: 2.5, NODELAY: 2.5, DISCARDED: 0.7, WRITTEN: 0.7}
-"""Least ratio of our throughput to that of the other side."""
+"""Least ratio of edgebench's throughput to the throughput of the other side."""
 REPUSH_MS, REPUSH_BYTES = 20.0, 2048
 
 
@@ -93,7 +94,7 @@ class Payload:
 
 
 class RenewedConnection(ExitStack):
-    """One connection for each round: an agent removes no model that was offered on an open one."""
+    """A new connection for each round; an agent keeps all models offered on an open connection."""
 
     def __init__(self, lab: Lab) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class RenewedConnection(ExitStack):
         self.client: Client
 
     def renew(self) -> None:
-        """Connect again, with the lease."""
+        """Connect again, and acquire the lease."""
         self.close()
         self.client = self.enter_context(self._lab.connect(NAME))
         self.client.acquire()
@@ -149,7 +150,7 @@ def push(client: Client, payload: Payload) -> float:
 
 
 def other_sides(folder: Path, payload: Payload, stack: ExitStack) -> dict[str, Callable[[], float]]:
-    """The sides that edgebench is compared with, connected and ready."""
+    """Connect the sides with which edgebench is compared; returns a function per side."""
     sides: dict[str, Callable[[], float]] = {}
     if SSHD:
         port, key = stack.enter_context(sshd(folder / "sshd"))
@@ -167,7 +168,7 @@ def other_sides(folder: Path, payload: Payload, stack: ExitStack) -> dict[str, C
 
 @contextmanager
 def sshd(folder: Path) -> Iterator[tuple[int, paramiko.PKey]]:
-    """An OpenSSH server on loopback with its own keys: its port, and the key that it accepts."""
+    """Start an OpenSSH server on loopback; yields its port, and the key that it accepts."""
     folder.mkdir(mode=0o700)
     for name in ("host_key", "user_key"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
@@ -205,7 +206,7 @@ def wait_for_port(port: int) -> None:
 
 @contextmanager
 def sftp_session(port: int, key: paramiko.PKey, is_nodelay: bool) -> Iterator[paramiko.SFTPClient]:
-    """SFTP client, logged in."""
+    """Open an SFTP client that is logged in."""
     plain = socket.create_connection(("127.0.0.1", port))
     if is_nodelay:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -266,7 +267,7 @@ class BareSender:
 
 
 def throughput_claims(seconds: dict[str, list[float]], size: int) -> list[list[str]]:
-    """Throughput of every side, and ours relative to each other one."""
+    """Claims about the throughput of every side, and edgebench's throughput relative to it."""
     claims = []
     for name, values in seconds.items():
         rate = spread([size / 1e6 / value for value in values])
@@ -279,7 +280,7 @@ def throughput_claims(seconds: dict[str, list[float]], size: int) -> list[list[s
 
 
 def repush_claims(lab: Lab, connection: RenewedConnection, payload: Payload) -> list[list[str]]:
-    """Time and bytes of a second push of the same content."""
+    """Claims about the time and the bytes of a second push of the same content."""
     client = connection.client
     time_ms = spread([push(client, payload) * 1e3 for _ in range(21)])
     carried, on_wire = counted(client, lambda: push(client, payload))

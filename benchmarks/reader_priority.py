@@ -1,16 +1,17 @@
-"""Real-time priority of the thread that reads a meter: what it saves, and what it costs the model.
+"""Real-time priority of the thread that reads a meter: effect on lost samples and on the model.
 
     python benchmarks/reader_priority.py [--rounds 10] [--seconds 5] [--busy 4] [--short]
                                          [--patience 0]
 
-A process writes the words of a PPK2 to a pseudo-terminal in real time, and keeps a tenth of a
-second of them, like a real unit: what is not read by then is lost. It goes before all others where
-that is allowed, as no host makes a real unit late. A session of this process reads them, as it
-always does with an ordinary thread, or with one of real-time priority (`SCHED_FIFO`), which needs
-a permission.
+Another process emulates a PPK2: it writes the words of the unit to a pseudo-terminal in real time.
+Like a real unit, it buffers a tenth of a second; words that are not read by then are lost. If
+permitted, this process has the highest priority, because no load of a host delays a real unit. A
+session of the benchmark reads the words: on one side with an ordinary thread, as edgebench always
+does, on the other side with a thread of real-time priority (`SCHED_FIFO`), which needs a
+permission.
 
-    saved   samples that are lost beside busy processes, and how late the others come
-    cost    latency of a built-in model beside the reader, on a machine that does nothing else
+    saved   samples that are lost while busy processes run, and the delay of the other samples
+    cost    latency of a built-in model while the reader runs, on an otherwise idle machine
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ MODEL, RUNTIME = "digits_fp32.tflite", "litert"
 BUSY = [sys.executable, "-c", "while True: pass"]
 SIDES = {"ordinary": False, "real-time": True}
 LOST_BAR_PERCENT = 0.1
-"""Share of lost samples above which there is no energy."""
+"""Share of lost samples above which edgebench computes no energy."""
 PATIENCE_MS = 100.0
-"""Buffer of a unit: what comes later than that is lost."""
+"""Length of the buffer of a unit: samples that are read later than this are lost."""
 
 
 Floats = NDArray[np.float64]
@@ -58,11 +59,11 @@ FIGURES: Mapping[str, Callable[[Floats], float]] = {
 
 
 class Recorded(NamedTuple):
-    """What became of the samples of one recording."""
+    """Losses and delays of the samples of a recording."""
 
     lost_percent: float
     latest_ms: float
-    """Delay of the latest arrival over that of the earliest."""
+    """Largest delay of an arrival minus the smallest."""
     rate_error_ppm: float
 
 
@@ -98,7 +99,7 @@ def main() -> None:
 
 
 def saved(recorded: Mapping[str, Sequence[Recorded]], busy_count: int) -> list[list[str]]:
-    """What each kind of reader loses beside busy processes."""
+    """Claims about the samples that each kind of reader loses while busy processes run."""
     claims: list[list[str]] = []
     for side, recordings in recorded.items():
         lost = spread([recording.lost_percent for recording in recordings])
@@ -121,7 +122,7 @@ def saved(recorded: Mapping[str, Sequence[Recorded]], busy_count: int) -> list[l
 
 
 def costs(latencies: Mapping[str, Sequence[Floats]]) -> list[list[str]]:
-    """How a reader of real-time priority changes the latency of a model beside it."""
+    """Claims about the latency of a model: a reader of real-time priority over an ordinary one."""
     claims: list[list[str]] = []
     for name, figure in FIGURES.items():
         baseline, candidate = (np.array([figure(one) for one in latencies[side]]) for side in SIDES)
@@ -144,7 +145,7 @@ class FirstReader(SerialTransport):
     """
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived."""
+        """Read the bytes that have arrived; the first call sets the priority of its thread."""
         if os.sched_getscheduler(0) != os.SCHED_FIFO:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
         return super().read(timeout_s)
@@ -154,7 +155,7 @@ class FirstReader(SerialTransport):
 def unit(
     folder: Path, is_first: bool, seconds: float
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A unit that streams while a session reads it; its process, and the recording."""
+    """Start a unit, and a session that reads it; yields its process and the recording's path."""
     master, slave = os.openpty()
     tty.setraw(slave)
     command = [sys.executable, __file__, "--unit", str(master), "--seconds", str(seconds)]
@@ -183,7 +184,7 @@ def _nothing() -> None:
 
 
 def record(folder: Path, is_first: bool, options: argparse.Namespace) -> Recorded:
-    """One recording beside busy processes."""
+    """Make a recording while busy processes run."""
     busy = [subprocess.Popen(BUSY) for _ in range(options.busy)]
     try:
         with unit(folder, is_first, options.seconds) as (process, path):
@@ -202,7 +203,7 @@ def record(folder: Path, is_first: bool, options: argparse.Namespace) -> Recorde
 
 
 def latencies_ns(lab: Lab, duration_s: float) -> Floats:
-    """Latencies of one run."""
+    """Latencies of a run, without its warm-up."""
     (run,) = lab.bench(
         MODEL, runs=1, runtime=RUNTIME, duration_s=duration_s, min_query_count=64, is_checked=False
     )
@@ -213,7 +214,7 @@ def latencies_ns(lab: Lab, duration_s: float) -> Floats:
 
 
 def beside(folder: Path, lab: Lab, is_first: bool, options: argparse.Namespace) -> Floats:
-    """Latencies of a run on the machine that reads the unit."""
+    """Latencies of a run while this machine reads a unit."""
     with unit(folder, is_first, 10 * options.seconds):
         return latencies_ns(lab, options.seconds / 2)
 

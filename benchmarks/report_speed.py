@@ -1,11 +1,11 @@
-"""Time, memory and size of the report of a run of an hour, metered at 100 kS/s.
+"""Time, memory and size of the report of a one-hour run that is metered at 100 kS/s.
 
     python benchmarks/report_speed.py [--hours 1] [--rounds 5] [--folder DIR] [--short]
 
-A short metered run is made on this machine. Its queries and its power are then replaced by an hour
-of them: an inference each millisecond, and a recording of 100,000 samples a second, with steps,
-noise and drift, written by the store's own writer. `edgebench report` makes the page in a process
-of its own, whose peak memory is reported. The folder needs 4 GB per hour.
+A short metered run is made on this machine. The queries and the power of the run are then replaced
+by an hour of synthetic data: an inference each millisecond, and a recording of 100,000 samples per
+second with steps, noise and drift. The store's own writer writes the data. `edgebench report` makes
+the page in a separate process, whose peak memory is reported. The folder needs 4 GB per hour.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def run(words: list[str], codes: tuple[int, ...] = (0,)) -> None:
-    """Run edgebench in a process of its own, with an agent of its own."""
+    """Run an edgebench command in a new process, and check its exit code."""
     command = [sys.executable, "-m", "edgebench.host.cli", *words]
     code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
     assert code in codes, f"{words}: exit code {code}"
@@ -97,7 +97,7 @@ def timed_report(store: str, page: Path) -> tuple[float, float]:
 
 
 def lengthen(store: Store, seconds: int) -> None:
-    """Replace the queries and the power of the only run by so many seconds of them."""
+    """Replace the queries and the power of the only run by `seconds` seconds of synthetic data."""
     [run_id] = store.run_ids()
     directory = store.directory(run_id)
     queries = read_queries(directory)

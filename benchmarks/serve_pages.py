@@ -2,16 +2,18 @@
 
     python benchmarks/serve_pages.py [--pages 5] [--streams 45] [--devices 20] [--events 40] ...
 
-The farm is a live file: each of its devices reports its temperature once a second, as commands that
-measure do. Some of the events carry a mark. Half of the marks are in the status of a device, half
-are the name of a stored run. The delay of a mark is the time from the call that appends it until it
-is in the document of a page, or parsed by a client that reads the same event stream.
+The farm is a live file, to which the temperature of each device is written once a second, as a
+measuring command does. Some events contain a mark, a unique text. Half of the marks are in the
+status of a device, the other half are the name of the model of a stored run. The delay of a mark is
+the time from the call that writes it until the mark is in the document of a page, or has been
+parsed by a client that reads the same event stream.
 
-The viewers are pages of Chromium and plain streams. Each page has a context of its own, hence a
-cache and connections of its own. Fifty pages on the machine of the server would be the load
-themselves, as each is a process that draws. A stream loads the server as a page does, and parses
-each message, but draws nothing. The delays of pages and streams are reported separately. For
-comparison, one page alone is measured with the same server, alternating in random order.
+The viewers are pages of Chromium and plain event streams. Each page has its own browser context,
+and so its own cache and connections. Fifty pages on the machine of the server would be most of its
+load, because each page is a process that draws. A stream loads the server as a page does, and its
+client parses each message, but draws nothing. The delays of pages and streams are reported
+separately. For comparison, a page without other viewers is measured with the same server; the two
+cases take turns in random order.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 DELAY_LIMIT_S = 1.0
-"""Limit of the delay, with 50 viewers."""
+"""Limit of the delay of a mark, with 50 viewers."""
 RUN_COUNT = 100
 """Runs in the store before the first round."""
 MARK = re.compile(r"mark-\d+")
@@ -88,7 +90,7 @@ class ViewedRound:
     stream_s: list[float]
     """Delay of each mark in each stream."""
     cpu_ratio: float
-    """CPU time of the server per second."""
+    """CPU time of the server divided by the elapsed time."""
 
 
 def main() -> None:
@@ -147,7 +149,7 @@ def main() -> None:
 
 
 def delays(viewers: str, delays_s: Sequence[float]) -> list[list[str]]:
-    """Rows about delays; the limit is for the 99th percentile and the maximum."""
+    """Rows about delays; the limit applies to the 99th percentile and to the maximum."""
     if not delays_s:
         return []
     rows = [claim(f"delay of a mark, {viewers}, s", spread(delays_s).text())]
@@ -161,13 +163,13 @@ def delays(viewers: str, delays_s: Sequence[float]) -> list[list[str]]:
 
 
 def cpu(rounds: Sequence[ViewedRound]) -> Spread:
-    """CPU time of the server per second."""
+    """CPU time of the server divided by the elapsed time, over the rounds."""
     return spread([each.cpu_ratio for each in rounds])
 
 
 @dataclass
 class ServedStore:
-    """A store with runs and the live file of a farm, and `edgebench serve` on it."""
+    """A store with runs and the live file of a farm, which `edgebench serve` serves."""
 
     store: Store
     device_count: int
@@ -219,7 +221,7 @@ class ServedStore:
         end(self._process)
 
     def cpu_ratio(self, action: Callable[[], object]) -> float:
-        """CPU time of the server per second of an action."""
+        """CPU time of the server during an action, divided by the action's duration."""
         before_s, begin_s = self._cpu_s(), time.monotonic()
         action()
         return (self._cpu_s() - before_s) / (time.monotonic() - begin_s)
@@ -232,7 +234,7 @@ class ServedStore:
         return int(match[1]) * 1024 / 1e6
 
     def viewed(self, browser: Browser, pages: int, streams: int, events: int) -> ViewedRound:
-        """Open pages and streams, and make so many marks."""
+        """Open pages and streams, make `events` marks, and measure their delays."""
         with ExitStack() as viewers:
             reader = viewers.enter_context(self._reader(streams)) if streams else None
             open_pages = [viewers.enter_context(self._page(browser)) for _ in range(pages)]
@@ -256,7 +258,7 @@ class ServedStore:
         return ViewedRound(page_s, stream_s, ratio)
 
     def _mark(self, events: int) -> None:
-        """Make so many marks, at random times: the server reads its files at regular ones."""
+        """Make `events` marks at random times, because the server reads its files regularly."""
         draw = random.Random(len(self._marked))
         for number in range(events):
             time.sleep(draw.uniform(0.3, 0.8))
@@ -311,7 +313,7 @@ class ServedStore:
 
     @contextmanager
     def _page(self, browser: Browser) -> Iterator[Page]:
-        """A page that has loaded everything, and records marks from now on."""
+        """Open a page; yields it when it has loaded everything and records marks."""
         with browser.new_context() as context:
             page = context.new_page()
             page.goto(f"http://127.0.0.1:{self.port}/")
@@ -321,7 +323,7 @@ class ServedStore:
 
     @contextmanager
     def _reader(self, streams: int) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that reads so many streams until its input ends, and then prints the marks."""
+        """Start a process that reads streams until its input ends, and then prints the marks."""
         words = ["--read", str(self.port), "--streams", str(streams)]
         process = subprocess.Popen(
             [sys.executable, __file__, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -367,7 +369,7 @@ async def read_streams(port: int, count: int) -> None:
 
 @contextmanager
 def started_chromium() -> Iterator[Browser]:
-    """Chromium without a window."""
+    """Start Chromium without a window."""
     from playwright.sync_api import sync_playwright
 
     path = shutil.which("chromium")

@@ -1,10 +1,10 @@
-"""Receiver of the bare copy in push.py: TLS 1.3 and nothing else.
+"""Receiver of the bare TLS copy in push.py, without a protocol above TLS 1.3.
 
     python benchmarks/sink.py IDENTITY.pem FOLDER
 
-prints its port. A copy begins with eight bytes, big-endian: the number of bytes that follow, and
-the flag TO_FILE. With the flag the bytes are written to a file in FOLDER, otherwise discarded. One
-byte confirms a complete copy.
+The script prints the port on which it listens. A copy begins with eight bytes, big-endian: the
+number of bytes that follow, and the flag TO_FILE. With the flag, the bytes are written to a file in
+FOLDER; without it, they are discarded. The receiver confirms a complete copy with a single byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 READ_BYTES = 256 * 1024
 TO_FILE = 1 << 63
-"""Flag in the announced size: write a file."""
+"""Flag in the announced size: the bytes are to be written to a file."""
 
 
 async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, folder: Path) -> None:

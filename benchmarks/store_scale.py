@@ -2,9 +2,10 @@
 
     python benchmarks/store_scale.py [--runs 10000] [--compared 1000] [--rounds 7] [--short]
 
-The store is made from one run of tests/fixtures: its document under as many ids, without traces,
-which neither a list nor a comparison reads. The first list makes the index and is reported on its
-own; the others find the rows in it. A comparison names half of the runs on each side by their ids.
+The store contains copies of the document of a single run of tests/fixtures, under different ids.
+The runs have no traces, because neither a list nor a comparison reads traces. The first list makes
+the index, and is reported separately; later lists find their rows in the index. A comparison has
+half of the --compared runs on each side, named by their ids.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from edgebench.host.store.layout import RUN_FILE, Store
 FIXTURES = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "runs" / "v7"
 LIST_BAR_S = 0.3
 COMPARE_BAR_S = 2.0
-"""Bars of the issue about the farm: 10,000 runs listed, 1,000 compared."""
+"""Bars for a list of 10,000 runs, and for a comparison of 1,000 runs. Source: the issue about the
+farm."""
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def main() -> None:
-    """Make the store, and print how long it takes to look at it."""
+    """Make the store, and print the times of lists, filters and comparisons."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=10_000, metavar="N", help="runs in the store")
     parser.add_argument("--compared", type=int, default=1_000, metavar="N", help="runs compared")
@@ -72,7 +74,7 @@ def main() -> None:
 
 
 def fill(store: Store, count: int) -> list[str]:
-    """The ids of so many runs, a minute apart, each with a document of its own."""
+    """Add `count` runs to a store, a minute apart; returns their ids."""
     document = next(
         found
         for path in sorted(FIXTURES.glob(f"*/{RUN_FILE}"))
@@ -92,7 +94,7 @@ def fill(store: Store, count: int) -> list[str]:
 
 
 def repeated(act: object, rounds: int) -> Spread:
-    """Seconds that it takes, once more than it is counted."""
+    """Times of an action in `rounds` calls, after a first call that does not count, seconds."""
     assert callable(act)
     return spread([seconds_of(act) for _ in range(int(rounds) + 1)][1:])
 

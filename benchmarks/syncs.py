@@ -1,10 +1,11 @@
-"""Syncs of the host: how many a run and a tag take, and for how long.
+"""Number and time of the host's syncs (fsync) for a run and for a tag.
 
     python benchmarks/syncs.py [--rounds 15] [--short]
 
-What is announced has been synced (docs/decisions/0060-power-cuts.md). A sync takes what the disk
-takes: some milliseconds on an SSD, tens on an SD card. Each round makes a short run on this machine
-through `Lab.bench`, tags it and gives it a note; os.fsync is counted and timed within this process.
+Files are synced before their result is announced (docs/decisions/0060-power-cuts.md). A sync takes
+some milliseconds on an SSD, and tens of milliseconds on an SD card. Each round makes a short run on
+this machine through `Lab.bench`, and tags the run. The calls of os.fsync in this process are
+counted and timed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main() -> None:
             cost = measured(lambda: bench(lab))
             newest = lab.store.run_ids()[-1]
             tag = measured(partial(annotate, lab.store, newest, tagged))
-            if number:  # the first one makes the store's directories
+            if number:  # the first round creates the directories of the store
                 runs.append(cost)
                 tags.append(tag)
     rows = [row for name, costs in (("run", runs), ("tag", tags)) for row in rows_of(name, costs)]
@@ -58,17 +59,17 @@ def main() -> None:
 
 
 def bench(lab: Lab) -> None:
-    """A short run."""
+    """Make a short run."""
     lab.bench(MODEL, runs=1, runtime=RUNTIME, duration_s=0.2, min_query_count=64, is_checked=False)
 
 
 def tagged(before: Annotations) -> Annotations:
-    """With a tag."""
+    """The annotations of a run, with a tag."""
     return replace(before, tags=("a",))
 
 
 def measured(action: Callable[[], object]) -> SyncCost:
-    """Do this, and count the syncs."""
+    """Run an action, and count and time its syncs."""
     real, times_s = os.fsync, list[float]()
 
     def timed(descriptor: int) -> None:
@@ -83,7 +84,7 @@ def measured(action: Callable[[], object]) -> SyncCost:
 
 
 def rows_of(name: str, costs: list[SyncCost]) -> list[list[str]]:
-    """Rows of the table."""
+    """Rows of the table of claims for an action."""
     return [
         claim(f"syncs of a {name}", spread([cost.count for cost in costs]).text(0)),
         claim(

@@ -1,11 +1,11 @@
-"""How many failed rules has a run in trouble, and how many causes do they fold into?
+"""How many rules fail in a disturbed run, and to how many causes are the failures attributed?
 
     python benchmarks/trouble_corpus.py [--runs 20] [--simulated-runs 12] [--record FILE] [--smoke]
 
-Runs of six kinds of trouble, planted as in `disturbances.py`: a busy process, a browser, too many
+Disturbances of six kinds are planted as in `disturbances.py`: a busy process, a browser, too many
 threads and a quota of CPU time (as root) on this machine; heat and a weak supply on simulated
-boards. Each run is a result of its own, not one of a set. The traces of real runs in
-`shared/known_answers/traces` are analysed as the runs of a good agent.
+boards. Each run is a separate result, not a part of a set. The traces of real runs in
+`shared/known_answers/traces` are analysed as if an undisturbed agent had recorded them.
 
 `--record FILE` writes the failed findings of two runs of each kind, for the test of the diagnosis.
 """
@@ -49,18 +49,20 @@ from support.quotas import enter, quota_group
 from support.records import CREATED_UTC, run_record, traces_of, worker_record
 
 FAILED_BAR, CAUSES_BAR = 4.5, 1.7
-"""Source: issue 40, Must show 1."""
+"""Least mean number of failed rules, and largest mean number of causes. Source: issue 40, "Must
+show", item 1."""
 TRACES = Path(__file__).parents[2] / "shared" / "known_answers" / "traces"
 RECORDED_RUNS = 2
 """Runs of each kind in the file of `--record`."""
 SINGLE = ("--runs", "1", "--no-check", "--cooldown", "0s", "--cpus", CPU)
 LAYERS, WIDTH = 64, 1024
-"""Of a model of a few milliseconds, about as long as the scheduler lets a process run."""
+"""Layers and width of a model whose inference takes a few milliseconds, about a time slice of the
+scheduler."""
 QUOTA_CPUS = 0.5
 
 
 def single(*options: str) -> Callable[[PlantedSite], Sequence[str]]:
-    """One run with these options."""
+    """Function that returns the arguments of `bench` for a single run with these options."""
     return lambda site: (long_model(site.folder), *SINGLE, *options)
 
 
@@ -89,14 +91,14 @@ def long_model(folder: Path) -> str:
 
 
 def browse(seed: int) -> None:
-    """Work and rest like a browser, on the model's CPU."""
+    """Alternate between work and sleep like a browser, on the model's CPU."""
     os.sched_setaffinity(0, {int(CPU)})
     work_and_rest(seed)
 
 
 @contextmanager
 def browser(_: PlantedSite) -> Iterator[Callable[[], None]]:
-    """Two processes of a browser."""
+    """Run two processes that use the CPU like a browser."""
     with beside((browse, (0,)), (browse, (1,))):
         yield lambda: None
 
@@ -106,7 +108,7 @@ def quota(site: PlantedSite) -> Iterator[Callable[[], None]]:
     """A quota of CPU time for the agent and the model.
 
     Raises:
-        SystemExit: the machine lets no control group be made.
+        SystemExit: no control group can be created on this machine.
     """
     with quota_group(QUOTA_CPUS) as group:
         if group is None:
@@ -140,7 +142,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class TroubledRun:
-    """The verdict of a run in trouble."""
+    """The verdict of a disturbed run."""
 
     kind: str
     verdict: Verdict
@@ -152,7 +154,7 @@ class TroubledRun:
 
     @property
     def causes(self) -> list[str]:
-        """Causes, the first to be mended first."""
+        """Names of the causes, in the order in which they should be removed."""
         return [diagnosis.summary.cause for diagnosis in diagnose(self.verdict)]
 
 
@@ -177,7 +179,7 @@ def main() -> None:
 
 
 def runs_of(disturbance: Disturbance, options: argparse.Namespace) -> Iterator[TroubledRun]:
-    """Runs with this disturbance, on one agent, as runs of files with the same content."""
+    """Runs with a disturbance on a single agent, each with its own link to the model file."""
     count = options.simulated_runs if disturbance.board else options.runs
     with (
         tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
@@ -197,7 +199,7 @@ def runs_of(disturbance: Disturbance, options: argparse.Namespace) -> Iterator[T
 
 
 def traced_runs() -> Iterator[TroubledRun]:
-    """Runs of a good agent with the latencies of the known traces."""
+    """Runs with the latencies of the known traces, as if an undisturbed agent had made them."""
     for path in sorted(TRACES.glob("*.parquet")):
         rows = pq.read_table(path).to_pandas()
         latency_ns = (rows["invoke_end_ns"] - rows["invoke_start_ns"]).to_numpy()
@@ -220,7 +222,7 @@ def recorded(runs: Sequence[TroubledRun]) -> list[dict[str, object]]:
 
 
 def _plain(finding: Finding) -> dict[str, object]:
-    """What the diagnosis of a failed finding depends on."""
+    """The values of a failed finding on which its diagnosis depends."""
     return {
         "id": finding.id,
         "severity": finding.severity.value,

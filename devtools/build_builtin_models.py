@@ -1,25 +1,27 @@
-"""Build the digit classifiers that edgebench carries, so that a first run needs no download.
+"""Build the digit classifiers that are part of edgebench, so that a first run needs no download.
 
-One small network is trained once; its weights become four files (int8 and fp32, TFLite and
-ONNX), which makes a comparison of formats, precisions and runtimes a comparison of those alone.
+A small network is trained once, and its weights are converted to four files (int8 and fp32, TFLite
+and ONNX). So the results of the files differ only by format, precision and runtime.
 
     python devtools/build_builtin_models.py host/edgebench/host/builtin_models
 
-The tools below are no dependencies of edgebench and need about 2.5 GB; give them a virtual
-environment of their own (Python 3.11, torch first, or pip takes a build with CUDA):
+The tools below are not dependencies of edgebench, and take about 2.5 GB. Install them in a separate
+virtual environment (Python 3.11), and install torch first, because otherwise pip chooses a build
+with CUDA:
 
     pip install torch==2.13.0
     pip install litert-torch==0.10.0 ai-edge-quantizer==0.10.0 ai-edge-litert==2.3.0 \
         scikit-learn==1.9.1 onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.31.1 numpy==2.4.6
 
-Accuracy is measured by a second interpreter, because tflite-runtime 2.14.0 cannot be imported
-beside the numpy 2 that the tools require. Unless ``--runtime-python`` names one that has
-RUNTIME_PACKAGES, a temporary environment is made for it. That interpreter runs this same file
-with ``--measure``; hence every tool is imported inside the function that uses it, here and in the
-files beside this one: digits_data.py, digits_training.py, digits_conversion.py, digits_accuracy.py.
+A second interpreter measures the accuracy, because tflite-runtime 2.14.0 cannot be imported
+together with numpy 2, which the tools require. ``--runtime-python`` names an interpreter that has
+RUNTIME_PACKAGES; without this option, a temporary environment is made. The second interpreter runs
+this file with ``--measure``. Therefore every tool is imported inside the function that uses it, in
+this file and in digits_data.py, digits_training.py, digits_conversion.py and digits_accuracy.py.
 
-The same machine gives the same bytes each time. Another kind of processor may sum the training's
-floats in another order: the files then differ, and the checks decide whether they are good.
+On the same machine, the files have the same bytes each time. Another type of processor may add
+floating-point numbers in another order during the training: the files then differ, and the checks
+decide whether they are accepted.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ from digits_data import (
 from digits_training import train
 
 CALIBRATION_COUNT = 512
-"""Training samples that set the ranges of the int8 activations."""
+"""Number of training samples that determine the ranges of the int8 activations."""
 TOTAL_SIZE_MAX_BYTES = 300_000
 BUILD_PACKAGES = (
     "torch",
@@ -78,22 +80,22 @@ TEST_SET_SOURCE = (
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry(ModelSpec):
-    """What the manifest says of one model."""
+    """Entry of the manifest for a model."""
 
     sha256: str
     size_bytes: int
     input_divisor: int
-    """A pixel is divided by this before it is quantised or fed."""
+    """Divisor of a pixel, before the pixel is quantised or passed to the model."""
     input: TensorInfo
     output: TensorInfo
-    """Logits: the largest is the class."""
+    """Logits; the index of the largest is the class."""
     test_set_sha256: str
     accuracy: tuple[Measurement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TestSetEntry:
-    """What the manifest says of the held-out samples."""
+    """Entry of the manifest for the held-out samples."""
 
     file: str
     sha256: str
@@ -106,7 +108,7 @@ class TestSetEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The whole of manifest.json."""
+    """Content of manifest.json."""
 
     schema_version: int
     task: str
@@ -118,17 +120,17 @@ class Manifest:
 
 
 def say(text: str) -> None:
-    """Report progress where it does not mix with `--measure`'s result."""
+    """Print progress on stderr, because the result of `--measure` is on stdout."""
     print(text, file=sys.stderr, flush=True)
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file."""
+    """SHA-256 of a file, hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def describe(spec: ModelSpec, directory: Path, *, measured: Sequence[Measurement]) -> ModelEntry:
-    """Collect what the manifest says of one model."""
+    """Create the manifest's entry for a model."""
     path = directory / spec.file
     read_tensors = tflite_tensors if spec.format == "tflite" else onnx_tensors
     input_info, output_info = read_tensors(path)
@@ -145,7 +147,7 @@ def describe(spec: ModelSpec, directory: Path, *, measured: Sequence[Measurement
 
 
 def build_manifest(network: Any, directory: Path, *, measured: Sequence[Measurement]) -> Manifest:
-    """Collect the whole manifest of the files in `directory`."""
+    """Create the manifest of the files in a directory."""
     test_path = directory / TEST_SET_FILE
     return Manifest(
         schema_version=1,
@@ -164,7 +166,14 @@ def build_manifest(network: Any, directory: Path, *, measured: Sequence[Measurem
 
 
 def check_tensors(models: Sequence[ModelEntry]) -> None:
-    """Refuse a file whose batch is not 1, or a TFLite file that is not int8 to its edges."""
+    """Refuse models whose inputs or outputs have unexpected shapes or types.
+
+    The batch must be 1, and there must be 10 outputs. Input and output must be int8 in the int8
+    TFLite file, and float32 in the other files.
+
+    Raises:
+        BuildRefused: a shape or a type is not as expected.
+    """
     for model in models:
         if model.input.shape[0] != 1 or model.output.shape != (1, 10):
             raise BuildRefused(f"{model.file}: shapes {model.input.shape}, {model.output.shape}")
@@ -175,14 +184,18 @@ def check_tensors(models: Sequence[ModelEntry]) -> None:
 
 
 def measure_with(python: Path, directory: Path) -> list[Measurement]:
-    """Measure in another interpreter."""
+    """Measure the accuracy in another interpreter."""
     command = [str(python), str(Path(__file__).resolve()), str(directory), "--measure"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return [Measurement(**fields) for fields in json.loads(done.stdout)]
 
 
 def build(staging: Path, *, runtime_python: Path | None) -> None:
-    """Make every file in `staging`; raise BuildRefused if one is not fit to be carried."""
+    """Make every file in the directory `staging`.
+
+    Raises:
+        BuildRefused: a file does not pass the checks.
+    """
     say("train")
     data = load_data()
     network = train(data)
@@ -219,7 +232,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Build or measure; nothing reaches OUTPUT_DIR before every check has passed."""
+    """Build or measure; files are written to OUTPUT_DIR only after all checks have passed."""
     arguments = parse_arguments()
     output_dir: Path = arguments.output_dir
     if arguments.measure:

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Builds the firmware: one ELF for each board, the same bytes wherever it is built.
+"""Build the firmware: an ELF for each board, with the same bytes on every machine.
 
     python devtools/build_firmware.py posix                 # into build/firmware/
     python devtools/build_firmware.py posix-checked         # with AddressSanitizer and UBSan
     python devtools/build_firmware.py                       # every board of the package
-    python devtools/build_firmware.py --check               # … compared with those in the package
+    python devtools/build_firmware.py --check               # compared with the ELFs in the package
     python devtools/build_firmware.py pico2 --model M.tflite  # with a model in it
     python devtools/build_firmware.py mps3-an547-operators  # counts instructions, by operator
 
-Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi) or riscv64-unknown-elf-gcc; what is in the
-package was built with COMPILERS, and another version makes other bytes. No C library is linked.
+Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi) or riscv64-unknown-elf-gcc. The ELFs in
+the package were built with the versions in COMPILERS; other versions make other bytes. No C library
+is linked.
 """
 
 from __future__ import annotations
@@ -44,17 +45,20 @@ BARE = (
 
 @dataclass(frozen=True)
 class BoardBuild:
-    """How a board is compiled for."""
+    """Compiler, options and sources for a board."""
 
     compiler: str
     options: str
     folders: tuple[str, ...]
-    """Folders of the port; what is specific to the board is in the last one."""
+    """Folders of the port; the last folder has the files that are specific to the board."""
     program: str = "device"
     """Folder of the program that runs the kernels."""
 
     def command(self, output: Path, *definitions: str) -> list[str]:
-        """The compiler's arguments, from the folder of the sources; no path of this machine."""
+        """Command line of the compiler, to be run in the folder of the sources.
+
+        The sources have relative paths, so that no path of this machine is compiled in.
+        """
         files = [
             path.relative_to(SOURCES).as_posix()
             for folder in ("core", self.program, *self.folders)
@@ -64,7 +68,7 @@ class BoardBuild:
         return [self.compiler, *words, *definitions, *files, "-o", str(output), *self.libraries()]
 
     def libraries(self) -> list[str]:
-        """Arithmetic that the processor has not; nothing else is linked."""
+        """Libraries to link: only arithmetic that the processor does not have."""
         return ["-lgcc"] if "ports/bare_metal" in self.folders else []
 
 
@@ -101,7 +105,7 @@ BOARDS = {
     ),
     "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", SYSTICK, "ports/mps"),
     "mps2-an386": _cortex_m(f"{M4} -DMPS2_AN386", "mps2", SYSTICK, "ports/mps"),
-    # What the kernels in plain C take on a Cortex-M4; the package has those with DSP instructions.
+    # Kernels in plain C for a Cortex-M4; the package has the kernels with DSP instructions.
     "mps2-an386-portable": _cortex_m(
         f"{M4} -DMPS2_AN386 -U__ARM_FEATURE_DSP", "mps2", SYSTICK, "ports/mps"
     ),
@@ -137,7 +141,8 @@ NOT_IN_PACKAGE = (
 )
 IN_PACKAGE = tuple(name for name in BOARDS if name not in NOT_IN_PACKAGE)
 WITHOUT_ENERGY = ("nucleo-l476rg", "nucleo-f446re", "nucleo-f767zi", "nucleo-h743zi")
-"""Their line is that of the ST-LINK, which is without power while a meter supplies the board."""
+"""Boards without energy mode: their serial line is connected to the ST-LINK, which has no power
+while a meter supplies the board."""
 
 
 def build(
@@ -147,13 +152,13 @@ def build(
 
     Args:
         name: Board.
-        folder: Where the ELF goes.
-        is_energy: Whether it is in energy mode after a reset.
-        model: Model to link into it.
+        folder: Folder for the ELF; it is created if it is missing.
+        is_energy: Whether the firmware is in energy mode after a reset.
+        model: Model to link into the firmware; None: no model.
 
     Raises:
-        FileNotFoundError: There is no such compiler.
-        subprocess.CalledProcessError: It refused the sources, and said why on standard error.
+        FileNotFoundError: the compiler is not installed.
+        subprocess.CalledProcessError: the compiler rejects the sources; its messages are on stderr.
     """
     folder.mkdir(parents=True, exist_ok=True)
     suffix = "-energy" if is_energy else ""
@@ -164,7 +169,7 @@ def build(
         source = output.with_suffix(".c")
         source.write_text(model.c_source(), "utf-8")
         more.append(str(source))
-    # Under another name first: somebody may be running, or building, the same board.
+    # Under another name first, because the file may be in use, or be written by another build.
     unfinished = output.with_name(f"{output.name}.{os.getpid()}")
     subprocess.run(BOARDS[name].command(unfinished, *more), cwd=SOURCES, check=True)
     unfinished.replace(output)
@@ -176,11 +181,11 @@ def build(
 
 
 def linked(options: argparse.Namespace, names: list[str]) -> ModelBlob | None:
-    """The model that is to be linked in, if any; its flash and RAM are printed first.
+    """Generate the model of the option --model, and print its flash and RAM; None without it.
 
     Raises:
-        EdgebenchError: The firmware cannot run it, or a board has no room for it.
-        OSError: There is no such file.
+        EdgebenchError: the firmware cannot run the model, or a board has too little memory for it.
+        OSError: the file of the model cannot be read.
     """
     if options.model is None:
         return None

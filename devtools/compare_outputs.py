@@ -1,12 +1,14 @@
-"""Outputs of two trees of edgebench for the same stored runs: the numbers and verdicts that differ.
+"""Compare the outputs of two checkouts of edgebench for the same stored runs.
 
     python devtools/compare_outputs.py BEFORE STORE [STORE …] [--after TREE] [--words]
 
-BEFORE and TREE are checkouts of edgebench (TREE: this one). Each gets copies of the stores, lists
-the runs, shows and rejudges every run and set, compares each run or set with the next, and shows
-histories and campaigns, all as JSON. Differences are counted by command and key; keys in brackets
-are ids of rules and checks. The exit code is 1 if a verdict, a number or another value differs or
-is lost, or if a list has a new element. New keys are listed; other sentences only with `--words`.
+BEFORE and TREE are checkouts of edgebench; the default of TREE is this checkout. Each checkout gets
+copies of the stores, and prints the following as JSON: the list of runs; every run and set, shown
+and rejudged; the comparison of each run or set with the next; histories and campaigns. Differences
+are counted by command and key; keys in brackets are ids of rules and checks. The exit code is 1 if
+a verdict, a number or another value differs or is lost, or if a list has a new element. New keys
+are listed, but do not change the exit code. Changed sentences do not change it either, and are
+listed only with `--words`.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ PARTS = (
     *("host", "agent", "firmware_bridge", "simulation", "device_profiles", "meters", "protocol"),
     "system",
 )
-"""Folders with a part of the package; an old tree may lack some."""
+"""Folders with parts of the package; an old checkout may not have all of them."""
 NAMES = ("id", "run_id", "set_id", "metric", "name", "key")
-"""Keys that name an element of a list, so that it is found if the order differs."""
+"""Keys that identify an element of a list, so that it is found in a list with another order."""
 VERDICT_KEYS = ("exit", "outcome", "severity", "state", "verdict", "refused")
-"""Keys of a verdict; the other values that differ are numbers, or neither."""
+"""Keys whose values belong to a verdict."""
 UNNAMED = re.compile(r"(?<!rules)(?<!checks)\[[^\[\]]*\]")
-"""Elements of lists that are counted together: all but rules and checks."""
+"""Pattern of list elements that are counted together: all except rules and checks."""
 CACHES = shutil.ignore_patterns("index.sqlite*", "live", "incoming")
 Name = tuple[str, ...]
 """Store and command line."""
@@ -50,7 +52,7 @@ Difference = tuple[str, str, str]
 
 
 def commands_of(store: Path) -> Iterator[tuple[str, ...]]:
-    """Command lines over everything that a store has."""
+    """Command lines that together show everything in a store."""
     runs = sorted(path.parent.name for path in store.glob("runs/*/run.json"))
     names, pairs = dict.fromkeys(runs), dict[str, None]()
     earlier: dict[str, str] = {}  # the last run or set of each kind
@@ -125,7 +127,7 @@ def named_outputs(lines: Iterable[str], stores: Sequence[Path]) -> dict[Name, Ou
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[Difference]:
-    """Differences of two documents; an element that only one of them has is one difference."""
+    """Differences between two documents; an element that only one has is a single difference."""
     if isinstance(before, list) and isinstance(after, list):
         before, after = _named(before), _named(after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -138,12 +140,12 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[Difference]:
                 yield kind, inner, f"none → {_short(after[name])}"
             else:
                 yield from differences(before[name], after[name], inner)
-    elif json.dumps(before) != json.dumps(after):  # equality takes 1 for True, and no NaN for NaN
+    elif json.dumps(before) != json.dumps(after):  # in Python, 1 == True, and NaN != NaN
         yield _kind(key, before, after), key, f"{_short(before)} → {_short(after)}"
 
 
 def _named(elements: Sequence[Any]) -> dict[str, Any]:
-    """Elements of a list by their name, or by their place if they have none."""
+    """Elements of a list by their names, or by their indices if not all have different names."""
     names = [
         next((f"[{element[name]}]" for name in NAMES if element.get(name)), "")
         if isinstance(element, Mapping)
@@ -194,7 +196,7 @@ def main() -> int:
 def report(
     before: Mapping[Name, Output], after: Mapping[Name, Output], *, are_words_listed: bool
 ) -> int:
-    """Print the differences by kind, command and key; the exit code."""
+    """Print the differences by kind, command and key; returns the exit code."""
     counts: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}
     for name in dict.fromkeys([*before, *after]):

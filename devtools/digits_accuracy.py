@@ -1,9 +1,9 @@
-"""How many of the held-out digits each carried model gets right, on each runtime.
+"""Accuracy of each built-in model on the held-out digits, on each runtime.
 
     python devtools/build_builtin_models.py host/edgebench/host/builtin_models --measure
 
-Every runtime is imported inside the function that uses it: they do not all fit into one
-environment with the tools that build the models.
+Every runtime is imported inside the function that uses it, because the runtimes and the tools that
+build the models cannot all be installed in the same environment.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ RUNTIME_PACKAGES = (
 )
 
 Classifier = Callable[[NDArray[np.float32]], int]
-"""From one image, pixel / 16 in shape (1, 8, 8, 1), to its class."""
+"""Function that returns the class of an image, whose values are pixel / 16; shape (1, 8, 8, 1)."""
 
 
 class BuildRefused(Exception):
-    """What was built is not good enough to be carried."""
+    """A model that was built does not pass the checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileAccuracy:
-    """Held-out accuracy of one file on one runtime."""
+    """Accuracy of a model file on a runtime, for the held-out samples."""
 
     file: str
     runtime: str
@@ -52,7 +52,7 @@ class FileAccuracy:
 
 
 def tflite_classifier(module_name: str, path: Path) -> Classifier:
-    """A classifier on either TFLite runtime, one thread."""
+    """Create a classifier on a TFLite runtime, with a single thread."""
     interpreter = importlib.import_module(module_name).Interpreter(str(path), num_threads=1)
     interpreter.allocate_tensors()
     image_details = interpreter.get_input_details()[0]
@@ -69,7 +69,7 @@ def tflite_classifier(module_name: str, path: Path) -> Classifier:
 
 
 def onnx_classifier(path: Path) -> Classifier:
-    """A classifier on onnxruntime, one thread."""
+    """Create a classifier on onnxruntime, with a single thread."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -90,11 +90,11 @@ CLASSIFIERS: dict[str, dict[str, Callable[[Path], Classifier]]] = {
     },
     "onnx": {"onnxruntime": onnx_classifier},
 }
-"""Per format and runtime, the latter named as its package."""
+"""Functions that create a classifier, by format and by the package name of the runtime."""
 
 
 def measure_one(path: Path, *, runtime: str, classify: Classifier) -> FileAccuracy:
-    """Count the held-out samples, beside the model, that one runtime gets right."""
+    """Measure a model on a runtime; the held-out samples are in the folder of the model."""
     with np.load(path.parent / TEST_SET_FILE) as test_set:
         images, labels = scaled(test_set["images"]), test_set["labels"]
     answers = [classify(image[np.newaxis]) for image in images]
@@ -119,7 +119,7 @@ def measure(directory: Path) -> list[FileAccuracy]:
 
 
 def make_runtime_environment(directory: Path) -> Path:
-    """Install the runtimes beside each other; the answer is the path of their interpreter."""
+    """Install all runtimes in a new environment; returns the path of its interpreter."""
     venv.create(directory, with_pip=True)
     python = directory / "bin" / "python"
     subprocess.run([str(python), "-m", "pip", "install", "-q", *RUNTIME_PACKAGES], check=True)
@@ -127,7 +127,11 @@ def make_runtime_environment(directory: Path) -> Path:
 
 
 def check_accuracy(measured: Sequence[FileAccuracy]) -> None:
-    """Refuse a model that is wrong too often, or whose forms disagree too much."""
+    """Refuse models whose accuracy is too low, or differs too much between files and runtimes.
+
+    Raises:
+        BuildRefused: an accuracy or a difference exceeds its limit.
+    """
     ranked = sorted(measured, key=lambda one: one.correct_count)
     worst, best = ranked[0], ranked[-1]
     spread_ratio = (best.correct_count - worst.correct_count) / worst.sample_count

@@ -1,4 +1,4 @@
-"""From the trained network to TFLite and ONNX files, and what such a file declares."""
+"""Conversion of the trained network to TFLite and ONNX files, and the tensors that they declare."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 INPUT_RANGE_MAX = 17 / 16
-"""Upper end of the int8 input range, above the largest real input on purpose.
+"""Upper end of the int8 input range, intentionally above 1, the largest real input.
 
-255 steps over 17/16 make a step of 1/240: pixel / 16 is then exactly 15 * pixel steps, and no
-two programs can disagree about how to round an input (with a step of 1/255, 8 / 16 is a tie).
+255 steps over 17/16 have a size of 1/240, so pixel / 16 is exactly 15 * pixel steps, and all
+programs quantise an input to the same value. With steps of 1/255, the input 8 / 16 would be halfway
+between two steps, and programs would round it differently.
 """
 ONNX_OPSET = 18
 ONNX_IR_VERSION = 8
-"""The pair of ONNX 1.13 (onnx.helper.VERSION_TABLE), which onnxruntime 1.17 loads."""
+"""Opset and IR version of ONNX 1.13 (onnx.helper.VERSION_TABLE), which onnxruntime 1.17 loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,9 @@ def write_tflite(network: Any, calibration: NDArray[np.float32], directory: Path
     litert_torch.convert(nhwc_network, (torch.zeros(1, 8, 8, 1),)).export(str(fp32_path))
 
     tool = quantizer.Quantizer(str(fp32_path), recipe.static_wi8_ai8())
-    # One scale for the whole dense layer: the recipe takes one per row, but the file then states
-    # no newer operator version, so a kernel that reads one scale only would not refuse it.
+    # A single scale for the whole dense layer. The recipe's default is a scale per row, but the
+    # file does not state a newer operator version then, so a kernel that reads a single scale
+    # would run the model with wrong results.
     tool.add_static_config(
         ".*",
         qtyping.TFLOperationName.FULLY_CONNECTED,
@@ -58,10 +60,11 @@ def write_tflite(network: Any, calibration: NDArray[np.float32], directory: Path
 
 
 def tflite_ranges(path: Path, calibration: NDArray[np.float32]) -> Any:
-    """Minimum and maximum of every tensor, as the quantiser takes them.
+    """Minimum and maximum of every tensor, in the quantiser's format.
 
-    The quantiser's own calibration averages the extremes over the samples, which cuts off the
-    largest logits; the ONNX file gets the plain extremes, and the two shall be comparable.
+    The ranges are the extremes over all samples, as for the ONNX file, so that the two files are
+    comparable. The quantiser's own calibration would average the extremes over the samples, and
+    clip the largest logits.
     """
     from ai_edge_quantizer import calibrator
     from ai_edge_quantizer.utils import qsv_utils
@@ -82,7 +85,7 @@ def tflite_ranges(path: Path, calibration: NDArray[np.float32]) -> Any:
 
 
 def write_onnx(network: Any, calibration: NDArray[np.float32], directory: Path) -> None:
-    """Export to fp32 ONNX, then quantise it statically, per channel, as QDQ."""
+    """Export to fp32 ONNX, then quantise to int8: statically, per channel, in the QDQ format."""
     import onnx
     import torch
     from onnxruntime import quantization
@@ -100,7 +103,7 @@ def write_onnx(network: Any, calibration: NDArray[np.float32], directory: Path) 
     feeds = ({"image": image.transpose(2, 0, 1)[np.newaxis]} for image in calibration)
     image_range = {"rmin": np.float32(0), "rmax": np.float32(INPUT_RANGE_MAX)}
     # Weights of 7 bits (reduce_range): x86 processors without VNNI add pairs of 8-bit products
-    # in saturating 16 bits, and would give other answers than the rest of the world.
+    # in saturating 16 bits, and would compute other outputs than other processors.
     quantization.quantize_static(
         fp32_path,
         int8_path,
@@ -114,10 +117,10 @@ def write_onnx(network: Any, calibration: NDArray[np.float32], directory: Path) 
 
 
 def save_portable_onnx(model: Any, path: Path) -> None:
-    """Store a model that old runtimes load, without the exporter's notes.
+    """Write a model so that old runtimes can load it, without the exporter's metadata.
 
-    The notes are stack traces: they name directories of this machine, so they would differ on
-    every other one, and they take more room than the graph.
+    The metadata are stack traces with the directories of this machine, so they would differ on each
+    machine; and they are larger than the graph.
     """
     import onnx
 

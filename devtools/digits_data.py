@@ -1,4 +1,4 @@
-"""The digits that the carried models learn and answer, and which models these are."""
+"""The data set of digits for the built-in models, and the list of these models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 SEED = 0
-"""Of the split, the initial weights and the order of the samples."""
+"""Seed of the split, of the initial weights and of the order of the samples."""
 TEST_COUNT = 360
-"""Held-out samples, a fifth of the 1797."""
+"""Number of held-out samples, a fifth of all 1797 samples."""
 PIXEL_MAX = 16
-"""A pixel counts the inked dots of a 4x4 block, so 0..16; the network takes pixel / 16."""
+"""Largest value of a pixel, which is the number of black dots in a block of 4x4. The input of the
+network is pixel / 16."""
 TEST_SET_FILE = "digits_test.npz"
 
 Images = NDArray[np.uint8]
@@ -22,7 +23,7 @@ Images = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """One of the files to build."""
+    """A model file to build."""
 
     file: str
     format: Literal["tflite", "onnx"]
@@ -40,7 +41,7 @@ MODELS = (
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """The data, split; `test_index` says which of scikit-learn's samples are held out."""
+    """The split data set; `test_index` has scikit-learn's indices of the held-out samples."""
 
     train_images: Images
     train_labels: NDArray[np.uint8]
@@ -50,12 +51,12 @@ class Digits:
 
 
 def scaled(images: Images) -> NDArray[np.float32]:
-    """Images as the network takes them, 0..1, same shape."""
+    """Images scaled to 0..1, as inputs of the network; the shape is the same."""
     return images.astype(np.float32) / np.float32(PIXEL_MAX)
 
 
 def load_data() -> Digits:
-    """Split scikit-learn's digits; every class is held out in its own proportion."""
+    """Load and split scikit-learn's digits; each class has the same share in both parts."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 

@@ -1,4 +1,4 @@
-"""The one network whose weights all carried models share."""
+"""The network whose weights all built-in models share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BATCH_SIZE = 32
 def make_network() -> Any:
     """The untrained torch network, image (n, 1, 8, 8) to logits (n, 10).
 
-    Nothing shrinks the image before the last pooling, so that few weights make much work. The
-    pooling spans the whole image: a dense layer behind a 1x1 image needs no transposition
-    between NHWC and NCHW. It takes the maximum, which int8 does without rounding.
+    No layer before the pooling reduces the image, so that few weights cause much computation. The
+    pooling spans the whole image, because a dense layer after a 1x1 image needs no transposition
+    between NHWC and NCHW. The pooling takes the maximum, which needs no rounding in int8.
     """
     from torch import nn
 
@@ -27,7 +27,7 @@ def make_network() -> Any:
 
 
 def train(data: Digits) -> Any:
-    """Train the network on the training part alone; the same data gives the same weights."""
+    """Train the network on the training samples only; the same data gives the same weights."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Packages the firmware as a library for Arduino, Zephyr or ESP-IDF.
+"""Package the firmware as a library for Arduino, Zephyr or ESP-IDF.
 
     python devtools/package_firmware.py arduino OUT   # OUT/Edgebench, a library of Arduino
     python devtools/package_firmware.py zephyr OUT    # OUT/edgebench, a module of Zephyr
     python devtools/package_firmware.py esp_idf OUT   # OUT/edgebench, a component of ESP-IDF
 
 A package has the sources of core/ and device/, library/edgebench.{h,c}, and an example. Names with
-external linkage get the prefix edgebench_, as a program has names of its own; gcc and nm list them.
+external linkage, which gcc and nm list, get the prefix edgebench_, because the program that uses
+the library may define the same names.
 """
 
 from __future__ import annotations

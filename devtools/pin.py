@@ -1,9 +1,10 @@
-"""Write constraints.txt: every version that CI and `make` install, for each Python.
+"""Write constraints.txt: the package versions that CI and `make` install, for each Python version.
 
     python devtools/pin.py PYTHON...
 
-Each interpreter gets a fresh environment with the newest versions that the project allows; the
-frozen lists are merged, with a marker where Pythons differ. No index address gets into the file.
+For each interpreter, a new environment is made with the newest versions that the project allows.
+The outputs of `pip freeze` are merged, with a marker where Python versions differ. The address of a
+package index is not written to the file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def main(pythons: list[str]) -> int:
 
 
 def _freeze(python: str) -> tuple[str, dict[str, str]]:
-    """Python version, and the pins of a fresh environment with it."""
+    """Version of an interpreter, and the pinned packages of a new environment for it."""
     with tempfile.TemporaryDirectory(prefix="edgebench-pin-") as folder:
         subprocess.run([python, "-m", "venv", folder], check=True)
         pip = [f"{folder}/bin/python", "-m", "pip", "--quiet"]
@@ -56,7 +57,7 @@ def _freeze(python: str) -> tuple[str, dict[str, str]]:
 
 
 def _lines(name: str, pins: dict[str, str], versions: list[str]) -> list[str]:
-    """One line where all Pythons agree, else one for each group of neighbours that do."""
+    """A single line if all Python versions have the same pin, else a line for each pin."""
     if len(set(pins.values())) == 1:
         return [f"{name}=={next(iter(pins.values()))}"]
     lines = []
@@ -68,7 +69,10 @@ def _lines(name: str, pins: dict[str, str], versions: list[str]) -> list[str]:
 
 
 def _marker(members: list[str], versions: list[str]) -> str:
-    """Open-ended at both ends, so that a newer Python gets the newest pins."""
+    """Environment marker for these members of the Python versions.
+
+    The oldest and the newest version are no bounds, so that a newer Python gets the newest pins.
+    """
     parts = []
     if members[0] != versions[0]:
         parts.append(f'python_version >= "{members[0]}"')

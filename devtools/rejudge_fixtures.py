@@ -1,8 +1,8 @@
 """Recompute the stored runs of the unreleased schema version in tests/fixtures/runs.
 
-A new rule, key or member of an enumeration changes what a run of this version has, and
-`edgebench verify` compares runs of one version key by key. Findings that did not change keep their
-stored sentence, so that the difference shows what did.
+A new rule, key or member of an enumeration changes the content of runs of this version. The stored
+runs have to be recomputed then, because `edgebench verify` compares runs of a version key by key.
+Findings that did not change keep their stored sentences, so that a diff shows only the changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIXTURES = Path(__file__).parents[1] / f"tests/fixtures/runs/v{SCHEMA_VERSION}"
 
 
 def main() -> None:
-    """Write run.json of every run of the version."""
+    """Rewrite run.json of every stored run of the version."""
     for path in sorted(FIXTURES.glob(f"*/{RUN_FILE}")):
         with TemporaryDirectory() as folder:
             store = Store(Path(folder))

@@ -1,14 +1,15 @@
-"""Runs pytest; tests that fail beside others run once more by themselves, and are listed.
+"""Run pytest; tests that fail run a second time, without the other tests, and are listed.
 
     python devtools/run_tests.py RETRIED [first attempt's option ...] -- [any attempt's option ...]
     python devtools/run_tests.py --check RETRIED ALLOWED
 
-RETRIED gets the names of the tests that ran again, and they are the last lines that are printed: a
-test that passes only the second time is a defect of the test or of edgebench. With `--check`, the
-exit code is 2 if there are three of them or more, else 1 if one is not in the file ALLOWED.
+The names of the tests that ran again are written to RETRIED and printed last, because a test that
+passes only the second time shows a defect of the test or of edgebench. With `--check`, the exit
+code is 2 if three tests or more ran again, else 1 if a test that ran again is not in the file
+ALLOWED.
 
-A second attempt is given to tests that failed, and to those whose worker of xdist crashed. There is
-none where tests could not be collected, where pytest itself failed, or where a signal ended it.
+Tests that failed, or whose xdist worker crashed, get a second attempt. There is no second attempt
+if tests could not be collected, if pytest itself failed, or if a signal ended pytest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 MAX_RETRIED = 2
-"""Tests of a whole run that may need a second attempt."""
+"""Maximum number of tests of a whole run that may need a second attempt."""
 _FAILED, _NOTHING_CHOSEN = 1, 5
 """Exit codes of pytest. Source: pytest.ExitCode."""
 _LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
@@ -29,7 +30,7 @@ _AGAIN = ("--last-failed", "--last-failed-no-failures", "none")
 
 
 def main(words: Sequence[str]) -> int:
-    """Exit code: 0 if every test has passed, the second time at the latest."""
+    """Run the tests, or check the list of tests that ran again; returns the exit code."""
     if words[0] == "--check":
         return check(Path(words[1]), Path(words[2]))
     middle = words.index("--")
@@ -37,7 +38,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def run(retried: Path, first: Sequence[str], options: Sequence[str]) -> int:
-    """Run the tests that both kinds of options choose; 0 or 1."""
+    """Run the tests, and failed tests again; returns 0 if every test has passed, else 1."""
     pytest = [sys.executable, "-m", "pytest"]
     code = subprocess.run([*pytest, "--cache-clear", *first, *options], check=False).returncode
     if code == _NOTHING_CHOSEN:  # the options select no test
@@ -54,7 +55,7 @@ def run(retried: Path, first: Sequence[str], options: Sequence[str]) -> int:
 
 
 def check(retried: Path, allowed: Path) -> int:
-    """2 if more tests ran again than may, 1 if others than may."""
+    """Return 2 if too many tests ran again, 1 if a test ran again that is not allowed, else 0."""
     names, known = names_in(retried), names_in(allowed)
     others = [name for name in names if name.partition("[")[0] not in known]
     if len(names) > MAX_RETRIED:
@@ -70,7 +71,7 @@ def failed_names() -> list[str]:
 
 
 def names_in(path: Path) -> list[str]:
-    """Lines of a file that are not empty and no comment; none without the file."""
+    """Lines of a file, without empty lines and comments; empty if there is no file."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 

@@ -61,11 +61,11 @@ VARIABLES = {
     "EDGEBENCH_VARIABLES": "further variables for a model's process ([security](security.md))",
     "EDGEBENCH_DEBUG": "if set: log, and print the traceback of an unforeseen error",
 }
-"""Variables that are no defaults of options."""
+"""Environment variables that are not defaults of options, with their meanings."""
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or return 1 if it is not as it would be written."""
+    """Write the page; with --check, only return 1 if the page is out of date."""
     text = "\n".join([HEAD, *exit_codes(), *variables(), *names(), *peers(), *commands()])
     if "--check" in arguments:
         return 0 if PATH.read_text() == text else 1
@@ -84,7 +84,7 @@ def row(*cells: str) -> str:
 
 
 def exit_codes() -> Iterator[str]:
-    """The section on exit codes, by the docstrings of the members."""
+    """The section on exit codes, from the docstrings of the members of `ExitCode`."""
     yield from ("## Exit codes", "", *table("code", "meaning"))
     source = Path(str(exit_code.__file__)).read_text()
     [codes] = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
@@ -142,7 +142,7 @@ def commands() -> Iterator[str]:
 
 
 def section(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
-    """The section of a command, and those of its actions."""
+    """The section of a command, and the sections of its actions."""
     yield from (f"{heading} {parser.prog}", "")
     for text in (parser.description, parser.epilog):
         if text and "\n" not in text:  # the list of meters is in docs/meters.md

@@ -1,4 +1,4 @@
-"""Write docs/devices.md from the device profiles: which boards are known, and what of them.
+"""Write docs/devices.md from the device profiles: the known boards, and their properties.
 
 python devtools/write_device_table.py [--check]
 """
@@ -31,7 +31,7 @@ run at this temperature, whether a host is connected or not.
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or say whether it is as it would be written."""
+    """Write the page; with --check, only return 1 if the page is out of date."""
     text = HEAD + "".join(map(row, load_profiles())) + FOOT
     if "--check" in arguments:
         return 0 if PATH.read_text() == text else 1
@@ -46,7 +46,7 @@ memory and to be checked, R to be read from the device. The profile has the sour
 
 
 def row(profile: Profile) -> str:
-    """One line of the table; profiles that only others extend have none."""
+    """Line of the table for a profile; empty for a profile that exists only to be extended."""
     if not profile.match:
         return ""
     cells = [
@@ -69,14 +69,14 @@ def cores(profile: Profile) -> str:
 
 
 def cluster(one: Cluster) -> str:
-    """One cluster: its CPUs, its core, its highest clock."""
+    """CPUs, core type and highest clock of a cluster."""
     cpus = f"{one.cpus}: " if one.cpus else ""
     clock = f" {one.freq_hz_max / 1e6:g} MHz" if one.freq_hz_max else ""
     return f"{cpus}{one.core}{clock}"
 
 
 def throttles(profile: Profile) -> str:
-    """The lowest temperature at which something slows down."""
+    """Lowest throttle temperature of the zones of a profile, as text."""
     known = [zone for zone in profile.thermal.zone if zone.throttle_c is not None]
     if not known:
         return "sysfs" if any(zone.trips_in_sysfs for zone in profile.thermal.zone) else "–"
@@ -85,7 +85,7 @@ def throttles(profile: Profile) -> str:
 
 
 def grades(profile: Profile) -> str:
-    """How many facts of each grade."""
+    """Number of facts of each grade, as text."""
     found = [fact.grade for fact in profile.fact]
     return " ".join(f"{found.count(g)}{g}" for g in "SVOMR" if g in found) or "–"
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the tables of the wake-word features: firmware_bridge/firmware/core/feature_tables.c.
+"""Write the tables of the wake-word features: firmware_bridge/firmware/core/feature_tables.c.
 
-    python devtools/write_feature_tables.py           # write it
-    python devtools/write_feature_tables.py --check   # is it what this would write?
+    python devtools/write_feature_tables.py           # write the file
+    python devtools/write_feature_tables.py --check   # exit with 1 if the file is out of date
 
 Source: mlcommons/tiny, benchmark/training/streaming_wakeword/get_dataset.py (lfbe): frames of 1024
-samples at 16 kHz, a symmetric Hamming window, 40 mel bands from 0 to 8000 Hz as those of
-tf.signal.linear_to_mel_weight_matrix: triangles on the mel scale, without the bin of 0 Hz.
+samples at 16 kHz, a symmetric Hamming window, and 40 mel bands from 0 to 8000 Hz. The bands are
+those of tf.signal.linear_to_mel_weight_matrix: triangles on the mel scale, without the bin of 0 Hz.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ VALUES_A_LINE = 8
 
 
 def _mel(frequency_hz: float) -> float:
-    """Slaney's constants, as TensorFlow has them: 1127 ln(1 + f / 700)."""
+    """Frequency in mel, with the constants of TensorFlow: 1127 ln(1 + f / 700)."""
     return 1127.0 * math.log(1.0 + frequency_hz / 700.0)
 
 
 def hamming() -> list[float]:
-    """First half of the window; the second one mirrors it."""
+    """First half of the Hamming window; the second half is its mirror image."""
     return [0.54 - 0.46 * math.cos(2 * math.pi * i / (FRAME - 1)) for i in range(FRAME // 2)]
 
 
 def cosines() -> list[float]:
-    """A quarter of a period."""
+    """Cosine over a quarter of a period, in steps of 1/1024 period."""
     return [math.cos(2 * math.pi * i / FRAME) for i in range(FRAME // 4 + 1)]
 
 
 def places() -> list[float]:
-    """Place of each bin among the edges of the bands, 0 to 41.
+    """Position of each bin on a scale of the edges of the bands, 0 to 41.
 
-    Its fraction is the weight in the band that rises there, the rest that in the one that falls.
+    The fractional part of the position is the weight of the bin in the band that rises there; 1
+    minus this part is its weight in the band that falls there.
     """
     step = _mel(RATE_HZ / 2) / (BANDS + 1)
     return [_mel(k * RATE_HZ / FRAME) / step for k in range(BINS)]
@@ -65,7 +66,7 @@ def _table(name: str, values: Sequence[float]) -> str:
 
 
 def source() -> str:
-    """The file."""
+    """Content of the file."""
     return "\n\n".join(
         [
             '/* Written by devtools/write_feature_tables.py. */\n#include "core/features.h"',

@@ -1,6 +1,6 @@
-"""Promise the keys of the present version of run.json; to be run when it is released.
+"""Store the keys of the present version of run.json; to be run when the version is released.
 
-From then on `edgebench verify` notices when a run of this version lacks one of them.
+From then on, `edgebench verify` detects a run of this version that lacks a stored key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RULES = "verdict.rules"
 
 
 def main() -> None:
-    """Add what no earlier version promised."""
+    """Add the keys that no earlier version has promised."""
     path = Path(str(files("edgebench.host.result") / PROMISES_FILE))
     promised: dict[str, list[str]] = json.loads(path.read_bytes())
     promised.pop(str(SCHEMA_VERSION), None)

@@ -1,10 +1,11 @@
-"""Make a report of every kind from real runs: for the pictures of the docs, and to look at.
+"""Make a report of every kind from real runs, for the pictures of the docs and for review.
 
     python devtools/write_report_pages.py FOLDER
 
-Runs are measured on this machine, on two simulated boards whose agents are started for it, and on
-a microcontroller in QEMU; it takes about ten minutes. FOLDER gets the store, and one page of
-each kind. What is in the store already is not measured again: pages can be made anew in seconds.
+Runs are measured on this machine, on two simulated boards, whose agents the script starts, and on a
+microcontroller in QEMU. The script takes about ten minutes. FOLDER gets the store, and a page of
+each kind. Runs that are in the store already are not measured again, so that pages can be made
+again in seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import edgebench.host
 MODELS = Path(edgebench.host.__file__).parent / "builtin_models"
 INT8, FP32, ONNX = "digits_int8.tflite", "digits_fp32.tflite", "digits_fp32.onnx"
 BOARDS = {"pi": "raspberry-pi-5-bare", "rock": "rock-5b"}
-"""Simulated board of each agent: an agent's meter is wired to one board."""
+"""Simulated boards by the name of their agent; each board has its own agent, because the meter of
+an agent measures a single board."""
 METERED = ("--meter", "synthetic:follow")
 SHORT = ("--duration", "5s", "--cooldown", "0s")
 CAMPAIGN = """\
@@ -45,7 +47,7 @@ meter = "agent:synthetic:follow"
 
 
 class Workshop:
-    """A store, and an agent with the boards, in a folder of their own."""
+    """A folder with a store, and with the directories of the host and of the agents."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -57,7 +59,7 @@ class Workshop:
         }
 
     def edgebench(self, *words: str) -> int:
-        """Exit code of a command."""
+        """Run a command of edgebench; returns its exit code."""
         print("edgebench", *words, flush=True)
         command = [sys.executable, "-m", "edgebench.host.cli", *words]
         done = subprocess.run(
@@ -67,7 +69,7 @@ class Workshop:
 
     @contextmanager
     def agent(self, name: str, board: str) -> Iterator[None]:
-        """The agent of a board, paired with this host, while the board is needed."""
+        """Run the agent of a simulated board, paired with this host, inside the block."""
         agent = [sys.executable, "-m", "edgebench.agent", "--state", str(self.folder / name)]
         listen = ["--listen", "127.0.0.1:0", "--no-advertise", "--name", name, *METERED]
         process = subprocess.Popen(
@@ -89,7 +91,7 @@ class Workshop:
             process.wait(30)
 
     def measure(self, tag: str, *words: str) -> None:
-        """Runs with a tag, unless there are some."""
+        """Measure, and tag the new runs, unless the store has runs with this tag."""
         if self.edgebench("show", tag) in (0, 3):
             return
         before = set(self._runs())
@@ -102,7 +104,7 @@ class Workshop:
         return [one.name for one in runs.iterdir()] if runs.exists() else []
 
     def report(self, name: str, *words: str) -> None:
-        """A page."""
+        """Write a page."""
         self.edgebench("report", *words, "-o", str(self.folder / f"{name}.html"))
 
 
@@ -134,11 +136,11 @@ def main(folder: Path) -> int:
 
 
 def make_history(shop: Workshop) -> None:
-    """A model that is exported anew after some nights, and is slower from then on."""
+    """Measure a model on 14 nights; from the ninth night on, another export of it is slower."""
     model = shop.folder / "nightly.tflite"
     for night in range(14):
         shutil.copy(MODELS / (INT8 if night < 8 else FP32), model)
-        # Runs of a set share its duration and its queries: each has those of a run on its own.
+        # Runs of a set share its duration and its queries, so both grow with the number of runs.
         count = 5 if night % 4 == 0 else 1
         length = ("--duration", f"{count}s", "--min-queries", f"{1024 * count}")
         words = ("--runs", f"{count}", *length, "--cooldown", "0s")
@@ -146,7 +148,7 @@ def make_history(shop: Workshop) -> None:
 
 
 def write_pages(shop: Workshop) -> None:
-    """One page of each kind."""
+    """Write a page of each kind."""
     pages: dict[str, Sequence[str]] = {
         "run": ["throttled"],
         "profile": ["profiled"],

@@ -4,9 +4,9 @@
     python devtools/write_report_pictures.py FOLDER             # the pictures of the docs
     python devtools/write_report_pictures.py FOLDER --look DIR  # every page, whole, in four ways
 
-Pictures have one pixel for each dot and few colours, so that their text can be read and their files
-are small. With --look, every page is taken at 1280 and 390 pixels, light and dark, with everything
-that is folded open: for eyes, not for the docs.
+Pictures have a pixel for each CSS pixel, and few colours, so that their text is readable and their
+files are small. With --look, pictures of all whole pages are made for review, not for the docs: at
+widths of 1280 and 390 pixels, light and dark, with all folded parts open.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ OPEN_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = t
 
 @dataclass(frozen=True)
 class Picture:
-    """A part of a page."""
+    """A picture of a part of a page."""
 
     name: str
     page: str
-    """Name of the page among those of write_report_pages.py."""
+    """Name of a page that write_report_pages.py makes."""
     width: int
     height: int
     scheme: Scheme

@@ -1,4 +1,4 @@
-"""Write the JSON Schema of run.json beside the types that it is made from."""
+"""Write the JSON Schema of run.json into the package with the types that it describes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgebench.host.result.schema import SCHEMA_FILE, run_schema
 
 
 def main() -> None:
-    """Write it."""
+    """Write the schema, and print its path."""
     path = Path(str(files("edgebench.host.result") / SCHEMA_FILE))
     path.write_text(json.dumps(run_schema(), indent=1, ensure_ascii=False) + "\n")
     print(path)

@@ -1,4 +1,4 @@
-"""Write the screens of tests/cli/screens: what commands print on terminals of two sizes.
+"""Write the screens of tests/cli/screens: the output of commands on terminals of two sizes.
 
 python devtools/write_screens.py
 """
@@ -14,7 +14,7 @@ from support.screens import SCREENS, SIZES, dialogues
 
 
 def main() -> None:
-    """Write one file for each dialogue and size."""
+    """Write a file for each dialogue and size."""
     for columns, lines in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             for name, text in dialogues(Path(folder), columns, lines).items():

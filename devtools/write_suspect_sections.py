@@ -1,9 +1,9 @@
-"""Write the sections of docs/suspect.md for the reports: a report is one file, without the docs.
+"""Write the sections of docs/suspect.md into the package, for reports, which are single files.
 
     python devtools/write_suspect_sections.py
 
-The file in the package has the text of each rule's section as HTML. Links lead to other pages of
-the docs, which a report does not have, so only their texts are kept.
+The file in the package has the section of each rule as HTML. Links lead to pages of the docs that a
+report does not contain, so only the texts of the links are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 def sections(text: str) -> dict[str, dict[str, str]]:
-    """Heading of the part and HTML of the section of each rule, by the rule's id."""
+    """By the id of a rule, the HTML of its section and the heading of the part around it."""
     markdown = MarkdownIt("commonmark").enable("table")
     found: dict[str, dict[str, str]] = {}
     part = ""

@@ -1,9 +1,9 @@
-"""Make the pictures of docs/tour.md and README.md from what the commands print.
+"""Make the pictures of docs/tour.md and README.md from the output of commands.
 
     python devtools/write_tour_pictures.py
 
-Run it on a machine that does nothing else, or the pictures show suspect runs; it takes a
-minute. The host is a new one in a temporary folder.
+Run the script on an otherwise idle machine; on a busy machine, the pictures show suspect runs. The
+script takes a minute, and creates a new host in a temporary folder.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SHOWN = (
     ("tour-bench", "edgebench bench --quick digits_int8.tflite digits_fp32.tflite"),
     ("tour-show", "edgebench show last"),
 )
-"""Names of pictures, and the commands of the page that they show."""
+"""Names of the pictures, and the commands that they show."""
 
 
 def svg(command: str, printed: str) -> str:
-    """A terminal with a command and what it printed; it loads no font from elsewhere."""
+    """Picture of a terminal with a command and its output; it loads no font from a server."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(Text(f"$ {command}", style="bold"))
     console.print(Text.from_ansi(printed.rstrip()))

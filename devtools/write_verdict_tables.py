@@ -1,4 +1,4 @@
-"""Write the tables of docs/verdict.md that follow from the rules: harmed numbers, and causes.
+"""Write the tables of docs/verdict.md that follow from the rules: harms, causes and effects.
 
 python devtools/write_verdict_tables.py [--check]
 """
@@ -21,7 +21,7 @@ EFFECTS = "| rule | also fails by |\n|---|---|\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Write the tables, or with --check return 1 if the page has others."""
+    """Write the tables; with --check, only return 1 if the tables of the page are out of date."""
     page = PATH.read_text()
     text = page
     for head, rows in ((HARMS, harms()), (CAUSES, causes()), (EFFECTS, effects())):
@@ -33,13 +33,13 @@ def main(arguments: list[str]) -> int:
 
 
 def with_table(page: str, head: str, rows: Iterable[str]) -> str:
-    """The page with these rows below the head of a table."""
+    """Replace the rows below the head of a table in a page; returns the new page."""
     before, _, rest = page.partition(head)
     return before + head + "\n".join(rows) + rest[rest.index("\n\n") :]
 
 
 def harms() -> list[str]:
-    """A row for all rules that harm the same kinds of numbers, in the order of the rules."""
+    """Rows of the table of harms, each for all rules that harm the same kinds of numbers."""
     rules: dict[str, list[str]] = {}
     for rule in RULES:
         if rule.severity is State.SUSPECT and rule.harms != EVERY_NUMBER:
@@ -49,7 +49,7 @@ def harms() -> list[str]:
 
 
 def causes() -> list[str]:
-    """A row for each cause, with the rules, or their reasons, that show it."""
+    """A row for each cause, with the rules, or the reasons of rules, that indicate the cause."""
     rows: list[str] = []
     for cause in Cause:
         showing = dict.fromkeys(
@@ -66,7 +66,7 @@ def causes() -> list[str]:
 
 
 def effects() -> list[str]:
-    """A row for all rules that fail as effects of the same causes."""
+    """Rows of the table of effects, each for all rules that fail as effects of the same causes."""
     rules: dict[str, dict[str, None]] = {}
     for rule in ALL_RULES:
         if rule.effect_of:

@@ -101,8 +101,8 @@ def test_command_goes_on_with_its_next_run_when_one_is_stopped(
     assert stopped.returncode == 0, stopped.stderr
     assert stopped.stdout.splitlines() == [
         f"stopped: run {first} on board; its measurements are on the device",
-        "only this run was stopped: if the command that started it is still running, it collects "
-        "the run and continues with the next; to end that command, press Ctrl-C in its terminal",
+        "only this run was stopped: if its command is still running, the command collects this "
+        "run and continues with its next run; to end the command, press Ctrl-C in its terminal",
         "next, if no command collects it: edgebench collect --on board",
     ]
     assert first in paired.lab.store.run_ids()

@@ -169,7 +169,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     },
     "docs/verdict.md": {
         "host.analysis.run_set": [
-            ("OUTVOTED_MEDIANS_RATIO", 0.375, "at most three of eight runs for the median"),
+            ("OUTVOTED_MEDIANS_RATIO", 0.375, "a few means at most three of eight runs"),
         ],
         "host.analysis.verdict.latency": [
             ("HARNESS_INVALID_RATIO", 0.10, "exceeds 10 % of the median invocation"),
@@ -598,11 +598,11 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.store.live": [
             ("FILE_BYTES", 1_048_576, "A file is at most 1 MiB"),
-            ("KEPT_S", 86_400.0, "More than a day after the command of a file has ended"),
+            ("KEPT_S", 86_400.0, "more than a day after the command of a file has ended"),
         ],
         "host.serve.server": [
             ("DEFAULT_PORT", 7750, "open http://127.0.0.1:7750/"),
-            ("MAX_CONNECTIONS", 300, "until then, it occupies one of 300 places"),
+            ("MAX_CONNECTIONS", 300, "At most 300 connections can be open"),
         ],
         "host.serve.guard": [
             ("REQUEST_TIMEOUT_S", 10.0, "no complete request within 10 to 20 s"),

@@ -1,8 +1,9 @@
-"""`python -m edgebench.agent` is `edgebench-agent`.
+"""`python -m edgebench.agent` runs the command `edgebench-agent`.
 
-`-m` puts the working directory in front of the search path, where files next to a model could be
-imported as modules. The directory is removed from the path before any other import. But modules
-that Python itself has imported by then may come from it, so `edgebench-agent` is the safe command.
+The option `-m` puts the working directory first in the module search path, so Python could import a
+file next to a model as a module. This module removes the directory from the path before any other
+import. Modules that Python itself imported earlier may still come from the working directory, so
+`edgebench-agent` is the safe command.
 """
 
 import sys

@@ -1,22 +1,23 @@
-"""Which connections get a TLS handshake, before their peers are known.
+"""Decides which connections from unidentified peers get a TLS handshake.
 
 Theory of operation. Any machine on the network may open connections, and a handshake takes 2 ms of
-CPU time and 350 KiB. So a connection passes three stages, each of which is bounded:
+CPU time and 350 KiB. A connection therefore passes three stages, each of which has a limit:
 
     SYN filter ──▶ parked ──────────────▶ handshake ──▶ known peer, or refused
     (shedding.py)  until the whole         8 at a time,
     in the kernel  ClientHello is there    networks in turn
 
-*Parked* connections cost a descriptor. A connection that sends nothing, a single byte or no TLS
-stays parked. At the limit, the network with the most parked connections loses its oldest without a
-ClientHello, or else a random connection, so that every connection keeps a chance during a flood.
-Source: OpenSSH, sshd_config(5), MaxStartups (random early drop).
+*Parked* connections take only a descriptor each. A connection stays parked while it has sent
+nothing, or only a part of its ClientHello; a connection that sends anything else is closed. At the
+limit, a connection of the network with the most parked connections is dropped: the oldest
+connection without a ClientHello, or else a random connection, so that every connection has a chance
+during a flood. Source: OpenSSH, sshd_config(5), MaxStartups (random early drop).
 
 *Handshakes* are granted to networks in turn: first a network whose last peer was paired, then a
-network without a handshake so far, then the network whose last handshake is the oldest. So a host
-gets the next free handshake whatever other networks send, unless they share its address. A
-handshake whose peer stays silent is dropped for a waiting connection. A paired peer is never
-dropped.
+network without a handshake so far, then the network whose last handshake is the oldest. A paired
+host therefore gets the next free handshake, however many connections other peers open, unless these
+peers share the host's address. A handshake whose peer stays silent is dropped for a waiting
+connection. A paired peer is never dropped.
 """
 
 from __future__ import annotations
@@ -45,22 +46,24 @@ MAX_HANDSHAKES = 8
 PATIENCE_S = 1.0
 """Silence of a peer in its handshake after which a peer of another network may take its place."""
 SAME_PATIENCE_S = 5.0
-"""Like `PATIENCE_S`, for a peer of the same network: a host opens many connections, and may be slow
-because of its load."""
+"""Like `PATIENCE_S`, for a waiting peer of the same network, because a host may open many
+connections and may be slow under load."""
 COLLECT_EVERY = 16
 """Number of handshakes between two garbage collections. asyncio leaves each failed handshake as a
 cycle of references, which an idle agent would never collect."""
 REPORT_EVERY_S = 60.0
-"""Least interval between two warnings in the log."""
+"""Minimum interval between two warnings in the log."""
 MAX_REMEMBERED = 1024
-"""Networks whose last turn is kept."""
+"""Maximum number of networks whose last handshake is remembered."""
 _HEADER_BYTES = 5
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
-"""Type of a TLS record, and of the message in it. Source: RFC 8446, 4 and 5.1."""
+"""Types of a TLS record with handshake messages, and of the message ClientHello. Source: RFC 8446,
+4 and 5.1."""
 _MAX_RECORD_BYTES = 2**14
 """Source: RFC 8446, 5.1."""
 _ESTABLISHED = 1
-"""tcpi_state, the first byte of struct tcp_info. Source: linux/tcp.h, include/net/tcp_states.h."""
+"""Value of tcpi_state, the first byte of struct tcp_info, for an open connection. Source:
+linux/tcp.h, include/net/tcp_states.h."""
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +121,7 @@ class Admission:
         self._count[network] += 1
 
     def look(self, descriptor: int) -> None:
-        """Check the bytes that a connection has received; no effect if it is not parked."""
+        """Check the bytes that a parked connection has received; no effect on other connections."""
         parked = self._parked.get(descriptor)
         if parked is None or parked.is_ready:
             return
@@ -135,7 +138,7 @@ class Admission:
         return bool(self._ready)
 
     def grant(self) -> tuple[socket.socket, Any] | None:
-        """The next connection to get a handshake, with its peer's address; None: not now."""
+        """The next connection for a handshake, with its peer's address; None if all must wait."""
         while self._ready:
             network = min(self._ready, key=lambda network: self._turns.get(network, 0))
             if not self._has_room(network):
@@ -171,7 +174,7 @@ class Admission:
             self._close(parked)
 
     def _has_room(self, network: str) -> bool:
-        """Whether this network may start a handshake; a silent handshake may be dropped for it."""
+        """Whether this network may start a handshake; a silent peer may be dropped for it."""
         self._handshakes = {
             at: handshake
             for at, handshake in self._handshakes.items()
@@ -226,7 +229,7 @@ class Admission:
 
 
 def network_of(address: Any) -> str:
-    """Address of a peer; for IPv6 its /64 network, because a machine may use all addresses of it.
+    """IPv4 address, or IPv6 /64 network, of a peer: a machine may use all addresses of its /64.
 
     >>> network_of(("10.0.0.7", 40000)), network_of(("2001:db8::7%eth0", 40000, 0, 0))
     ('10.0.0.7', '2001:db8::/64')
@@ -257,7 +260,7 @@ def _has_client_hello(connection: socket.socket) -> bool | None:
 
 
 def _is_silent(connection: socket.socket) -> bool:
-    """Whether no received bytes are waiting to be read."""
+    """Whether the receive buffer of the connection is empty."""
     try:
         return connection.recv(1, socket.MSG_PEEK) == b""
     except OSError:  # no bytes, or the peer has disconnected

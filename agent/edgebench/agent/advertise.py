@@ -21,7 +21,7 @@ from edgebench.agent.network import may_list_interfaces
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 RETRY_S = 30.0
-"""Interval of the attempts: a board often boots before its network is up."""
+"""Interval between attempts to advertise, because a board often boots before its network is up."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Advertisement:
     addresses: tuple[str, ...]
     """Addresses at which other machines reach the agent; empty without a network."""
     properties: Mapping[str, str]
-    """The TXT record."""
+    """Content of the service's TXT record."""
 
 
 async def advertise(
@@ -41,14 +41,15 @@ async def advertise(
 ) -> None:
     """Advertise until cancelled; without a network, retry every `RETRY_S`.
 
-    The service name is unique, because it contains a value that only this agent has. So the probing
-    that the protocol otherwise requires, which takes a second, is skipped.
+    The service name is unique, because it contains a value that only this agent has. The probing
+    for conflicts that mDNS otherwise requires, and that takes a second, is therefore skipped.
 
     Args:
-        now: Returns the current content of the announcement.
+        now: Function that returns the current content of the announcement.
         port: Port of the agent.
-        name: Unique name of the agent; agents with a copied identity differ in it.
-        changed: Set when the content may have changed; the addresses are also checked regularly.
+        name: Unique name of the agent, which differs even between agents with a copied identity.
+        changed: Event that is set when the content may have changed; the addresses are also checked
+            regularly.
     """
     while True:
         if (advertisement := now()).addresses:

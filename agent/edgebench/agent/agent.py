@@ -58,11 +58,11 @@ from edgebench.system.python_environment import PythonEnvironment, this_environm
 ROOT = Path("/")
 """Root of the files that describe the machine."""
 MACHINE_SEAT = "machine"
-"""Name of the seat that is the machine on which the agent runs."""
+"""Name of the seat whose device is the machine on which the agent runs."""
 ON_DEMAND = "qemu:"
-"""Prefix of the name of a seat that is created on request: an emulated board."""
+"""Prefix of the names of seats that are created on request, which are emulated boards."""
 SEATS_DIRECTORY = "seats"
-"""Directory that holds the state of every seat but the first."""
+"""Directory that contains the state of all seats except the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,16 @@ class AgentSettings:
     state: Path
     name: str | None = None
     listen: tuple[str | None, int] | None = None
-    """Address (None: all) and port of the TLS listener; None: unix socket only."""
+    """Address and port of the TLS listener, with None for every address; without a pair, the agent
+    listens on the unix socket only."""
     idle_exit_s: float | None = None
     """Time without a connection or a run after which the agent stops; None: never."""
     is_advertised: bool = True
     models_quota_bytes: int | None = None
     wiring: Wiring = field(default_factory=Wiring)
     simulate: tuple[str, ...] = ()
-    """Names of simulated boards, each with a seed and its own seat: `raspberry-pi-5-bare:3`."""
+    """Names of simulated boards, such as `raspberry-pi-5-bare:3` with the seed 3; each gets its own
+    seat."""
     simulate_directory: Path | None = None
     """Directory in which each file is a simulated board that appears and leaves with its file."""
     boards: tuple[str, ...] = ()
@@ -94,7 +96,7 @@ class AgentSettings:
 def machine_seat(
     settings: AgentSettings, hardware: Hardware, android: AndroidProperties | None = None
 ) -> SeatPlan:
-    """The seat of the machine that the agent runs on; other hardware counts as a new device.
+    """Plan the seat of the agent's machine; if the hardware has changed, the device id is renewed.
 
     Args:
         settings: Settings of the agent.
@@ -160,14 +162,14 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
 
 
 class Agent:
-    """The seats of an agent, and what they share."""
+    """The seats of an agent, and the parts that all seats share."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._started_s = time.monotonic()
         android = AndroidProperties(read_properties(ROOT)) if is_android(ROOT) else None
         self.hardware = read_hardware(ROOT, android.serial if android else "")
         self.instance = secrets.token_hex(8)
-        """Random at each start, so that two agents with the same identity differ."""
+        """Random value, drawn at each start, by which agents with the same identity differ."""
         self.trust = Trust(settings.config, hardware=self.hardware) if settings.listen else None
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
@@ -177,7 +179,8 @@ class Agent:
         self.watches = Watches()
         self.claims = Claims(settings.environment)
         self.seats_changed = asyncio.Event()
-        """Set when a device appears or leaves; the task that waits for it clears it."""
+        """Event that is set when a device appears or leaves; the task that waits for the event
+        clears it."""
         self.hotplug: Hotplug | None = None
         if sources := list(_sources(settings)):
             self.hotplug = Hotplug(self, sources, SeatMemory(settings.state / SEATS_DIRECTORY))
@@ -189,7 +192,8 @@ class Agent:
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
         self._open_files: asyncio.Task[str | None] | None = None
-        """Why a model's code could open other files; checked once, because the kernel decides."""
+        """Why the code of a model could open other files; None if it could not. Checked only once,
+        because the answer depends only on the kernel."""
 
     def _opened(self, plan: SeatPlan) -> Seat:
         seat = Seat(plan.name, plan.device, plan.state)
@@ -207,10 +211,11 @@ class Agent:
         return next(iter(self.seats.values()))
 
     async def opened_seat(self, name: str) -> Seat:
-        """The seat of this name, like `seat`; the emulated target of such a name is opened.
+        """The seat of this name, as from `seat`; an emulated target's seat is opened if needed.
 
         Raises:
-            NoSuchDevice: no such seat exists, and no such target can be created.
+            NoSuchDevice: no seat has this name, and no target with this name can be created.
+            TargetDriverMissing: no target can be created, because the driver or QEMU is missing.
         """
         if name.startswith(ON_DEMAND) and name not in self.seats:
             async with self._opening:
@@ -239,14 +244,15 @@ class Agent:
 
     @asynccontextmanager
     async def undisturbed(self, seat: Seat, meter: str | None = None) -> AsyncIterator[None]:
-        """A block in which a run may start on this seat, with this meter of the agent.
+        """A context in which a run may start on this seat, with this meter of the agent.
 
-        Targets run in parallel, but each with its own meter, which is wired to one target. Runs on
-        the machine itself and runs on targets exclude each other, because driving a target takes
-        CPU time from a run on the machine.
+        Runs on several targets may take place in parallel, but each with its own meter, because a
+        meter is wired to a single target. Runs on the machine itself and runs on targets exclude
+        each other, because driving a target takes CPU time from a run on the machine.
 
         Raises:
-            LeaseHeld: a run is in progress that would disturb the new run, or that uses its meter.
+            LeaseHeld: a run is in progress that would disturb the new run, or that uses the same
+                meter.
         """
         # A target may appear on a machine without targets while a run starts there. An agent of
         # simulated boards has no targets, and its seats may start at the same time.
@@ -269,7 +275,7 @@ class Agent:
             yield
 
     def seat(self, name: str) -> Seat:
-        """The seat of this name, or the first seat if the name is empty.
+        """The seat of this name, or the first seat if `name` is empty.
 
         Raises:
             NoSuchDevice: no seat has this name.
@@ -306,7 +312,7 @@ class Agent:
         return names[0] if names else None
 
     async def describe(self, seat: Seat) -> SystemDescription:
-        """Describe a device as it is now; runtimes are probed again after an installation.
+        """Describe a device now; if packages have changed, the runtimes are probed again.
 
         Raises:
             SeatLeft: the device has left.
@@ -354,13 +360,13 @@ class Agent:
         )
 
     def addresses(self) -> tuple[str, ...]:
-        """Addresses by which other machines reach this agent; none if it serves loopback only."""
+        """Addresses by which other machines reach this agent; empty if only loopback is served."""
         if self._listen_host is None or ipaddress.ip_address(self._listen_host).is_unspecified:
             return own_addresses()
         return useful_addresses([self._listen_host])
 
     def require_trust(self) -> Trust:
-        """The pins, if this agent has a TLS listener.
+        """The identity and the trusted hosts of the agent's TLS listener.
 
         Raises:
             UsageError: the agent has no TLS listener.
@@ -373,7 +379,7 @@ class Agent:
         return self.trust
 
     def status(self) -> Status:
-        """The state of the agent, for its owner; the lease is that of the first seat."""
+        """The state of the agent, for its owner; lease and run are those of the first seat."""
         first, seats = self.first, self.seats.values()
         holder = first.lease.holder
         spooled = [seat.spool.usage() for seat in seats]

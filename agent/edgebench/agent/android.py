@@ -1,8 +1,8 @@
-"""Android as the system of an agent, described by its properties.
+"""A phone with Android as the device of an agent, described by its system properties.
 
-An agent on a phone is a process of adb's shell, or of an app. It finds files under /proc and /sys
-as on any Linux; the device is named by properties. The state of battery, screen and heat, which
-commands report, is telemetry (`telemetry/sources/android.py`).
+On a phone, the agent is a process of adb's shell or of an app. The agent reads files under /proc
+and /sys as on any Linux system, and the names of the device from properties. The state of battery,
+screen and heat, which commands report, is part of the telemetry (`telemetry/sources/android.py`).
 
 Source: https://source.android.com/docs/core/architecture/configuration/add-system-properties;
 platform/frameworks/base, `android.os.Build`.
@@ -33,12 +33,13 @@ from edgebench.system.android_commands import run_command
 from edgebench.system.android_settings import ChangedSettings, recover
 
 SHELL_UID = 2000
-"""User of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
+"""User id of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
 FRESH_S, KEPT_S = 10.0, 60.0
-"""Age at which a temperature is read again, and age at which it is discarded. If every request read
-it again, a watched phone would start a command every second."""
+"""Age above which a temperature is read again, and age above which it is no longer reported.
+Without the first limit, a phone with watchers would start a command every second."""
 LATEST_WAIT_S = 0.5
-"""Time for which a reply waits for a temperature: `dumpsys` takes some tens of milliseconds."""
+"""Maximum time for which a reply waits for a new temperature; `dumpsys` takes some tens of
+milliseconds."""
 SETTINGS_MARK = "phone-settings"
 """File in the state directory with the settings that a run has changed."""
 _PROPERTY = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]$", re.MULTILINE | re.DOTALL)
@@ -46,7 +47,7 @@ _NAME = re.compile(r"[^a-z0-9]+")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Properties in the output of getprop(1); a value may have several lines.
+    r"""Parse the output of getprop(1); a value may have several lines.
 
     >>> parse_properties("[ro.product.model]: [Pixel 8]\n[a]: [1\n2]\n")
     {'ro.product.model': 'Pixel 8', 'a': '1\n2'}
@@ -61,7 +62,7 @@ def read_properties(root: Path = Path("/")) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AndroidProperties:
-    """A device's properties."""
+    """The system properties of an Android device."""
 
     values: Mapping[str, str]
 
@@ -75,7 +76,7 @@ class AndroidProperties:
 
     @property
     def model(self) -> str | None:
-        """Marketing name."""
+        """Marketing name of the device; None if it has no such property."""
         return self._first("ro.product.model", "ro.product.vendor.model")
 
     @property
@@ -111,7 +112,7 @@ class AndroidProperties:
         return "1" in (self.values.get("ro.kernel.qemu"), self.values.get("ro.boot.qemu"))
 
     def system(self) -> AndroidSystem:
-        """The part that goes into a run's environment."""
+        """The facts about the system that are recorded in a run's environment."""
         fingerprint = self._first("ro.build.fingerprint")
         return AndroidSystem(
             device=self.device,
@@ -127,7 +128,7 @@ class AndroidProperties:
 
 
 def name_of(model: str) -> str:
-    """Name of a device, derived from its model, that is easy to type.
+    """Derive a device name that is easy to type from the name of a model.
 
     >>> name_of("Pixel 8 Pro"), name_of("SM-S911B")
     ('pixel-8-pro', 'sm-s911b')
@@ -162,7 +163,7 @@ class Latest:
 
 
 class AndroidSurroundings(LinuxSurroundings):
-    """A Linux system that is Android; properties do not change while it runs."""
+    """A Linux system that is Android; its properties are read once, because they do not change."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class AndroidSurroundings(LinuxSurroundings):
         self._latest = Latest(self._thermometer) if self._thermometer else None
 
     def temp_c(self) -> float | None:
-        """The latest temperature of the gate's zone; a reply does not wait for a new reading."""
+        """Temperature of the gate's zone, at most `KEPT_S` old; None if there is none."""
         return self._latest.temp_c() if self._latest else None
 
     def change_settings(self, spec: RunSpec) -> None:
@@ -204,7 +205,7 @@ class AndroidSurroundings(LinuxSurroundings):
         super().restore_settings()
 
     def environment(self) -> Environment:
-        """The conditions, from files and properties."""
+        """The current conditions, from files and system properties."""
         environment = super().environment()
         layers = ["Android Emulator"] if self._properties.is_emulator else []
         layers += filter(None, [environment.virtualization])
@@ -217,14 +218,14 @@ class AndroidSurroundings(LinuxSurroundings):
 
 
 def identify(properties: AndroidProperties, root: Path = Path("/")) -> DeviceIdentity:
-    """Names and ids for the choice of a profile."""
+    """Names of the device, from which its profile is chosen."""
     return replace(device_identity(root), system="android", adb_device=properties.device or "")
 
 
 def describe_phone(
     properties: AndroidProperties, state: Path, name: str | None, root: Path = Path("/")
 ) -> DeviceDescription:
-    """The description of this device; `state` keeps a random id if it has no serial number."""
+    """Describe this phone; without a readable serial number, a random id is stored in `state`."""
     named = name or name_of(properties.model or "") or None
     plain = describe_device(state, named, root, serial=properties.serial)
     return replace(

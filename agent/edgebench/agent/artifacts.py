@@ -1,12 +1,13 @@
-"""Content-addressed store of models: resumable, bounded, the least recently used removed first.
+"""Content-addressed store of models, with resumable transfers and a quota.
 
     models/<sha256>            a whole model whose digest was verified
     models/<sha256>.part       the first bytes of a model that is still arriving
 
-A part survives a lost link and the agent's death; its digest is computed again over the bytes that
-are present. Whole models are a cache. They are not synced to disk, because that takes an SD card
-10 s for each 100 MB. Every run verifies the digest first, so a file torn by a power cut is detected
-and fetched again.
+To make room, the least recently used models are removed first. A `.part` file survives a lost
+connection and the end of the agent; when the transfer resumes, the digest of the bytes that are
+present is computed again. Whole models are a cache, so they are not synced to disk, which would
+take an SD card 10 s for each 100 MB. Every run first verifies the digest, so a file that a power
+cut has damaged is detected and sent again.
 """
 
 from __future__ import annotations
@@ -35,15 +36,17 @@ KEEP_FREE_BYTES = 64 * 2**20
 BATCH_BYTES = 1 << 20
 BATCH_CHUNKS = 64
 MAX_PENDING = 2
-"""Batches that may wait for the disk; with the batch being filled, at most 6 MiB of payload."""
+"""Number of batches that may wait for the disk. Together with the batch that is being filled, they
+contain at most 6 MiB."""
 
 
 class Upload:
     """A model that is being received.
 
-    A thread writes and hashes received bytes while more arrive. Both steps release Python's global
-    lock, so on a second core they hardly slow down the transfer. Chunks are handed over in batches,
-    and some batches may wait: waking the thread for each chunk took longer than the work itself.
+    A thread writes and hashes received bytes while more bytes arrive. Writing and hashing release
+    Python's global interpreter lock, so on a second core they hardly slow down the transfer. Chunks
+    are passed to the thread in batches, because waking the thread for each chunk took longer than
+    the work itself.
     """
 
     def __init__(self, sha256: str, size_bytes: int, file: BinaryIO, digest: hashlib._Hash) -> None:
@@ -58,10 +61,10 @@ class Upload:
         self._is_broken = False
 
     async def write(self, offset_bytes: int, data: memoryview) -> None:
-        """Append the next bytes; a write error may be raised by a later call.
+        """Append the next bytes; an error of the disk may be raised by a later call instead.
 
         Raises:
-            UsageError: the bytes do not follow the last ones, or exceed the model's size.
+            UsageError: the bytes do not follow the previous bytes, or exceed the model's size.
             NoSpace: the disk is full.
         """
         if offset_bytes != self.offset_bytes:
@@ -70,7 +73,7 @@ class Upload:
             raise UsageError(f"chunk ends after the model's {self.size_bytes} bytes")
         self._batch.append(data)
         self.offset_bytes += len(data)
-        # The number is limited as well: a view of one byte keeps a whole frame alive.
+        # The number of chunks is limited too, because a chunk of 1 byte keeps a whole frame alive.
         if len(self._batch) < BATCH_CHUNKS and sum(map(len, self._batch)) < BATCH_BYTES:
             return
         while len(self._pending) >= MAX_PENDING:
@@ -124,7 +127,7 @@ class ArtifactStore:
         self._directory = directory
         self.quota_bytes = quota_bytes
         self.arriving: set[str] = set()
-        """Digests of the models that a host is sending now; only one host sends a model at a
+        """Digests of the models that are being received; a model is received from one host at a
         time."""
         self._in_use: Counter[str] = Counter()
         make_private_directory(directory)
@@ -140,9 +143,9 @@ class ArtifactStore:
         return self._directory / sha256
 
     def offset(self, sha256: str, size_bytes: int) -> tuple[int, bool]:
-        """Number of bytes of the model that are stored, and whether it is complete.
+        """Number of bytes of a model that are stored, and whether the model is complete.
 
-        A model of another size was torn by a power cut, and is removed.
+        A whole model with another size was damaged by a power cut, and is removed.
         """
         path = self.path(sha256)
         with suppress(FileNotFoundError):
@@ -154,7 +157,7 @@ class ArtifactStore:
         return 0, False
 
     def begin(self, sha256: str, size_bytes: int) -> Upload:
-        """Open a model for writing after the bytes that are already stored.
+        """Open the `.part` file of a model, to append to the bytes that are already stored.
 
         Raises:
             NoSpace: the model does not fit in the quota or on the disk.
@@ -169,10 +172,10 @@ class ArtifactStore:
         return Upload(sha256, size_bytes, file, _digest_of(part))
 
     def commit(self, upload: Upload) -> None:
-        """Verify a complete upload and give it its name.
+        """Verify a complete upload, and rename its file to the digest.
 
         Raises:
-            ModelRefused: bytes are missing, or their digest differs.
+            ModelRefused: bytes are missing, or the digest differs.
         """
         digest = upload.finish()
         part = self._part(upload.sha256)
@@ -186,7 +189,7 @@ class ArtifactStore:
         part.replace(self.path(upload.sha256))
 
     def verified_path(self, sha256: str) -> Path:
-        """The model's file, after its digest was verified; this counts as a use.
+        """Verify a model's digest and return its path; the model then counts as just used.
 
         Raises:
             ModelRefused: the model is not stored, or is damaged; a damaged file is removed.
@@ -203,11 +206,11 @@ class ArtifactStore:
         return path
 
     def hold(self, *digests: str) -> None:
-        """Keep these models until `let_go`: a current or coming run needs them."""
+        """Protect models that a current or coming run needs from removal, until `let_go`."""
         self._in_use.update(digests)
 
     def let_go(self, *digests: str) -> None:
-        """Undo a `hold`: the run has ended, or does not start."""
+        """Undo a `hold`, after the run has ended or was not started."""
         self._in_use -= Counter(digests)
 
     def usage(self) -> tuple[int, int]:
@@ -216,7 +219,7 @@ class ArtifactStore:
         return sum(whole for whole, _ in sizes), sum(size for _, size in sizes)
 
     def room_bytes(self) -> int:
-        """Size of the largest model that fits if all others are removed for it."""
+        """Size of the largest model that fits if all other models are removed."""
         return min(self.quota_bytes, self._free_bytes() + self.usage()[1])
 
     def _make_room(self, sha256: str, size_bytes: int) -> None:

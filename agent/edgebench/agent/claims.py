@@ -1,9 +1,9 @@
-"""Environment of an agent: the agent measures only for commands of the same environment.
+"""Claims of commands on an agent, which serves only commands with the same Python environment.
 
-An agent that was started by a command makes way for a command of another environment, as soon as
-the agent is idle.
-Both use the same state directory, so the device has a single lease at any moment. An agent that was
-started with `serve` stays.
+An agent that a command has started ends for a command with another environment, as soon as the
+agent is idle; that command then starts its own agent. Both agents use the same state directory, so
+the device has a single lease at any moment. An agent that a user has started serves until it is
+stopped.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from edgebench.system.python_environment import PythonEnvironment
 
 
 class Claims:
-    """Claims of commands on an agent: its environment, and the conversations that use it."""
+    """Decides which commands an agent serves, and counts the conversations that use the agent."""
 
     def __init__(self, environment: PythonEnvironment) -> None:
         self._environment = environment
         self._users: set[object] = set()
         self._is_leaving = False
         self.leave: Callable[[], None] | None = None
-        """Ends the agent; None: it serves until it is stopped."""
+        """Function that ends the agent; None: the agent serves until it is stopped."""
 
     def enter(self, user: object) -> None:
-        """Note a conversation that uses the agent."""
+        """Add a conversation that uses the agent."""
         self._users.add(user)
 
     def end(self, user: object) -> None:
@@ -34,12 +34,12 @@ class Claims:
         self._users.discard(user)
 
     def decide(self, claim: AgentClaim, user: object, used_by: str | None) -> AgentClaimed:
-        """Decide on a claim, and note its conversation if it is served; `LEAVES` ends the agent.
+        """Decide on a claim; if the outcome is `LEAVES`, the caller has to end the agent.
 
         Args:
             claim: Environment of the command.
-            user: Its conversation.
-            used_by: Name of a host that holds a device here.
+            user: Conversation of the command; added if the outcome is `SAME`.
+            used_by: Name of a host that holds a device of the agent; None if there is none.
         """
         environment = self._environment
         has_same_libraries = claim.libraries == environment.libraries

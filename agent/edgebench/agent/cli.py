@@ -1,4 +1,4 @@
-"""The command line on the device: `edgebench-agent serve | pair | status | stop | …`."""
+"""Command line of the agent: `edgebench-agent serve | pair | status | stop | …`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 METERS_VARIABLE, SYNC_LINE_VARIABLE = WIRING_VARIABLES
-"""Environment variables, so that an agent that a host starts on this machine reads them too."""
+"""Environment variables with the default meters and sync line, which an agent that a command like
+`edgebench bench` starts on this machine also reads."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start the agent: edgebench-agent serve"),
@@ -84,7 +85,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except ModuleNotFoundError as exc:
         if (message := why_missing(exc)) is None:
             raise
-        # Meter drivers need numpy, which is installed with a runtime.
+        # Meter drivers import numpy, which is installed together with a runtime.
         what = (
             install_command("runtimes")
             if exc.name == "numpy"
@@ -97,7 +98,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
-    """The next step; every command in it works as printed, except for words in capitals."""
+    """Hint to the next step; each command in it works as printed, except for words in capitals."""
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, UsageError) and options.command is _check_runtime:
@@ -116,7 +117,7 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
 
 
 class _Parser(CommandParser):
-    """Prints an error in one line and a hint, like the command line of the host."""
+    """Prints an error as one line and a hint, as the command line of the host does."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(
@@ -125,7 +126,7 @@ class _Parser(CommandParser):
 
 
 class _AgentParser(_Parser):
-    """Adds the simulated boards to the help text only, because finding them delays a start."""
+    """Looks for simulated boards only when it prints a help text, because the search takes time."""
 
     def format_help(self) -> str:
         with suppress(SimulationMissing):
@@ -134,7 +135,7 @@ class _AgentParser(_Parser):
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """Parser of the whole command line."""
+    """Create the parser of all commands."""
     paths = user_paths(os.environ)
     parser = _Parser(prog="edgebench-agent", description="Run and measure models on this device.")
     parser.add_argument("--verbose", action="store_true", help="log every step")
@@ -158,7 +159,7 @@ def command_parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="show the state of the running agent")
     status.add_argument("--json", action="store_true", help="print one JSON document")
     status.set_defaults(command=_status)
-    stop = commands.add_parser("stop", help="stop what runs here, whichever host started it")
+    stop = commands.add_parser("stop", help="stop the run in progress, whichever host started it")
     stop.set_defaults(command=_stop)
     renew = commands.add_parser(
         "new-identity", help="give this device a new identity, for a copied SD card"
@@ -170,7 +171,7 @@ def command_parser() -> argparse.ArgumentParser:
     forget.add_argument("seat", metavar="SEAT", help="name of its seat, as status shows it")
     forget.set_defaults(command=_forget)
     check = commands.add_parser(
-        "check-runtime", help="check that a runtime's driver does what results rely on"
+        "check-runtime", help="check that a runtime's driver behaves as results require"
     )
     check.add_argument("name", metavar="NAME", help="name of the runtime, as in bench --runtime")
     check.add_argument(
@@ -180,7 +181,7 @@ def command_parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check_runtime)
     for other in (pair, status, stop, renew, forget):
         other.add_argument(
-            "--simulate", metavar="BOARD", help="talk to the agent that simulates this board"
+            "--simulate", metavar="BOARD", help="address the agent that simulates this board"
         )
     return parser
 
@@ -212,13 +213,13 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         help="write the log to this file, of at most 1 MiB, and keep three older files "
         "(default: standard error)",
     )
-    # Digests of the environment of the command that starts its own agent.
+    # Digests of the Python environment of the command that starts this agent.
     serve.add_argument("--environment", help=argparse.SUPPRESS)
     serve.set_defaults(command=_serve)
 
 
 def _add_devices(serve: argparse.ArgumentParser) -> None:
-    """Options of the simulated boards, the microcontrollers and the meters of an agent."""
+    """Add the options for simulated boards, microcontrollers and meters."""
     serve.add_argument(
         "--simulate",
         action="append",
@@ -229,7 +230,7 @@ def _add_devices(serve: argparse.ArgumentParser) -> None:
         "--simulate-directory",
         type=Path,
         metavar="DIR",
-        help="simulate a board for each file of this directory; they come and go with the files",
+        help="simulate a board for each file of this directory; a board exists as long as its file",
     )
     serve.add_argument(
         "--board",
@@ -249,13 +250,13 @@ def _add_devices(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--sync-line",
         metavar="gpio:PATH|uart:PATH|none",
-        help="wire to a meter's digital input, on which runs are marked "
+        help="line to a meter's digital input, on which the agent marks the runs "
         f"(default: ${SYNC_LINE_VARIABLE})",
     )
 
 
 def _paths(options: argparse.Namespace) -> Paths:
-    """The directories of the addressed agent; the agent of a simulated board has its own."""
+    """The directories of the addressed agent; an agent of simulated boards has its own."""
     paths, boards = user_paths(os.environ), _boards(options)
     if not boards:
         return paths
@@ -264,13 +265,13 @@ def _paths(options: argparse.Namespace) -> Paths:
 
 
 def _boards(options: argparse.Namespace) -> list[str]:
-    """The simulated boards; the first names the agent."""
+    """Names of the simulated boards; the agent's directories are named after the first board."""
     named: list[str] | str | None = options.simulate
     return [named] if isinstance(named, str) else named or []
 
 
 def _state(options: argparse.Namespace) -> Path:
-    """The state directory of the addressed agent.
+    """The state directory of the agent that the command addresses.
 
     Raises:
         UsageError: a simulated board would use this machine's state directory.
@@ -312,14 +313,14 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _environment(text: str | None) -> PythonEnvironment:
-    """Environment of the command that started this process, or else of this process."""
+    """Environment of the command that started this agent; without a command, of this process."""
     environment = this_environment()
     libraries, _, settings = (text or "").partition(":")
     return replace(environment, libraries=libraries, settings=settings) if text else environment
 
 
 def _directory(path: Path | None) -> Path | None:
-    """The directory of simulated boards.
+    """Absolute path of the directory of simulated boards; None if the option is not given.
 
     Raises:
         UsageError: the path is not a directory.
@@ -334,7 +335,7 @@ def _directory(path: Path | None) -> Path | None:
 
 
 def _wiring(options: argparse.Namespace) -> Wiring:
-    """Meters and sync line at this device, from the command line or else the environment.
+    """Meters and sync line at this device, from the options, else from environment variables.
 
     Raises:
         UsageError: a meter's name, or an option of a meter, is unknown.
@@ -352,7 +353,7 @@ def _wiring(options: argparse.Namespace) -> Wiring:
 
 
 def _warn(wiring: Wiring) -> None:
-    """Warn about meters and a sync line that are absent now; each run checks again."""
+    """Warn about meters or a sync line that are absent now; each run repeats the check."""
     from edgebench.agent.metering import why_not_there
 
     line = (wiring.sync_line or "").partition(":")[2]
@@ -364,7 +365,7 @@ def _warn(wiring: Wiring) -> None:
 
 
 def _request(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
-    """The reply of the running agent, over its control socket."""
+    """Send a request to the running agent over its control socket, and return the reply."""
     from edgebench.agent.control import send_request
 
     raise_when_interrupted()
@@ -422,7 +423,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def seat_line(seat: SeatState) -> str:
-    """Line of `status` about a seat, if the agent has several.
+    """Line about a seat in the output of `status`, for an agent with several seats.
 
     >>> from edgebench.protocol.device import DeviceDescription
     >>> from edgebench.protocol.messages import SeatState

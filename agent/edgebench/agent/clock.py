@@ -1,8 +1,9 @@
-"""The clock that times inferences: its source, its step, and the cost of a reading.
+"""Describes the clock that times inferences: its source, its step, and the time of a reading.
 
-The clock is read many times in direct succession. If its step is longer than a reading, all
-readings lie on a grid of whole steps. Readings of a fine clock do not: the time between two of them
-varies by more than the rounding to whole nanoseconds.
+The clock is read many times in direct succession. If the clock's step is longer than the time of a
+reading, the readings lie on a grid: they are whole multiples of the step apart. With a finer clock,
+the time between two readings varies by more than the rounding to whole nanoseconds, so no step is
+found.
 """
 
 from __future__ import annotations
@@ -18,31 +19,34 @@ from edgebench.protocol.device import ClockDescription
 SOURCE_FILE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 """Source: https://docs.kernel.org/timers/timekeeping.html."""
 SERIES = 5
-"""Series of readings: the fastest was not interrupted, and most of them must show a step."""
+"""Number of series of readings. The time of a reading is taken from the fastest series, which was
+not interrupted; a step is reported only if most series show it."""
 READS = 200
-"""Readings of a series: 10 µs with a fine clock."""
+"""Number of readings in a series, which takes 10 µs with a fine clock."""
 MAX_READS = 20_000
-"""Readings of a series with a coarse clock: 1 ms, in which some clocks do not move at all."""
+"""Maximum number of readings in a series with a coarse clock. The series takes 1 ms, in which some
+clocks do not advance at all."""
 DISTINCT = 20
-"""Minimum number of distinct readings that show a step."""
+"""Minimum number of distinct readings from which a step is computed."""
 MIN_STEP_NS = 8.0
-"""Finest step that is found; finer steps are negligible for all models above 1 µs."""
+"""Smallest step that is reported; a smaller step is negligible for an inference of 1 µs or more."""
 MAX_STEPS = 12
-"""Maximum number of steps in the shortest time between two readings, 40 to 100 ns."""
+"""Maximum number of steps in the shortest time between two readings, which is 40 to 100 ns."""
 LONG_GAP = 5
-"""Ratio to the shortest time between two readings above which the steps are not counted."""
+"""Longest time between two readings in which steps are counted, as a multiple of the shortest time;
+a longer time is an interruption."""
 ROUNDING_NS = 2.0
-"""Maximum distance of a reading from the grid, due to rounding to whole nanoseconds."""
+"""Maximum distance of a reading from the grid of whole steps, caused by rounding to nanoseconds."""
 
 
 def describe_clock(
     root: Path = Path("/"), clock: Callable[[], int] = perf_counter_ns
 ) -> ClockDescription:
-    """Source, step and cost of the clock; takes 0.1 ms with a fine clock.
+    """Measure the clock's step and the time of a reading; takes 0.1 ms with a fine clock.
 
     Args:
-        root: Stands for / in tests.
-        clock: Reads the clock, nanoseconds.
+        root: Directory that replaces / in tests.
+        clock: Function that reads the clock, in nanoseconds.
     """
     each_ns, steps_ns = list[float](), list[float]()
     for _ in range(SERIES):
@@ -62,7 +66,7 @@ def describe_clock(
 
 
 def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
-    """Step of the grid of readings; None if there is no grid, or it is too fine to matter.
+    """Find the step of the clock from its readings; None without a step of `MIN_STEP_NS` or more.
 
     Args:
         reads_ns: Distinct readings, ascending.
@@ -81,7 +85,7 @@ def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
 
 
 def _fitted(reads_ns: Sequence[int], step_ns: float, *, longest_ns: float) -> float | None:
-    """The step, made more precise by all readings; None if a reading is not on the grid."""
+    """Refine an approximate step by all readings; None if a reading is not on the grid of steps."""
     first_ns, count, most = reads_ns[0], 0, 0
     for earlier_ns, later_ns in pairwise(reads_ns):
         if later_ns - earlier_ns > longest_ns:  # an interruption, of an unknown number of steps

@@ -41,20 +41,22 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 ORDER = (0, 3, 1, 2, 2, 0, 3)
-"""Order in which prepared samples run: not that of `prepare`, and with repetitions."""
+"""Order in which prepared samples run, which differs from the order of `prepare` and has
+repetitions."""
 THREADS_S = 0.3
 """Time for which inferences run while the CPU time of the threads is counted."""
 SETTLE_S, SETTLE_LIMIT_S = 0.05, 1.0
-"""Time for which no thread computes before they are counted, and the longest wait for it: numpy's
-OpenBLAS starts threads which spin for 80 ms."""
+"""Time for which no thread may compute before working threads are counted, and longest wait for
+such a time. The wait is needed because numpy's OpenBLAS starts threads that spin for 80 ms."""
 WORKING_RATIO = 0.1
-"""Least CPU time of a thread that works, over that of the busiest thread: as for `--threads` in
-docs/verdict.md, "Requested and in effect"."""
+"""Minimum CPU time of a working thread, relative to the CPU time of the busiest thread. The value
+is also used for `--threads`: docs/verdict.md, "Requested and in effect"."""
 REFERENCE_LIMIT_RATIO = 0.3
-"""Largest RMS difference from reference kernels, over the spread of the outputs: the limit of the
-rule `agreement` for quantised models, docs/verdict.md."""
+"""Largest RMS difference from reference kernels, relative to the standard deviation of the outputs.
+The value is the limit of the rule `agreement` for quantised models in docs/verdict.md."""
 MEMORY_BYTES = 2**30
-"""Largest input; the limit on the memory of a worker with a small model, docs/confinement.md."""
+"""Memory limit for the inputs, equal to the memory limit of a worker with a small model in
+docs/confinement.md."""
 
 
 class ConformanceOutcome(Enum):
@@ -73,16 +75,16 @@ class ConformanceCheck:
     name: str
     outcome: ConformanceOutcome
     seen: str
-    """What the check found, a line of text."""
+    """Finding of the check, as a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """All checks of a driver with a model, by a process."""
+    """Results of all checks of a driver with a model, made by a single process."""
 
     checks: tuple[ConformanceCheck, ...]
     confinement: Confinement | None = None
-    """How the process was confined; None if it was not."""
+    """How the process was confined; None if it was not confined."""
 
     @property
     def has_loaded(self) -> bool:
@@ -91,16 +93,16 @@ class ConformanceReport:
 
 
 class _BrokenPromise(Exception):
-    """A promise that the driver does not keep."""
+    """The driver does not keep a promise of its interface."""
 
 
 class _Impossible(Exception):
-    """A check that shows nothing with this model or on this machine."""
+    """A check gives no result with this model or on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A loaded model with samples, and the outputs for them by `set_inputs` and `read_outputs`."""
+    """A loaded model with samples, and with their outputs by `set_inputs` and `read_outputs`."""
 
     driver: Runtime
     path: str
@@ -110,7 +112,7 @@ class _Subject:
     is_same: OutputComparison
 
     def other_sample(self) -> int:
-        """Index of a sample whose outputs differ from those of the first.
+        """Index of a sample whose outputs differ from the outputs of the first sample.
 
         Raises:
             _Impossible: all samples have the same outputs.
@@ -217,8 +219,8 @@ def _run_prepared(
 
     Args:
         subject: The model.
-        setters: What `prepare` returned.
-        numbers: Index of the sample that each of them sets.
+        setters: Functions that `prepare` returned.
+        numbers: Index of the sample that each setter sets.
     """
     invoke = subject.model.invoker()
     for place in (place % len(setters) for place in ORDER):
@@ -250,7 +252,7 @@ def _check_copies(subject: _Subject) -> str:
 
 
 def _check_timed_path(subject: _Subject) -> str:
-    """The calls of the timed loop compute what the calls of the checks compute."""
+    """The calls of the timed loop compute the same outputs as the calls of the checks."""
     model = subject.model
     calls = Calls(model.prepare(subject.samples), model.invoker(), model.reader())
     last, begin_ns = subject.other_sample(), time.perf_counter_ns()
@@ -314,14 +316,15 @@ def _check_threads(subject: _Subject) -> str:
 
 
 def _thread_times() -> dict[int, float]:
-    """CPU time of each thread of this process, in seconds, by its id."""
+    """CPU time of each thread of this process, in seconds, by the id of the thread."""
     return {thread.thread: thread.run_s for thread in read_moment().threads}
 
 
 def _check_reference(subject: _Subject) -> str:
-    """The outputs are near those of reference kernels, if possible of a built-in runtime.
+    """The outputs are close to the outputs of reference kernels, preferably built-in ones.
 
-    Both load the model again for each sample: one of them may not restore its variables.
+    The driver and the reference kernels both load the model again for each sample, because either
+    may fail to restore the model's variables.
     """
     load = partial(subject.driver.load, subject.path, LoadOptions(threads=1))
     used = outputs_from_start(load, subject.samples, is_repeatable=False)
@@ -346,7 +349,7 @@ def _check_reference(subject: _Subject) -> str:
 
 
 def _differences(used: Sequence[list[Tensor]], wanted: Sequence[list[Tensor]]) -> list[float]:
-    """RMS difference over standard deviation, for each numeric output that varies."""
+    """RMS difference relative to the standard deviation, for each numeric output that varies."""
     ratios: list[float] = []
     for some, others in zip(zip(*used, strict=True), zip(*wanted, strict=True), strict=True):
         if others[0].dtype.kind not in "biuf":

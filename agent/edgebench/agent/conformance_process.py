@@ -1,7 +1,7 @@
-"""The checks of `conformance` in a process that is confined like a worker.
+"""Runs the checks of `conformance` in a process that is confined like a worker.
 
-The process is this module, with the arguments NAME MODEL DIRECTORY and, without confinement, OPEN.
-Its last line of output is the report.
+The process runs this module with the arguments NAME MODEL DIRECTORY, and `open` if it must not be
+confined. The last line of its output is the report.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPEN = "open"
 
 
 def check_runtime(name: str, model: Path) -> list[ConformanceCheck]:
-    """Check the driver of this name with a model, confined like a worker.
+    """Check the driver of this name with a model, in a process that is confined like a worker.
 
     Raises:
         RuntimeUnavailable: no driver has this name.
@@ -64,7 +64,7 @@ def check_runtime(name: str, model: Path) -> list[ConformanceCheck]:
 
 
 def _run_apart(name: str, model: Path, *options: str) -> ConformanceReport:
-    """Report of a process; a process that crashes has not loaded the model."""
+    """Run the checks in a process; if it fails, the report states that the model did not load."""
     from edgebench.agent.conformance import ConformanceCheck, ConformanceOutcome, ConformanceReport
 
     try:
@@ -93,7 +93,7 @@ def _run_apart(name: str, model: Path, *options: str) -> ConformanceReport:
 
 
 def main(name: str, model: str, directory: str, *options: str) -> None:
-    """Confine this process, unless the options contain OPEN, check the driver, and report."""
+    """Check a driver in this process, confined unless `options` has `open`; print the report."""
     applied = None
     if _OPEN not in options:
         paths = AllowedPaths(readable=(model,), writable=(directory,), devices=ACCELERATOR_DEVICES)

@@ -1,4 +1,4 @@
-"""A single request to the agent on this machine, over its unix socket."""
+"""Sends a single request to the agent on this machine, over the agent's unix socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 async def send_request(address: ControlAddress, request: Message, answer: type[_T]) -> _T:
-    """The reply of the running agent.
+    """Send a request to the running agent, and return the reply.
 
     Raises:
         Unreachable: no agent runs here.

@@ -1,10 +1,12 @@
-"""Is the device cool enough to start? A gate by temperature and slope, not a fixed pause.
+"""The cool-down gate: a run starts as soon as temperature and slope show that the device is cool.
 
-The profile sets the target: a few degrees over the lowest idle temperature of this device, but at
-most `max_c`, if the device can get that cool at all. `max_c` lies below the first step of a fan. A
-device that is cool at the first reading starts after a second reading. A device that was warm has
-to stay below the target for `stable_s`, and must not cool faster than `slope_c_per_min_max`: while
-it cools, its case is hot, and the run would begin with less thermal reserve than the previous run.
+The profile sets the target: a few degrees above the lowest idle temperature of this device, but at
+most `max_c`. `max_c` lies below the temperature at which a fan starts. If the lowest idle
+temperature is above `max_c`, the target is slightly above the lowest idle temperature. If the first
+two readings do not exceed the target, the run starts at once. A device that was warm has to stay at
+or below the target for `stable_s`, and its temperature must not change faster than
+`slope_c_per_min_max`: while the device still cools, its case is hot, and the run would begin with
+less thermal reserve than the previous run.
 """
 
 from __future__ import annotations
@@ -22,22 +24,23 @@ from edgebench.device_profiles.schema import Cooldown, Profile
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
 REACHABLE_C = 1.5
-"""Margin over the lowest idle temperature: a sensor has steps of half a degree, and noise."""
+"""Minimum margin of the target above the lowest idle temperature, because a sensor has steps of
+half a degree, and noise."""
 FAILED_COUNT_MAX = 3
-"""Readings that may fail in a row; after more, the sensor counts as dead."""
+"""Maximum number of consecutive failed readings; after more, the sensor counts as broken."""
 Thermometer = Callable[[], float | None]
 Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Gate:
-    """The decision from the readings so far; independent of clock and device."""
+    """Decides from the readings so far whether a run may start; uses neither clock nor device."""
 
     rules: Cooldown
     coolest_c: float | None
     """Lowest idle temperature of the device so far; None if unknown."""
     readings: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """Times since the start, seconds, and temperatures."""
+    """Pairs of the time since the start of the cool-down, in seconds, and the temperature."""
 
     @property
     def target_c(self) -> float | None:
@@ -49,12 +52,12 @@ class Gate:
         relative = [self.coolest_c + self.rules.delta_c] if is_relative else []
         if not relative + absolute:
             return None
-        # In a warm room the device never cools below its lowest idle temperature.
+        # In a warm room, a target below the lowest idle temperature would never be reached.
         return max(min(relative + absolute), self.coolest_c + REACHABLE_C)
 
     @property
     def slope_c_per_min(self) -> float | None:
-        """Slope of the line through the readings of the last `stable_s`, robust to an outlier."""
+        """Slope of the line through the readings of the last `stable_s`; None if too few."""
         recent = self._recent()
         if len(recent) < 2:
             return None
@@ -64,7 +67,7 @@ class Gate:
 
     @property
     def settled_c(self) -> float | None:
-        """The warmest of the last three readings, so that a single low reading does not count."""
+        """The highest of the last three readings, so that a single low reading has no effect."""
         return max((temp_c for _, temp_c in self.readings[-3:]), default=None)
 
     def is_open(self) -> bool:
@@ -100,7 +103,7 @@ async def wait_until_cool(
     clock: Callable[[], float] = time.monotonic,
     sleep: Sleep = asyncio.sleep,
 ) -> CooldownFacts:
-    """Wait until the gate opens, the time is over, or the run is stopped."""
+    """Wait until the gate opens, the time is over, the sensor fails, or the run is stopped."""
     begin_s, failed_count = clock(), 0
     while True:
         temp_c = await asyncio.to_thread(thermometer)  # on a phone, this runs a command
@@ -120,7 +123,7 @@ async def wait_until_cool(
 
 
 def find_thermometer(profile: Profile, root: Path = Path("/")) -> Thermometer | None:
-    """A function that reads the zone of the profile's gate; None if that zone does not exist."""
+    """Function that reads the temperature for the profile's gate; None if the zone is missing."""
     zone = next((z for z in profile.thermal.zone if z.role == profile.cooldown.zone), None)
     if zone is not None and zone.source == "dumpsys":
         read = partial(read_heat_c, root, zone.match_type)

@@ -1,8 +1,9 @@
-"""The lowest idle temperature of this device, the reference of the cool-down gate.
+"""The lowest idle temperature of this device, which is the reference for the cool-down.
 
-The temperature is stored on disk: an agent may start right after a hot run, and must not treat the
-device as idle then. It is stored per machine, because homes may be shared. It expires, because in
-summer a room never gets as cool as in winter, and the gate would wait in vain.
+The temperature is stored on disk, because an agent may start right after a run, when the device is
+still hot. It is stored per machine, because machines may share a home directory. It expires after
+`KEPT_FOR`, because a device in a warm summer room cannot become as cool as in winter, and a run
+would wait in vain.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ logger = logging.getLogger(__name__)
 
 COOLEST_FILE = "coolest.json"
 SANE_C = (-30.0, 70.0)
-"""Range of plausible idle temperatures: outside, the sensor is broken or the device is hot."""
+"""Range of plausible idle temperatures; outside it, the sensor is broken or the device is hot."""
 KEPT_FOR = timedelta(days=60)
 START_READINGS = 3
 START_PAUSE_S = 0.02
 IDLE_LOAD_15M = 0.2
-"""Load average below which nothing has heated the device for a quarter of an hour."""
+"""Load average over 15 minutes below which the device counts as idle during this time."""
 
 
 def settled_c(
     thermometer: Thermometer, pause: Callable[[float], None] = time.sleep
 ) -> float | None:
-    """Highest of several readings, to ignore readings that are too low; None if a reading fails."""
+    """Highest of several readings, because single readings may be too low; None on a failure."""
     readings: list[float] = []
     while len(readings) < START_READINGS:
         if (temp_c := thermometer()) is None:
@@ -45,12 +46,12 @@ def settled_c(
 
 
 def now_utc() -> datetime:
-    """The time of day, as stored in the file."""
+    """The current date and time, in UTC."""
     return datetime.now(timezone.utc)
 
 
 class Coolest:
-    """The lowest plausible temperature of a machine; stored on disk if there is a path."""
+    """The lowest idle temperature of a machine, stored on disk unless `path` is None."""
 
     def __init__(
         self, path: Path | None, machine: str, now: Callable[[], datetime] = now_utc
@@ -61,7 +62,7 @@ class Coolest:
         self.temp_c = self._kept_c()
 
     def see(self, temp_c: float | None) -> None:
-        """Record a temperature of the idle device."""
+        """Record a temperature of the idle device; temperatures outside `SANE_C` are ignored."""
         if temp_c is None or not SANE_C[0] <= temp_c <= SANE_C[1]:
             return
         if self.temp_c is None or temp_c <= self.temp_c:
@@ -75,9 +76,10 @@ class Coolest:
 
         Args:
             temp_c: Temperature now.
-            max_c: Limit of the profile's gate. A device above it counts as idle only by its load
-                average; None: every temperature counts, because there is no limit to compare with.
-            root: Directory that stands for / where the load is read.
+            max_c: Highest temperature at which the profile lets a run start. A higher temperature
+                is recorded only if the load average shows that the device is idle. None: every
+                temperature is recorded.
+            root: Directory that replaces / for the load average.
         """
         if temp_c is None:
             return
@@ -99,7 +101,7 @@ class Coolest:
         return float(temp_c) if is_fresh and SANE_C[0] <= temp_c <= SANE_C[1] else None
 
     def _read(self) -> dict[str, Any]:
-        """Entries of all machines on disk; empty if the file is damaged."""
+        """Entries of all machines on disk; empty if the file is missing or damaged."""
         try:
             plain: Any = json.loads(self._path.read_bytes()) if self._path else {}
         except (OSError, ValueError, RecursionError):

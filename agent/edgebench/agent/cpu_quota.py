@@ -8,7 +8,7 @@ and each may have its own quota:
     /proc/self/cgroup      path of this process's group in a hierarchy
     /proc/self/mountinfo   where that hierarchy is mounted, and which group is its root there
     cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1)
-    cpu.stat               periods, and those in which the quota was used up
+    cpu.stat               number of periods, and of periods in which the quota was used up
 
 In a container the root of the mount is usually the container's own group; the groups around it are
 invisible from inside. The set of CPUs that a group may use (`cpuset.cpus.effective`) is not read
@@ -35,11 +35,13 @@ from edgebench.protocol.record import CpuQuota, QuotaUse
 
 _V2_TYPE, _V1_TYPE = "cgroup2", "cgroup"
 _CPU = "cpu"
-"""Controller of version 1 that limits CPU time; it also identifies its hierarchy here."""
+"""Controller of version 1 that limits CPU time; this module uses the name for its hierarchy,
+too."""
 _V2_THROTTLED, _V1_THROTTLED = ("throttled_usec", 1e6), ("throttled_time", 1e9)
-"""Counter of the time for which a group was stopped, and its units per second."""
+"""Name of the counter of the time for which a group was stopped, and number of units of the counter
+in a second."""
 _STAT_BYTES = 4096
-"""Longest cpu.stat that is read; that of Linux 6.18 has 200 bytes."""
+"""Maximum number of bytes that are read from cpu.stat, which has 200 bytes on Linux 6.18."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,10 @@ class QuotaGroups:
 
 
 def open_quota_groups(root: Path = Path("/")) -> QuotaGroups:
-    """The groups of this process that have a quota, with their counters open.
+    """Find the groups of this process that have a quota, and open their counters.
 
     Args:
-        root: Stands for / in tests and simulations.
+        root: Directory that replaces / in tests and simulations.
     """
     folders = _folders(root)
     if folders is None:
@@ -145,7 +147,8 @@ def _folders(root: Path) -> list[Path] | None:
 def _group_of_process(text: str) -> tuple[str, str]:
     """Hierarchy that limits CPU time, and this process's group in it; two empty strings if none.
 
-    If both versions are mounted, the controller is in version 1 if version 1 lists it.
+    If both versions are mounted, version 1 limits CPU time if one of its lines lists the controller
+    `cpu`; else version 2 does.
     """
     unified = ("", "")
     for line in text.splitlines():
@@ -161,8 +164,9 @@ def _group_of_process(text: str) -> tuple[str, str]:
 def _inside(path: str, mounted: str) -> Sequence[str]:
     """Names of the groups between the root of a mount and the group of this path.
 
-    A namespace of control groups shows a path from its own root, and the mount of such a container
-    has the root `/`. Without a namespace the path is the host's, and starts with the mount's root.
+    In a namespace of control groups, a path starts at the root of the namespace, and the mount has
+    the root `/`. Without a namespace, the path is the path on the host, and starts with the mount's
+    root.
 
     >>> _inside("/docker/1f2e/worker", "/docker/1f2e"), _inside("/", "/"), _inside("/a", "/docker")
     (('worker',), (), ())

@@ -1,4 +1,4 @@
-"""CPUs of this process, and their busy and total time since boot.
+"""CPUs of this process, and the busy and total time of all CPUs since boot.
 
 Times are in ticks of 10 ms. Source: proc(5), /proc/stat.
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 
 _IDLE, _IOWAIT = 3, 4
 _TIMES = 8
-"""Columns that count: user nice system idle iowait irq softirq steal; guest time is in user."""
+"""Number of columns that are added up: user nice system idle iowait irq softirq steal. The columns
+of guest time are left out, because user time contains guest time."""
 
 
 def own_cpus() -> tuple[int, ...]:
@@ -24,14 +25,14 @@ def own_cpus() -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CpuTicks:
-    """Cumulative ticks of one CPU, or of all; time stolen by a hypervisor counts as busy."""
+    """Ticks of a CPU, or of all CPUs, since boot; time stolen by a hypervisor counts as busy."""
 
     busy: int
     total: int
 
 
 def parse_cpu_ticks(stat: bytes) -> dict[str, CpuTicks]:
-    """Ticks by CPU number, and of all CPUs under `all`, from the text of /proc/stat."""
+    """Parse /proc/stat; returns the ticks by CPU number, and the sum of all CPUs as `all`."""
     ticks = {}
     for line in stat.splitlines():
         name, *fields = line.decode("ascii", "replace").split()
@@ -44,7 +45,7 @@ def parse_cpu_ticks(stat: bytes) -> dict[str, CpuTicks]:
 
 
 def read_cpu_ticks(root: Path = Path("/")) -> dict[str, CpuTicks]:
-    """Ticks now, as in `parse_cpu_ticks`; empty if the file is not readable (Android)."""
+    """Ticks now, as `parse_cpu_ticks` returns them; empty if not readable, as on Android."""
     try:
         return parse_cpu_ticks((root / "proc/stat").read_bytes())
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""The daemon: an agent from start to stop, and its two listeners: a unix socket and TLS."""
+"""The daemon, which runs an agent from start to stop and listens on a unix socket and on TLS."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ from edgebench.system.terminal import echo
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 ACCEPT_TURNS = 3
-"""Turns of the event loop after which a waiting connection is counted: it is accepted in the first
-and created in the second; the third allows for the agent's callbacks, which run first. Source:
-asyncio, `BaseSelectorEventLoop._accept_connection`."""
+"""Iterations of the event loop after which a waiting connection is counted. The connection is
+accepted in the first iteration and created in the second; the third allows for the agent's
+callbacks, which run first. Source: asyncio, `BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 30.0
-"""Time for the TLS handshake; a board that swaps, or measures on its only core, takes seconds."""
+"""Time for the TLS handshake; a board that swaps memory to disk, or measures on its only core,
+takes seconds."""
 
 _WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,  # models hardly compress, and a decompression bomb must not expand
@@ -63,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_daemon(settings: AgentSettings) -> None:
-    """Serve until SIGTERM or SIGINT, or until idle for long enough.
+    """Serve until SIGTERM or SIGINT, or until the agent has been idle for `idle_exit_s`.
 
     Raises:
         AgentRunning: another agent uses this state directory.
@@ -79,10 +80,10 @@ def run_daemon(settings: AgentSettings) -> None:
 
 
 def run_until_ended(serving: Coroutine[Any, Any, None]) -> None:
-    """Run to the end like `asyncio.run`, but wait at most END_TIMEOUT_S for other tasks.
+    """Run a coroutine like `asyncio.run`, but wait at most END_TIMEOUT_S for other tasks to end.
 
-    `asyncio.run` waits forever for a task that continues after its cancellation. websockets leaves
-    such a task for a connection that it considers to be closing.
+    `asyncio.run` waits forever for a task that continues after its cancellation. The package
+    websockets leaves such a task behind for a connection that is closing.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -154,7 +155,7 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
 
 
 def _change_text(change: BoardChange) -> str:
-    """Message for an identity that was renewed because the board has changed."""
+    """Message that the identity was renewed because the board has changed."""
     return (
         f"new identity: the old identity was created on another board ({_CHANGES[change]}); hosts "
         "have to pair again: edgebench-agent pair"
@@ -185,9 +186,9 @@ async def _local_listener(
 
 
 async def _wait_closed(server: Server) -> None:
-    """Wait until all connections are closed; any that stay open end with the process.
+    """Wait at most END_TIMEOUT_S until all connections are closed.
 
-    A fault while a connection is made leaves a connection that is never closed.
+    A connection whose setup has failed may never be closed; it ends with the process.
     """
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(server.wait_closed(), END_TIMEOUT_S)
@@ -280,9 +281,9 @@ async def _until_done(
 async def _shut(local: ControlAddress, is_idle: Callable[[], bool]) -> bool:
     """Shut the control address; if a host has connected by then, reopen it and return False.
 
-    The last check happens with the address shut. In the other order, a host that connects between
-    the check and the removal would be dropped. A host that connects later finds no agent, and
-    starts a new agent.
+    The last check of idleness is made after the address was shut. In the reverse order, a host that
+    connects between the check and the shutting would be dropped. A host that connects later finds
+    no agent, and starts a new agent.
     """
     local.shut()
     for _ in range(ACCEPT_TURNS):
@@ -295,7 +296,11 @@ async def _shut(local: ControlAddress, is_idle: Callable[[], bool]) -> bool:
 
 @contextlib.contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Lock the state directory; the file names the process that holds the lock."""
+    """Lock the state directory by a file that contains the id of this process.
+
+    Raises:
+        AgentRunning: another agent uses the directory.
+    """
     with (state / "agent.lock").open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Entry point of `edgebench-agent`: from the first import, Ctrl-C ends it with one line."""
+"""Entry point of `edgebench-agent`; Ctrl-C ends it with a one-line message, even during imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matched profile's expectations of this device, and where the device differs from them."""
+"""Expectations of the matched profile, and differences between this device and the profile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgebench.protocol.thermal import (
 
 
 def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
-    """The profile's expectations, with the mismatches of the device under this root."""
+    """Expectations of a profile, and their mismatches with the device under this root."""
     indicators = {indicator.kind: indicator for indicator in profile.throttle.indicator}
     firmware = indicators.get("vcgencmd", Indicator(kind="none"))
     cooling = indicators.get("cooling_device", Indicator(kind="none"))
@@ -58,7 +58,7 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
 
 
 def _is_limit_sustained(profile: Profile) -> bool:
-    """Whether the processor has no turbo for few cores, as those with Arm cores have none."""
+    """Whether all cores can run at the highest frequency at once, as on boards with Arm cores."""
     is_board = not profile.id.startswith(GENERIC_PREFIX)
     return is_board and profile.soc is not None and profile.soc.arch in ("aarch64", "armv7l")
 
@@ -71,7 +71,7 @@ def _nominal(profile: Profile) -> Iterator[ExpectedCluster]:
 
 
 def find_mismatches(profile: Profile, root: Path) -> Iterator[Mismatch]:
-    """Differences between device and profile; a generic profile describes no device."""
+    """Differences between device and profile; none for a generic profile."""
     if profile.id.startswith(GENERIC_PREFIX):
         return
     yield from _zones(profile, root)

@@ -1,4 +1,4 @@
-"""Files of an agent: private files, logs, and the files that remain in a worker's directory."""
+"""Writes private files, reads ends of logs, and cleans the directories of workers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a secret file whole, readable by its owner only."""
+    """Replace a file atomically; only its owner may read it."""
     write_whole(path, text, mode=0o600)
 
 
 def make_private_directory(path: Path) -> Path:
-    """Create a directory that only its owner may enter, with its parents."""
+    """Create a directory that only its owner may enter, and its parents; return its path."""
     return make_directory(path, mode=0o700)
 
 
@@ -56,10 +56,10 @@ def keep_end(path: Path, size: int) -> None:
 
 
 def keep_regular(directory: Path) -> None:
-    """Remove all entries except regular files, and take ownership of these.
+    """Remove all entries of a directory except regular files, and take ownership of the files.
 
-    A link would be followed, a pipe would block the reader, and a file with two names may belong to
-    another user.
+    Other entries that a worker leaves are unsafe: a symbolic link would be followed, a pipe would
+    block the reader, and a file with two names may belong to another user.
     """
     owner = os.geteuid()
     for entry in os.scandir(directory):
@@ -76,7 +76,7 @@ def keep_regular(directory: Path) -> None:
 
 @contextmanager
 def disk_errors(doing: str, path: Path) -> Iterator[None]:
-    """Turn an operating system's file error into an `EdgebenchError` that names the path."""
+    """Convert an OSError into an `EdgebenchError` that names the path."""
     try:
         yield
     except OSError as exc:

@@ -1,7 +1,7 @@
 """CPU frequency governors: set for a run only on request, and always restored.
 
-The previous governors are stored on disk before any change, so that an agent that was killed
-restores them at its next start.
+The previous governors are stored on disk before any change. If the agent is killed, the next start
+of the agent restores the governors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Governors:
         self._policies = numbered(self._folder, "policy")
 
     def set(self, name: str) -> None:
-        """Set every policy to this governor.
+        """Set every frequency policy to the governor `name`.
 
         Raises:
-            GovernorRefused: it is not offered or cannot be set; all governors are unchanged.
+            GovernorRefused: the governor is not offered or cannot be set; the previous governors
+                are restored.
         """
         if not self._policies:
             raise GovernorRefused(
@@ -65,7 +66,7 @@ class Governors:
             ) from exc
 
     def restore(self) -> None:
-        """Restore the previous governors; failed restores are tried again later."""
+        """Restore the previous governors; a failed restore is repeated by the next call."""
         before = self._kept_before()
         left = {policy: name for policy, name in before.items() if not _restored(policy, name)}
         try:
@@ -77,7 +78,7 @@ class Governors:
             logger.warning("list of governors not changed: %s: %s", exc.strerror, self._kept)
 
     def _kept_before(self) -> dict[str, str]:
-        """Governors on disk, limited to this device's policies and to valid names of governors."""
+        """Governors stored on disk, by policy; invalid policies and names are left out."""
         try:
             plain: Any = json.loads(self._kept.read_bytes())
         except (OSError, ValueError, RecursionError):

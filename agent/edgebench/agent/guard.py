@@ -1,7 +1,7 @@
-"""The highest temperature of a device, which the agent enforces even without a host.
+"""The temperature limit of a device, which the agent enforces even if no host is connected.
 
-Theory of operation. The sampler watches the zones and reports when the device's heat changes; the
-guard decides about the run:
+Theory of operation. The sampler monitors the thermal zones and reports each change of the heat
+state; the guard decides what happens to the run:
 
     hot while the device cools down      the gate stays shut
     hot when the run would start         the run is refused
@@ -11,7 +11,8 @@ guard decides about the run:
                                          temperature was not monitored; otherwise a board
                                          without sensors could not be measured
 
-A profile without a highest temperature has nothing to guard: a lost sampler is only noted.
+If the profile has no temperature limit, the guard never stops a run, and the loss of the sampler is
+only noted in the run's record.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from edgebench.protocol.errors import TargetError, TooHot
 from edgebench.protocol.record import TOO_HOT, UNWATCHED
 
 FIRST_LOOK_S = 10.0
-"""Time for the first report: one period of the sampler, or three when the device is hot."""
+"""Longest wait for the first report, which takes one period of the sampler, or three periods if the
+device is hot."""
 Note = Callable[[str, str], None]
 """Function that writes an event, given its kind and detail, into the run's record."""
 
 
 class Guard:
-    """The guard of a run."""
+    """Enforces the temperature limit during a run."""
 
     def __init__(self, limit_c: float | None, *, stop: Callable[[], None], note: Note) -> None:
         self._limit_c = limit_c
@@ -41,10 +43,10 @@ class Guard:
         self._has_report = asyncio.Event()
         self._report: HeatReport | None = None
         self._loss: str | None = None
-        """Why the sampler no longer watches; None while it does."""
+        """Why the sampler no longer monitors the device; None while it does."""
         self._is_running = False
         self.error: TargetError | None = None
-        """Why the run was stopped, or not started."""
+        """Why the run was stopped or not started; None if neither has happened."""
 
     def on_message(self, message: HeatReport | SamplerLoss) -> None:
         """Handle a report of the device's heat, or the loss of the sampler."""
@@ -63,15 +65,15 @@ class Guard:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether the run can never start, however long it waits."""
+        """Whether the run can never start, because the sampler is lost."""
         return self._limit_c is not None and self._loss is not None
 
     def may_start(self) -> bool:
-        """Whether the device is below its limit by the last report."""
+        """Whether the last report of the heat, if there is any, lets the run start."""
         return self._limit_c is None or not self._is_hot
 
     async def let_start(self) -> None:
-        """Allow the run to start, or raise.
+        """Allow the run to start, or raise an error.
 
         Raises:
             TooHot: the device is above its limit.
@@ -92,7 +94,7 @@ class Guard:
         return self._report is not None and self._report.heat is HeatState.HOT
 
     def _refuse(self, what: str) -> None:
-        """Set and record the error if the run must not start or continue."""
+        """Set `error` and write it into the record, if the run must not start or continue."""
         if self._limit_c is None:
             return
         limit = f"the profile's limit is {self._limit_c:g} °C"

@@ -1,8 +1,8 @@
-"""Hardware of this machine, compared with that of the machine on which a directory was created.
+"""Detects by ids of the hardware that a directory was created on another machine.
 
-An identity is a file, and SD cards are copied. So the directories of an identity and of an agent's
-state store the hardware: an agent that finds other hardware runs from a copied or moved card, and
-creates a new identity.
+An agent's identity is a file, so a copy of an SD card contains the identity as well. The directory
+of the identity and the directory of the agent's state therefore store ids of the hardware. An agent
+that finds the ids of another machine runs from a copied or moved card, and creates a new identity.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from edgebench.protocol.plain import from_outside, to_plain
 
 HARDWARE_FILE = "hardware.json"
 MAX_CARDS = 16
-"""Limit on the network cards that are read."""
+"""Maximum number of network cards that are read."""
 _PERMANENT = "0"
-"""NET_ADDR_PERM of addr_assign_type: the card's own address. Source: Linux,
-Documentation/ABI/testing/sysfs-class-net."""
+"""Value NET_ADDR_PERM in the file addr_assign_type: the address is the card's permanent address.
+Source: Linux, Documentation/ABI/testing/sysfs-class-net."""
 _NOT_BURNT_IN = 0x03
-"""Bits of an address's first byte that are 0 for a card: group, and locally administered. Source:
-IEEE 802-2014, 8.2.2."""
+"""Bits of a MAC address's first byte that are 0 in a card's permanent address: the bits of group
+addresses and of locally administered addresses. Source: IEEE 802-2014, 8.2.2."""
 _AT_USB = re.compile(r"/usb\d+/")
 
 logger = logging.getLogger(__name__)
 
 
 def read_hardware(root: Path = Path("/"), serial: str = "") -> Hardware:
-    """Hardware of this machine, as far as its kernel exposes it.
+    """Ids of this machine's hardware, as far as the kernel exposes them.
 
     Args:
-        root: Stands for / in tests.
-        serial: Serial number that the system provides outside a file, if any.
+        root: Directory that replaces / in tests.
+        serial: Serial number that does not come from a file under `root`; empty if there is none.
     """
     networks = root / "sys/class/net"
     try:
@@ -52,12 +52,12 @@ def read_hardware(root: Path = Path("/"), serial: str = "") -> Hardware:
 
 
 def changed_hardware(directory: Path, now: Hardware) -> BoardChange | None:
-    """Evidence that a directory was created on another machine; None if there is none."""
+    """Evidence that a directory was created on another machine; None without such evidence."""
     return _remembered(directory).change_to(now)
 
 
 def remember_hardware(directory: Path, now: Hardware) -> None:
-    """Store the hardware of this machine in a directory that belongs to it."""
+    """Store the ids of this machine's hardware in a directory; a disk error is only logged."""
     before = _remembered(directory)
     if (after := before.updated(now)) == before:
         return
@@ -69,7 +69,7 @@ def remember_hardware(directory: Path, now: Hardware) -> None:
 
 
 def forget_hardware(directory: Path) -> None:
-    """Remove the hardware from a directory, which is then valid on any machine."""
+    """Remove the stored hardware ids from a directory, which is then valid on any machine."""
     (directory / HARDWARE_FILE).unlink(missing_ok=True)
 
 
@@ -85,7 +85,7 @@ def _remembered(directory: Path) -> Hardware:
 
 
 def _is_built_in(interface: Path) -> bool:
-    """Whether this is a built-in card: neither virtual nor on USB, where cards are moved."""
+    """Whether an interface is a built-in card: not virtual, and not on USB, which is removable."""
     device = interface / "device"
     if not device.exists() or _AT_USB.search(str(device.resolve())):
         return False
@@ -101,5 +101,5 @@ def _is_of_card(address: str) -> bool:
 
 
 def _hashed(address: str) -> str:
-    """Hash of an address, which an attacker can find by exhaustive search, or on the network."""
+    """Hash of a MAC address; the hash does not hide the address from an exhaustive search."""
     return hashlib.blake2b(address.encode(), key=b"edgebench card", digest_size=8).hexdigest()

@@ -1,9 +1,10 @@
 """Opens and closes seats while the agent serves, as their devices appear and leave.
 
-Theory of operation. The devices that the sources offer are compared, by identity, with the previous
-offers at a regular interval. A missing device has left: its run and its lease end, and its seat
-stays listed as disconnected. A new device gets its earlier seat, or else a new seat. A fault of a
-device is logged when it begins, and opening is tried again; it does not affect other devices.
+Theory of operation. At a regular interval, the devices that the sources offer are compared, by
+identity, with the open seats. If an open seat's device is no longer offered, the device has left:
+its run and its lease end, and its seat stays listed as disconnected. A device that appears gets the
+seat that it had earlier, or else a new seat. If a device cannot be opened, the fault is logged
+once, and opening is retried; other devices are not affected.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class SeatOwner(Protocol):
-    """The agent that has the seats."""
+    """The part of an agent that hot-plugging uses."""
 
     seats: dict[str, Seat]
-    """All seats by name, those of permanent devices too."""
+    """All seats by name, including the seats of permanent devices."""
     models: ArtifactStore
 
     def seat(self, name: str) -> Seat:
@@ -57,12 +58,13 @@ class Hotplug:
         self._agent = agent
         self._sources = sources
         self._offers: list[Sequence[SeatOffer]] = [() for _ in sources]
-        """Last offers of each source."""
+        """Last offers of each source, in the order of the sources."""
         self._memory = memory
         self._open: dict[str, Seat] = {}
-        """Seats whose devices are present, by identity."""
+        """Seats whose devices are present, by the identity of the device."""
         self._troubles: dict[str, str] = {}
-        """Faults that were logged, by identity of a device or number of a source."""
+        """Faults that were logged and still exist; the key is the identity of a device, or `source
+        N`."""
         self._fixed = frozenset(agent.seats)
         self._changing = asyncio.Lock()
         for name, seat in memory.seats.items():
@@ -76,7 +78,7 @@ class Hotplug:
             )
 
     async def follow(self) -> None:
-        """Read the sources at their interval, forever."""
+        """Read all sources at the shortest of their intervals, until cancelled."""
         period_s = min(source.period_s for source in self._sources)
         while True:
             await asyncio.sleep(period_s)
@@ -86,12 +88,12 @@ class Hotplug:
                 logger.exception("looking for devices failed")
 
     async def end(self, following: asyncio.Task[None]) -> None:
-        """Stop the task of `follow`, after the runs of devices that are leaving are spooled."""
+        """Cancel the task of `follow`, as soon as the runs of departing devices are spooled."""
         async with self._changing:
             following.cancel()
 
     async def look(self) -> None:
-        """Open the seats of new devices, and close those of devices that have left."""
+        """Open the seats of new devices, and close the seats of devices that have left."""
         async with self._changing:
             await self._look()
 
@@ -182,10 +184,11 @@ class Hotplug:
             logger.warning("seat %s: %s", seat.name, exc)
 
     def _outdated(self) -> str | None:
-        """Name of the longest disconnected seat, to be replaced; None below the limit of seats.
+        """Name of the seat to delete for a new seat; None if fewer than `MAX_SEATS` exist.
 
         Raises:
-            UsageError: all seats have their device or uncollected runs.
+            UsageError: no seat can be deleted, because each has a present device or uncollected
+                runs.
         """
         seats = self._agent.seats
         if len(seats) < MAX_SEATS:

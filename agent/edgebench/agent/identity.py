@@ -41,16 +41,16 @@ class Peer:
     identity: str
     name: str
     is_pairing: bool = False
-    """Whether it has a pairing secret and is not paired yet."""
+    """Whether the peer has a pairing secret but is not paired yet."""
     is_local: bool = False
-    """Whether it is a process of the same user on this machine."""
+    """Whether the peer is a process of the same user, or of root, on this machine."""
 
 
 class Trust:
     """The identity of this agent and the hosts that it trusts.
 
-    OpenSSL checks that a peer owns the key of a trusted certificate; the fingerprint is then
-    looked up here, so that an expired pairing is rejected although OpenSSL still accepts it.
+    OpenSSL checks that a peer has the key of a trusted certificate. This class then checks the
+    fingerprint of the certificate, and rejects an expired pairing, which OpenSSL still accepts.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Trust:
         *,
         hardware: Hardware | None = None,
     ) -> None:
-        """Load the identity; if it is missing or was made on another board, create it.
+        """Load the identity; if it is missing or was made on another board, create a new identity.
 
         Args:
             directory: Directory of the identity and of the paired hosts.
-            now_s: Clock of the pairings.
+            now_s: Clock by which pairings expire, in seconds.
             hardware: Hardware of this machine; None: the identity is valid on any machine.
 
         Raises:
@@ -76,7 +76,8 @@ class Trust:
         self._identity_path = directory / IDENTITY_FILE
         hardware = hardware or Hardware()
         self.change: BoardChange | None = None
-        """Evidence of another board, for which the identity was renewed; None if it was not."""
+        """Evidence of another board, because of which the identity was renewed; None if it was not
+        renewed."""
         if not self._identity_path.exists():
             _make_identity(self._identity_path)
         elif (change := changed_hardware(directory, hardware)) is not None:
@@ -98,10 +99,10 @@ class Trust:
         return tuple(self._hosts.values())
 
     def open_pairing(self, certificate_pem: str, valid_s: float) -> None:
-        """Accept a one-time identity for a while.
+        """Accept a one-time identity for `valid_s` seconds.
 
         Raises:
-            UsageError: the time is out of bounds, or the text is not a certificate.
+            UsageError: `valid_s` is out of bounds, or the text is not a certificate.
         """
         if not 0 < valid_s <= MAX_PAIRING_S:
             raise UsageError(f"pairing valid for {valid_s} s, limit {MAX_PAIRING_S:.0f} s")
@@ -110,7 +111,7 @@ class Trust:
         self._pairings[fingerprint(certificate)] = self._now_s() + valid_s
 
     def pair(self, pairing: Peer, certificate_pem: str, name: str) -> None:
-        """Trust a host from now on, and invalidate the one-time identity.
+        """Trust a host permanently, and invalidate the one-time identity.
 
         Raises:
             UsageError: the pairing has expired, or the text is not a certificate.
@@ -126,7 +127,7 @@ class Trust:
         del self._pairings[pairing.identity]
 
     def peer(self, certificate_der: bytes | None) -> Peer | None:
-        """The owner of this certificate; None if it is neither paired nor pairing."""
+        """The peer that owns a certificate; None if the peer is neither paired nor pairing."""
         if certificate_der is None:
             return None
         pin = fingerprint(certificate_der)
@@ -167,10 +168,10 @@ def _load_hosts(path: Path) -> tuple[PairedHost, ...]:
 
 
 def renew_identity(directory: Path) -> None:
-    """Create a new identity in place of the old; no host is paired with it.
+    """Replace the identity by a new identity, with which no host is paired yet.
 
     Raises:
-        TargetError: it cannot be written; the old identity remains.
+        TargetError: the new identity cannot be written; the old identity remains.
     """
     _make_identity(directory / IDENTITY_FILE)
     with disk_errors("list of paired hosts not removed", directory / HOSTS_FILE):

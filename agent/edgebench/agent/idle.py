@@ -1,8 +1,9 @@
 """Idle windows before and after the worker, in which a meter records the device's idle power.
 
 A window begins with the event of `Phase.IDLE` and ends with the event `idle_ended`, whose detail
-states its length, and whether it was cut short. The worker's files are synced to disk before the
-second window begins; otherwise a delayed write of the kernel would fall into it.
+states the length of the window, and whether the window was cut short. The worker's files are synced
+to disk before the second window begins; otherwise the kernel would write them during the window,
+which takes power.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from edgebench.protocol.record import IDLE_ENDED, MeasuredRecord, Phase
 from edgebench.system.whole_files import sync_file
 
 LOOK_S = 0.25
-"""Interval of the checks whether the run must end; a check takes 20 µs."""
+"""Interval at which a window checks whether the run must end; a check takes 20 µs."""
 
 
 async def work_between_idling(run: ActiveRun) -> MeasuredRecord:
-    """Run the worker, with an idle window before and after it if the run has a meter.
+    """Run the worker, with an idle window before and after it if the run requests idle windows.
 
     Raises:
         EdgebenchError: the worker has failed.
@@ -46,7 +47,7 @@ async def work_between_idling(run: ActiveRun) -> MeasuredRecord:
 
 
 async def _idle(run: ActiveRun, is_over: Callable[[], bool]) -> None:
-    """Stay idle for the time that the run requests, or until it ends."""
+    """Stay idle for the time that the run requests, if any; `is_over` ends the window early."""
     duration_s = run.request.spec.idle_duration_s
     if duration_s > 0:
         run.enter(PhaseStart(Phase.IDLE, duration_s, monotonic_ns()))
@@ -60,7 +61,7 @@ async def stay_idle(
     clock: Callable[[], float] = time.monotonic,
     sleep: Sleep = asyncio.sleep,
 ) -> str:
-    """Wait for this duration, or until `is_over`; returns the real duration, as text."""
+    """Wait for a duration, or until `is_over` returns True; returns the actual time as text."""
     begin_s = clock()
     end_s = begin_s + duration_s
     while (now_s := clock()) < end_s:

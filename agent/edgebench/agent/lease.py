@@ -1,4 +1,4 @@
-"""The lease: one host at a time may measure."""
+"""The lease of a device, which allows only a single host at a time to measure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from edgebench.protocol.errors import LeaseHeld, UsageError
 
 MAX_TTL_S = 120.0
-"""Longest time for which a dead host blocks the device after its run has ended."""
+"""Longest validity of a lease; a host that has crashed blocks the device for this time after its
+run."""
 MAX_WAIT_S = 60.0
-"""Longest wait of a host in a request; to wait longer, the host repeats the request."""
+"""Longest time that a request waits for the lease; a host waits longer by repeating the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,15 @@ class Holder:
     ttl_s: float
     expires_s: float
     since_s: float
-    """Time at which the host took the lease; renewals do not change it."""
+    """Time at which the host took the lease, which renewals do not change."""
 
 
 class Lease:
     """The right to measure on this device.
 
-    A host keeps it by sending a message now and then. A run in progress keeps it for its host even
-    after the host disconnects, so that the measurement is not disturbed.
+    A host keeps the lease by sending any message before the lease expires. A run in progress keeps
+    the lease for its host even if the host disconnects, so that no other host disturbs the
+    measurement.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -51,7 +53,7 @@ class Lease:
         """Take or renew the lease; returns the seconds until it expires.
 
         Raises:
-            UsageError: the time is not positive, or longer than the limit.
+            UsageError: `ttl_s` is not positive, or longer than `MAX_TTL_S`.
             LeaseHeld: another client has the lease.
         """
         _check_ttl(ttl_s)
@@ -76,11 +78,12 @@ class Lease:
             identity: Identity of the host.
             name: Name of the host, shown to others.
             ttl_s: As for `acquire`.
-            wait_s: Longest wait.
-            is_wanted: Whether the host is still connected; checked whenever the lease changes.
+            wait_s: Longest wait, in seconds.
+            is_wanted: Function that returns whether the host is still connected; called whenever
+                the lease changes.
 
         Raises:
-            UsageError: a time is out of bounds.
+            UsageError: `ttl_s` or `wait_s` is out of bounds.
             LeaseHeld: another client still has the lease after the wait.
         """
         if not 0 <= wait_s <= MAX_WAIT_S:
@@ -122,38 +125,38 @@ class Lease:
             self.wake()
 
     def revoke(self) -> None:
-        """End the lease of any holder: the device has left."""
+        """End the lease of any holder, because the device has left."""
         self._holder, self._is_pinned = None, False
         self.wake()
 
     def touch(self, identity: str) -> None:
-        """Renew the lease of a holder that has sent a message."""
+        """Renew the lease after a message of this host; no effect if the host does not hold it."""
         holder = self.holder
         if holder is not None and holder.identity == identity:
             self._holder = replace(holder, expires_s=self._now_s() + holder.ttl_s)
 
     def abandon(self, identity: str) -> None:
-        """Free the lease of a disconnected holder, now or when its run has ended."""
+        """Free the lease of a disconnected holder; during a run, only when the run has ended."""
         if self._holder and self._holder.identity == identity:
             self._holder = replace(self._holder, ttl_s=0.0, expires_s=self._now_s())
             self.wake()
 
     def pin(self) -> None:
-        """Hold the lease while a run is in progress, regardless of its expiry."""
+        """Keep the lease from expiring while a run is in progress."""
         self._is_pinned = True
 
     def unpin(self) -> None:
-        """Let the lease expire normally again, counted from now: the run has ended."""
+        """Undo `pin` after a run; the lease then expires after its usual time, counted from now."""
         self._is_pinned = False
         if self._holder:
             self._holder = replace(self._holder, expires_s=self._now_s() + self._holder.ttl_s)
         self.wake()
 
     def inherit(self, identity: str, name: str, ttl_s: float) -> None:
-        """Give the lease of a disconnected holder to another client of its host.
+        """Give the lease of a disconnected holder to another client of the same host.
 
         Raises:
-            UsageError: the time is not positive, or longer than the limit.
+            UsageError: `ttl_s` is not positive, or longer than `MAX_TTL_S`.
         """
         _check_ttl(ttl_s)
         if (holder := self.holder) is not None:
@@ -161,12 +164,12 @@ class Lease:
             self._holder = Holder(identity, name, ttl_s, expires_s, holder.since_s)
 
     def held_for_s(self) -> float | None:
-        """Seconds since the holder took the lease; None when it is free."""
+        """Seconds since the holder took the lease; None if the lease is free."""
         holder = self.holder
         return None if holder is None else self._now_s() - holder.since_s
 
     def expires_in_s(self) -> float | None:
-        """Seconds until the lease expires; None when it is free, or held by a run."""
+        """Seconds until the lease expires; None if the lease is free, or a run keeps it."""
         holder = self.holder
         if holder is None or self._is_pinned:
             return None
@@ -190,7 +193,7 @@ def _check_ttl(ttl_s: float) -> None:
 
 
 def _ago(elapsed_s: float) -> str:
-    """Time since something, to a second or to a minute.
+    """Format an elapsed time: in seconds below 120 s, else in minutes.
 
     >>> _ago(12.3), _ago(754.0)
     ('12 s ago', '13 min ago')

@@ -1,4 +1,4 @@
-"""The agent's listening sockets, combined into one object for asyncio: see `Admission`.
+"""Combines the agent's listening sockets into a single object for asyncio; see `Admission`.
 
 asyncio begins a TLS handshake with every connection that `accept` returns, so `accept` returns only
 connections that were granted a handshake. The descriptor of a `Listener` is an epoll set, which is
@@ -21,12 +21,12 @@ from edgebench.agent.admission import Admission
 from edgebench.agent.shedding import WINDOW_S, apply_rule
 
 ACCEPTED_AT_ONCE = 64
-"""Connections that are accepted before control returns to the event loop."""
+"""Maximum number of connections that are accepted before control returns to the event loop."""
 WAKE_S = 0.1
-"""Interval of the checks for a free handshake while a connection waits: asyncio does not report
-failed handshakes."""
+"""Interval at which the listener checks for a free handshake while a connection waits, because
+asyncio does not report failed handshakes."""
 BACKLOG = 128
-"""Connections that the kernel keeps until they are accepted."""
+"""Maximum number of connections that the kernel keeps until they are accepted."""
 _PARKED_EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Listener(socket.socket):
         self._wake: asyncio.TimerHandle | None = None
 
     def add(self, other: socket.socket) -> None:
-        """Accept from another bound socket as well."""
+        """Add another bound socket, whose connections are accepted as well."""
         self._others.append(other)
 
     def fileno(self) -> int:
@@ -112,7 +112,7 @@ class Listener(socket.socket):
         os.eventfd_write(self._room, 1)
 
     def _shed(self) -> None:
-        """Update the rule by which the kernel drops connections, and apply it if it changed."""
+        """Update the rule by which the kernel drops connections; if it has changed, apply it."""
         rates, before = self._admission.rates, self._admission.rates.rule
         rates.update()
         if rates.rule != before and not (rates.rule.is_idle and before.is_idle):
@@ -154,7 +154,7 @@ class Listener(socket.socket):
 
 
 def bind_listener(host: str, port: int, admission: Admission) -> Listener:
-    """Listen at the port on each address of the host; "" is every address of this machine.
+    """Bind sockets to a port on each address of a host; "" is every address of this machine.
 
     Raises:
         OSError: the host is unknown, or the port is taken.

@@ -1,13 +1,14 @@
-"""The agent's log: repeated messages are logged once, and the file has a bounded size.
+"""The agent's log, in which repeated warnings are written once, and whose size is bounded.
 
-Tracebacks go to separate files (`system/unforeseen.py`), unless every step is logged.
+Tracebacks are written to separate files (`system/unforeseen.py`), except at log level DEBUG.
 
-A warning that is repeated within an hour is counted, not written; when it occurs after that hour,
-or at the end, it is written with its count. A full file is renamed to FILE.1, FILE.1 to FILE.2 and
-so on, and the last is deleted. Agents that share a file do not lose each other's lines: each line
-is one write to the end of the file, the file is locked while it is renamed, and a process that
-finds another file under the name opens that file. Output of libraries is bounded by regular checks
-of the file's size.
+A warning that is repeated within an hour is counted, not written. The warning is written again,
+with its count, when any warning occurs after that hour, and at the end of the process. A full file
+is renamed to FILE.1, FILE.1 to FILE.2 and so on, and the oldest file is overwritten. Agents that
+share a file do not lose each other's lines: each line is a single write to the end of the file, and
+the file is locked while it is renamed. A process that finds a new file under the name of its file
+continues in the new file. The size of the file is also checked regularly, because libraries may
+write to the file directly.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ from edgebench.system.unforeseen import named_error
 FORMAT = "%(levelname)s %(name)s: %(message)s"
 FILE_FORMAT = "%(asctime)s " + FORMAT
 MAX_BYTES = 2**20
-"""Size at which a file is renamed; 8,000 lines."""
+"""Size above which a file is renamed; about 8,000 lines."""
 WATCH_S = 10.0
-"""Interval of the size checks of a file that this process prints into, each a single fstat(2)."""
+"""Interval between checks of the size of a file that also receives the output of libraries. A check
+is a single fstat(2)."""
 GENERATIONS = 3
-"""Older files that are kept."""
+"""Number of older files that are kept."""
 REPEAT_S = 3600.0
 """Time within which a repeated warning is only counted."""
 MAX_REMEMBERED = 100
-"""Different warnings that are kept; the oldest is dropped first."""
+"""Maximum number of different warnings whose repetitions are counted; the oldest is dropped
+first."""
 
 
 class LogFile:
@@ -66,7 +69,7 @@ class LogFile:
             threading.Thread(target=self._watch, name="log", daemon=True).start()
 
     def write(self, line: str) -> None:
-        """Append a line; if that fails, the line is lost: a full disk must not end an agent."""
+        """Append a line; on an error, the line is lost: a full disk must not end the agent."""
         data = (b"\n" if self._is_torn else b"") + line.encode("utf-8", "replace") + b"\n"
         with self._lock, contextlib.suppress(OSError):
             if self._is_closed.is_set():
@@ -134,15 +137,13 @@ class LogFile:
 
 @dataclass(slots=True)
 class _Warning:
-    """A warning that was written."""
-
     record: logging.LogRecord
     written_s: float
     repeat_count: int = 0
 
 
 class _OneLineFormatter(logging.Formatter):
-    """Formats a record as one line; a traceback goes to a file, whose name is in the line."""
+    """Formats a record as one line; a traceback is written to a file that the line names."""
 
     def format(self, record: logging.LogRecord) -> str:
         exc = record.exc_info[1] if record.exc_info else None
@@ -155,7 +156,7 @@ class _OneLineFormatter(logging.Formatter):
 
 
 class AgentLog(logging.Handler):
-    """Writes records as lines, a repeated warning once."""
+    """Writes records as lines, and a repeated warning only once."""
 
     def __init__(
         self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -166,7 +167,7 @@ class AgentLog(logging.Handler):
         self._warnings: dict[tuple[str, int, str], _Warning] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or count it; a record that cannot be formatted raises nothing."""
+        """Write a record, or count a repeated warning; an error of the formatting is not raised."""
         try:
             self._emit(record)
         except Exception:  # formatting calls methods of any argument
@@ -196,7 +197,7 @@ class AgentLog(logging.Handler):
         super().close()
 
     def _overdue(self, now_s: float) -> Iterator[str]:
-        """Lines with the counts of warnings whose hour has passed; these warnings are dropped."""
+        """Lines with the counts of warnings older than `REPEAT_S`; these warnings are dropped."""
         for key, warning in list(self._warnings.items()):
             if now_s - warning.written_s >= REPEAT_S:
                 del self._warnings[key]
@@ -231,7 +232,7 @@ def log_to_stderr(level: int) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Log to a file from now on, together with all output of this process.
+    """Redirect the log and all other output of this process to a file.
 
     Raises:
         OSError: the file cannot be opened.

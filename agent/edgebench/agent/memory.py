@@ -9,7 +9,7 @@ import gc
 def give_back() -> None:
     """Collect garbage, and have the C library return free pages to the kernel.
 
-    Source: malloc_trim(3); without effect where the C library has no such function.
+    Source: malloc_trim(3); C libraries without this function return no pages.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

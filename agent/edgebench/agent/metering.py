@@ -1,11 +1,12 @@
-"""Records a meter that the agent serves, during a run.
+"""Records a meter of the agent during a run.
 
-A meter that is missing, fails or is unplugged costs a run its energy, never its latencies: nothing
-here raises, and the record names the fault. Drivers are imported when a run uses a meter, because
-an idle agent has no use for numpy. A session has its own thread in the daemon; its recording lies
-in the run's directory and is collected with it. A driver that hangs is abandoned in its thread: it
-cannot be stopped, and no run waits for it. A recording ends when it exceeds the size that a host
-fetches, or would fill the disk that the run's own results need.
+If a meter is missing, fails or is unplugged, the run has no energy but keeps its latencies: the
+recorder does not raise, and the run's record names the fault. Drivers are imported only when a run
+uses a meter, because they import numpy, which an idle agent does not need. A session of a meter has
+its own thread in the daemon; its recording is a file in the run's directory and is collected with
+the run. A driver that hangs cannot be stopped, so it is left in its thread, and no run waits for
+it. A recording ends early when it exceeds the size that a host fetches, or when the disk space for
+the run's own results becomes short.
 """
 
 from __future__ import annotations
@@ -30,18 +31,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HANG_S = 30.0
-"""Time to open or close a meter, after which it counts as hung; a session's own limit is a third of
-this."""
+"""Time after which the opening or closing of a meter counts as hung; the limit of a session itself
+is a third of this time."""
 LIMIT_BYTES = 2**32 - 2**26
-"""Largest recording: hosts fetch up to 4 GiB, and a recording grows between two checks."""
+"""Maximum size of a recording: hosts fetch up to 4 GiB, and a recording grows between two
+checks."""
 KEPT_FREE_BYTES = 2**26
 """Free space for the run's own results: more than the traces of a million inferences."""
 LOOK_S = 1.0
-"""Interval of the checks of its size; a check takes 20 µs."""
+"""Interval at which the size of the recording is checked; a check takes 20 µs."""
 
 
 def require_served(meter: str | None, served: tuple[str, ...]) -> None:
-    """Check that the run's meter, if any, is among those that the agent serves.
+    """Check that the agent serves the meter that a run requests, if any.
 
     Raises:
         UsageError: the agent does not serve the meter.
@@ -58,7 +60,7 @@ def require_served(meter: str | None, served: tuple[str, ...]) -> None:
 
 
 def why_not_there(meter: str) -> str | None:
-    """Why this meter is unavailable, judged by its path; None if it exists. Loads no driver."""
+    """Why the path of a meter is unavailable; None if it exists, or if the meter has no path."""
     from edgebench.meters.options import Options, split_name
 
     path = Options.parse(*split_name(meter)).address
@@ -74,7 +76,7 @@ def why_not_there(meter: str) -> str | None:
 
 
 class MeterRecorder:
-    """Records the meter of a run; does nothing for a run without a meter."""
+    """Records the meter of a run; for a run without a meter, it does nothing."""
 
     def __init__(self, meter: str | None, path: Path) -> None:
         self._meter = meter
@@ -118,7 +120,7 @@ class MeterRecorder:
                 await self._close()
 
     async def _close(self) -> None:
-        """End the recording, once: a meter that hangs is not awaited again."""
+        """End the recording; a second call does nothing, so it does not wait for a hung meter."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -132,11 +134,11 @@ class MeterRecorder:
 
     @property
     def trouble(self) -> str | None:
-        """Why recording has stopped; None if there is no fault."""
+        """Why the meter is not recorded; None if it is, or if the run has no meter."""
         return None if self._meter is None else self._trouble
 
     async def _within_limit(self, act: Callable[[], str | None], what: str) -> str | None:
-        """Run `act` in its own thread; returns its fault, or that it hangs."""
+        """Run `act` in its own thread; returns its fault, a message that it hangs, or None."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[str | None] = loop.create_future()
 
@@ -149,7 +151,7 @@ class MeterRecorder:
             with suppress(RuntimeError):  # the loop has ended, and nothing waits
                 loop.call_soon_threadsafe(finish, trouble)
 
-        # Not in the loop's pool: an ending agent waits for its threads.
+        # Not in the event loop's thread pool: an agent that ends waits for the threads of the pool.
         threading.Thread(target=work, name=f"meter-{what}", daemon=True).start()
         try:
             return await asyncio.wait_for(done, HANG_S)
@@ -169,7 +171,7 @@ class MeterRecorder:
         return trouble
 
     def _record(self, name: str) -> str | None:
-        """Open the meter and start its session; returns the reason if it is missing."""
+        """Open the meter and start its session; returns the reason if the meter is missing."""
         from edgebench.meters.base import AbsentMeter
         from edgebench.meters.registry import find_meter
 

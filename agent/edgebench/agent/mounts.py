@@ -12,32 +12,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
-"""A blank, tab, line feed or backslash of a path, in octal."""
+"""A blank, tab, line feed or backslash in a path, escaped as an octal number."""
 _FIELD_COUNT, _AFTER_COUNT = 6, 3
-"""Fields before the optional ones, and after the dash that ends them."""
+"""Number of fields before the optional fields, and number of fields after the dash that ends the
+optional fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mount."""
+    """An entry of /proc/self/mountinfo."""
 
     root: str
-    """Directory of the file system that is mounted, relative to its root."""
+    """Mounted directory, as a path within its file system; `/` is the whole file system."""
     point: str
-    """Path at which it is mounted."""
+    """Path of the mount point."""
     options: frozenset[str]
     """Options of this mount, such as `ro`."""
     kind: str
     """Type of the file system."""
     super_options: frozenset[str]
-    """Options of the file system; of control groups of version 1, their controllers."""
+    """Options of the file system; for control groups of version 1, the controllers are among
+    them."""
 
 
 def read_mounts(root: Path = Path("/")) -> Iterator[Mount]:
-    """Mounts, the innermost last.
+    """Read the mounts of this process; of nested mounts, the inner mount follows the outer mount.
 
     Args:
-        root: Stands for / in tests and simulations.
+        root: Directory that replaces / in tests and simulations.
 
     Raises:
         OSError: the list cannot be read.

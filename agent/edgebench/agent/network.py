@@ -1,4 +1,4 @@
-"""This machine's addresses, as another machine could use them."""
+"""Addresses of this machine at which other machines can reach it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def _adapters() -> list[ifaddr.Adapter] | None:
 
 
 def _address_towards_others() -> Iterator[str]:
-    """The address from which this machine would reach another; no packet is sent.
+    """Local addresses from which the kernel would reach another machine; no packet is sent.
 
-    The address of the other machine is reserved for documentation. Source: RFC 5737 and RFC 3849.
+    For the other machine, addresses that are reserved for documentation are used. Source: RFC 5737
+    and RFC 3849.
     """
     for family, other in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -46,7 +47,7 @@ def _address_towards_others() -> Iterator[str]:
 
 
 def useful_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
-    """The addresses that another machine could use, IPv4 first."""
+    """Addresses except loopback, link-local and unspecified addresses, IPv4 first."""
     useful: set[str] = set()
     for address in addresses:
         ip = ipaddress.ip_address(address)

@@ -1,4 +1,4 @@
-"""A run on the device: admit → worker → telemetry → spool."""
+"""A run on the device: admission, worker, telemetry, spooling."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ KEPT_LOG_BYTES = 256 * 1024
 
 
 class Runner:
-    """Runs a single model at a time, on its seat."""
+    """Runs the models of a seat, a single run at a time."""
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class Runner:
     async def start(
         self, request: RunStart, owner: str, listener: Listener, host_file: bytes = b""
     ) -> None:
-        """Admit a run and start it; it holds the lease until it is spooled.
+        """Admit a run and start it; the run keeps the lease until it is spooled.
 
         Args:
             request: The run.
-            owner: Host, or lab of hosts, that may fetch it.
-            listener: Receives its phases and its end.
+            owner: Host, or lab of hosts, that may fetch the run.
+            listener: Function that receives the phases and the end of the run.
             host_file: Bytes that are spooled with the run unchanged.
 
         Raises:
@@ -141,7 +141,7 @@ class Runner:
         return self.current
 
     def running_for(self, owner: str) -> str | None:
-        """Id of the run in progress, if it belongs to this host."""
+        """Id of the run in progress, if it belongs to this owner; else None."""
         is_owned = self.current is not None and self.current.owner == owner
         return self.current.request.run_id if self.current and is_owned else None
 
@@ -151,7 +151,7 @@ class Runner:
             self.current.listeners.remove(listener)
 
     def watch(self, on_reading: Callable[[LiveReading], None] | None) -> None:
-        """Pass the readings of this run and later runs on, with every sample; None: stop."""
+        """Set the function that receives the readings of all runs; None removes the function."""
         self._on_reading = on_reading
         if self._sampler is not None:
             self._sampler.watch(is_watched=on_reading is not None)
@@ -164,7 +164,7 @@ class Runner:
             await asyncio.shield(self._task)
 
     async def abandon(self, error: SeatLeft) -> None:
-        """End the run in progress with this error, wait until it is spooled, and start no more."""
+        """End the run in progress with an error, wait for its spooling, and reject later runs."""
         async with self._starting:  # after a start in progress
             self._left = error
         if self.current:
@@ -198,7 +198,7 @@ class Runner:
         return run
 
     async def _job(self, request: RunStart) -> Job:
-        """The worker's job, after a check that everything it needs is present."""
+        """Check that the files and devices for a run are present, and create the worker's job."""
         if (target := self._surroundings.target) is not None:
             return await self._target_job(request, target)
         if request.spec.engine is Engine.TARGET:
@@ -240,7 +240,7 @@ class Runner:
         )
 
     async def _given_files(self, spec: RunSpec) -> tuple[str | None, str | None]:
-        """Paths of the run's data set and inputs; None for each that the run does not have."""
+        """Paths of the run's data set and inputs; each is None if the run does not use it."""
         dataset, inputs = [
             str(await asyncio.to_thread(self._models.verified_path, digest)) if digest else None
             for digest in (spec.dataset_sha256, spec.inputs_sha256)
@@ -248,7 +248,7 @@ class Runner:
         return dataset, inputs
 
     async def _target_job(self, request: RunStart, target: TargetDescription) -> Job:
-        """Like `_job`, for a target."""
+        """Create the job of a worker that drives a target, with the same checks as in `_job`."""
         spec = request.spec
         report = runtime_report()
         if spec.runtime != report.name or spec.engine is not Engine.TARGET:
@@ -361,7 +361,7 @@ class Runner:
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
     async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
-        """Wait until the device is cool enough by its profile and the run's limits."""
+        """Wait until the device is cool by its profile, at most as long as the run allows."""
         timeout_s = run.request.spec.cooldown_timeout_s
         if timeout_s is None:
             timeout_s = self._surroundings.cooldown_timeout_s
@@ -443,7 +443,7 @@ def _digests(request: RunStart) -> list[str]:
 def _reason(
     run: ActiveRun, outcome: Outcome, error: EdgebenchError | None
 ) -> EdgebenchError | None:
-    """Why a run is not complete; None if it was stopped on request after some measurements."""
+    """Why a run is not complete; None if it is, or if it was stopped after measurements."""
     if outcome is Outcome.COMPLETED:
         return None  # any error came after the measurement
     if run.left is not None or run.too_hot is not None:

@@ -1,4 +1,4 @@
-"""The run in progress: its events, and the watchers that receive them."""
+"""The run in progress, its events, and the watchers that receive notices of the run."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class ActiveRun:
     worker: WorkerProcess
     metering: MeterRecorder
     host_file: bytes = b""
-    """File that its host has sent; kept in memory while a worker can write to the disk."""
+    """Content of a file that the host has sent; kept in memory, because the worker can write to the
+    run's directory."""
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     progress: Progress | None = None
-    """Last notice of a phase, for watchers that are added later."""
+    """The latest notice of a phase, for watchers that are added later."""
     too_hot: TargetError | None = None
     """Why the temperature guard stopped the run, or did not let it start."""
     left: SeatLeft | None = None

@@ -1,9 +1,9 @@
 """A seat: a device as an agent serves it.
 
-Theory of operation. A seat outlives its device. While the device is present, the seat is open: it
-has surroundings, a wiring and a runner. When the device has left, the seat keeps what is on disk
-and what connections refer to: its name, its finished runs, which can still be collected, and a
-lease that cannot be taken. Any use of the device then raises `SeatLeft`.
+Theory of operation. A seat continues to exist when its device has left. While the device is
+present, the seat is open: it has surroundings, a wiring and a runner. After the device has left,
+the seat keeps its name, its finished runs, which can still be collected, and a lease, which cannot
+be taken. Any use of the device then raises `SeatLeft`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from edgebench.protocol.sizes import format_bytes
 
 @dataclass(frozen=True, slots=True)
 class SeatPlan:
-    """What an agent needs to open a seat."""
+    """The data with which an agent opens a seat."""
 
     name: str
     device: DeviceDescription
     profile: Profile
     surroundings: Surroundings
     state: Path
-    """Directory of its spool."""
+    """Directory that contains the spool of the seat."""
     wiring: Wiring
     board: str = ""
-    """Id of the board that carries it, which survives a new system; empty if unknown."""
+    """Id of the device's board, which a new installation does not change; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class Seat:
         Args:
             name: Name of the seat.
             device: The device, as last described.
-            state: Directory of its spool.
+            state: Directory that contains the spool of the seat.
             board: As in `SeatPlan`.
-            left_s: Time at which the device left, Unix time; None: now.
-            wall_s: Clock of that time; it must be comparable across agents.
+            left_s: Unix time at which the device left; None: now.
+            wall_s: Clock that reads Unix time, which is comparable across agents.
         """
         self.name = name
         self.device = device
@@ -87,12 +87,12 @@ class Seat:
         self.lease = Lease(time.monotonic)
         self._wall_s = wall_s
         self.left_s: float | None = wall_s() if left_s is None else left_s
-        """Time at which the device left, Unix time; None while it is present."""
+        """Unix time at which the device left; None while the device is present."""
         self._equipment: _Equipment | None = None
         self._present: Counter[str] = Counter()
 
     def open(self, plan: SeatPlan, models: ArtifactStore) -> None:
-        """Serve the device, which is now present."""
+        """Open the seat, because its device is present now."""
         assert self._equipment is None
         self.device, self.board = plan.device, plan.board
         runner = Runner(
@@ -133,12 +133,12 @@ class Seat:
 
     @property
     def is_target(self) -> bool:
-        """Whether its device is a target, which times itself, and not the agent's machine."""
+        """Whether the device is present and is a target, not a machine that runs models."""
         return self._equipment is not None and self._equipment.surroundings.target is not None
 
     @property
     def is_there(self) -> bool:
-        """Whether its device is present."""
+        """Whether the device is present."""
         return self.left_s is None
 
     def require_device(self) -> None:
@@ -176,7 +176,7 @@ class Seat:
 
     @property
     def runner(self) -> Runner:
-        """Runs models on the device.
+        """The runner, which runs models on the device.
 
         Raises:
             SeatLeft: the device has left.
@@ -196,17 +196,17 @@ class Seat:
 
     @property
     def running(self) -> str | None:
-        """Id of the run in progress."""
+        """Id of the run in progress; None if there is no run."""
         return self.current.request.run_id if self.current else None
 
     @property
     def phase(self) -> Phase | None:
-        """Phase of the run in progress."""
+        """Phase of the run in progress; None if there is no run, or before its first phase."""
         run = self.current
         return run.progress.phase if run and run.progress else None
 
     def state(self) -> SeatState:
-        """The device as it is now, for hosts that look for a free device."""
+        """Current state of the device, for hosts that look for a free device."""
         if self.left_s is not None:
             gone_for_s = max(0.0, self._wall_s() - self.left_s)
             return SeatState(self.name, self.device, gone_for_s=gone_for_s)
@@ -223,7 +223,7 @@ class Seat:
         )
 
     def _fault(self, temp_c: float | None) -> str | None:
-        """Why no run can start here now; None if a run can."""
+        """Why no run can start on the device now; None if a run can start."""
         limit_c = self.surroundings.expected.abort_c
         if limit_c is not None and temp_c is not None and temp_c >= limit_c:
             return f"temperature is {temp_c:.1f} °C, the profile's limit is {limit_c:g} °C"
@@ -233,13 +233,13 @@ class Seat:
         return None
 
     def inherit(self, holder: str, name: str, ttl_s: float) -> None:
-        """Give this client the lease of the run in progress, if its holder has disconnected."""
+        """Give this client the lease of a run in progress whose holder has disconnected."""
         current = self.lease.holder
         if current is not None and not self._present[current.identity]:
             self.lease.inherit(holder, name, ttl_s)
 
     def forget(self, listener: Listener) -> None:
-        """Remove a listener of the run in progress that has disconnected."""
+        """Remove a disconnected listener from the run in progress."""
         if self._equipment is not None:
             self._equipment.runner.forget(listener)
 
@@ -248,7 +248,7 @@ class Seat:
         self._present[holder] += 1
 
     def leave(self, holder: str) -> None:
-        """Count a closed connection; after the client's last, its lease is freed."""
+        """Count a closed connection; the last connection of a client frees the client's lease."""
         self._present[holder] -= 1
         if self._present[holder] <= 0:
             del self._present[holder]

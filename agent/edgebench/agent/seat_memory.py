@@ -3,8 +3,9 @@
     seats/<name>/seat.json      the device, and when it left
     seats/<name>/spool/         its finished runs
 
-A name belongs to one identity until it is forgotten. So a device that is plugged in again gets its
-name, its runs and its history back, and another device always gets another name.
+The name of a seat belongs to a single device until the seat is deleted. A device that is plugged in
+again therefore gets its name, its runs and its history back, and another device always gets another
+name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from edgebench.protocol.plain import from_outside, to_plain
 
 MEMORY_FILE = "seat.json"
 SEAT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
-"""Names that are valid in `--on AGENT/SEAT`, and as directories."""
+"""Names that are valid in `--on AGENT/SEAT`, and as names of directories."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +35,15 @@ class RememberedSeat:
     """A device that was plugged in here."""
 
     identity: str
-    """As in `SeatOffer`."""
+    """Identity of the device, as in `SeatOffer`."""
     device: DeviceDescription
     board: str = ""
     left_s: float | None = None
-    """Time at which it left, Unix time; None: it was present when the agent ended."""
+    """Unix time at which the device left; None if it was present when the agent ended."""
 
 
 class SeatMemory:
-    """All seats that were opened for a source and not forgotten."""
+    """All seats that were opened for a source and have not been deleted."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

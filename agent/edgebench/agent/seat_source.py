@@ -1,7 +1,8 @@
 """Sources of devices that are plugged in and out while an agent serves.
 
-Theory of operation. A source lists the devices that are present, and how each is opened. It is
-independent of seats, leases and runs: `hotplug.py` compares its offers with the open seats.
+Theory of operation. A source lists the devices that are present, each with a function that opens
+the device. A source is independent of seats, leases and runs; `hotplug.py` compares the offers of
+all sources with the open seats.
 
     source ── offers() ──▶ Hotplug ── opens, closes ──▶ seats
                               │
@@ -19,9 +20,10 @@ from edgebench.agent.seat import SeatPlan
 from edgebench.protocol.errors import EdgebenchError
 
 OpenSeat = Callable[[str, Path], SeatPlan]
-"""Opens a device as the seat of this name, with this directory for its state.
+"""Function that opens a device; the arguments are the name and the state directory of its seat.
 
-Called in a thread. Raises an `EdgebenchError` if the device does not work; opening is retried.
+The function is called in a thread. It raises an `EdgebenchError` if the device does not work; then
+it is called again later.
 """
 
 
@@ -30,13 +32,14 @@ class SeatOffer:
     """A device that is present now."""
 
     identity: str
-    """A value that does not depend on the port or the time, such as the serial number."""
+    """Value that identifies the device at any port and at any time, such as its serial number."""
     name: str
     """Name of the seat if the device is new and the name is free."""
     open: OpenSeat | None
-    """None if it cannot be opened now."""
+    """Function that opens the device; None if the device cannot be opened now."""
     trouble: EdgebenchError | None = None
-    """Why it cannot be opened, or None. In that case, `name` need not be a valid seat name."""
+    """Why the device cannot be opened; None if it can. A device that cannot be opened may have a
+    `name` that is not a valid seat name."""
 
     def __post_init__(self) -> None:
         assert (self.open is None) is (self.trouble is not None)
@@ -47,7 +50,7 @@ class SeatSource(Protocol):
 
     @property
     def period_s(self) -> float:
-        """Interval at which it is read, also during runs."""
+        """Interval at which the source is read, also during runs."""
         ...
 
     async def offers(self) -> Sequence[SeatOffer]:

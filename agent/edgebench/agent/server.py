@@ -1,10 +1,11 @@
-"""Connections and their messages.
+"""Connections of hosts to the agent, and the handlers of their messages.
 
-Theory of operation. There are two listeners. TLS accepts only peers with the key of a pinned
-certificate; any other is cut off during or right after the TLS handshake and reads nothing. The
-unix socket accepts processes of the same user. On either, a connection sends `Hello`, then one
-request after another; each message type has one handler in the tables below. Messages of a
-connection are handled in order, so a flood slows down only its sender.
+Theory of operation. There are two listeners. The TLS listener accepts only peers with the key of a
+pinned certificate; any other peer is cut off during or right after the TLS handshake, before it can
+read data. The unix socket accepts processes of the same user and of root. On both listeners, a peer
+sends `Hello`, then one request after another. The tables at the end of this module contain a
+handler for each message type. Messages of a connection are handled in order, so a flood of messages
+delays only its sender.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ MAX_CONNECTIONS = 64
 """Maximum number of connections of paired hosts, at 350 KiB each; a larger number indicates a
 fault."""
 MAX_SURPLUS = 16
-"""Maximum number of connections beyond `MAX_CONNECTIONS`, which get an HTTP status; all others are
-cut off."""
+"""Maximum number of connections beyond `MAX_CONNECTIONS` that get an HTTP status; further
+connections are cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
-"""Bytes of notices that may wait for a watcher that does not read; with more, the watcher is cut
-off. A seat sends 0.4 KB a second, so this is ten minutes of one seat, or 20 s of `MAX_SEATS`."""
+"""Maximum size of the notices that wait for a watcher that does not read; with more, the watcher is
+cut off. A seat sends 0.4 KB a second, so the limit is reached after ten minutes with a single seat,
+or after 20 s with `MAX_SEATS` seats."""
 UPLOAD_LOOK_S = 0.1
 """Polling interval while another host sends the model."""
 
@@ -60,16 +62,16 @@ logger = logging.getLogger(__name__)
 
 
 class Connections:
-    """Counts the connections of both listeners, from accept to the end of the conversation."""
+    """Counts the open connections and the conversations of both listeners."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._count = 0
         self._active_s = clock()
         self.paired_count = 0
-        """Open connections over TLS whose peer is paired or pairing."""
+        """Number of open TLS connections whose peer is paired or pairing."""
         self.surplus_count = 0
-        """Connections beyond the limit, which get an HTTP status and are closed."""
+        """Number of connections beyond the limit, which get an HTTP status and are closed."""
 
     @property
     def idle_s(self) -> float:
@@ -77,7 +79,7 @@ class Connections:
         return 0.0 if self._count else self._clock() - self._active_s
 
     def active(self) -> None:
-        """Note activity now."""
+        """Record activity now, which sets `idle_s` back to 0."""
         self._active_s = self._clock()
 
     def enter(self) -> None:
@@ -91,7 +93,7 @@ class Connections:
 
     @contextmanager
     def conversation(self) -> Iterator[None]:
-        """Count a conversation: its handler may outlast the connection."""
+        """Count a conversation as well, because its handler may outlast the connection."""
         self.enter()
         try:
             yield
@@ -100,7 +102,7 @@ class Connections:
 
 
 class CountedConnection(ServerConnection):
-    """A connection that is counted before its first message."""
+    """A connection that is counted from before its first message until it is lost."""
 
     peer: Peer
 
@@ -137,7 +139,7 @@ class PinnedConnection(CountedConnection):
         self._admission = admission
         self._has_slot = False
         self.is_surplus = False
-        """Whether its peer is paired, and too many connections are open."""
+        """Whether the peer is paired, but too many connections are open."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Check the certificate as soon as the TLS handshake is done."""
@@ -169,7 +171,7 @@ class PinnedConnection(CountedConnection):
         self._connections.surplus_count -= self.is_surplus
 
     def refuse_surplus(self) -> Response | None:
-        """HTTP response to a host beyond the limit; None if it is within."""
+        """HTTP response to a connection beyond the limit; None for a connection within it."""
         if not self.is_surplus:
             return None
         return self.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections\n")
@@ -202,7 +204,7 @@ class ConnectionHandler:
         self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._offered: list[str] = []
-        """Models offered for the next run; they must not be evicted before the run holds them."""
+        """Models offered for the next run, which must not be removed before the run holds them."""
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
         self._send_notice: SendNotice | None = None
@@ -525,7 +527,7 @@ _T = TypeVar("_T")
 
 
 def _handler(method: Callable[[ConnectionHandler, Frame, _T], Awaitable[None]]) -> Handler:
-    """Handler that passes a message to the method for its type; the tables below pair the two."""
+    """Convert a method for a message type into a handler of frames, for the tables below."""
     return lambda handler, frame: method(handler, frame, cast(_T, frame.message))
 
 
@@ -548,7 +550,7 @@ _REMOTE: dict[type[m.Message], Handler] = {
     m.FileRead: _handler(ConnectionHandler._file_read),
     m.RunAcknowledge: _handler(ConnectionHandler._run_acknowledge),
 }
-"""Messages of a paired host."""
+"""Handlers of the messages that a paired host may send."""
 _LOCAL: dict[type[m.Message], Handler] = _REMOTE | {
     m.PairingOpen: _handler(ConnectionHandler._pairing_open),
     m.SeatForget: _handler(ConnectionHandler._seat_forget),
@@ -556,9 +558,9 @@ _LOCAL: dict[type[m.Message], Handler] = _REMOTE | {
     m.AgentClaim: _handler(ConnectionHandler._agent_claim),
     m.RunStop: _handler(ConnectionHandler._run_stop),
 }
-"""Messages of a process of the same user."""
+"""Handlers of the messages that a process of the same user, or of root, may send."""
 _PAIRING: dict[type[m.Message], Handler] = {
     m.Hello: _handler(ConnectionHandler._hello),
     m.PairHost: _handler(ConnectionHandler._pair_host),
 }
-"""Messages of a host that has a pairing secret."""
+"""Handlers of the messages that a host with a pairing secret may send before it is paired."""

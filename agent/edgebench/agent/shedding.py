@@ -1,12 +1,12 @@
-"""Connections that the kernel drops before they cost this process anything.
+"""A kernel filter that drops surplus connections before they take CPU time of the agent.
 
-To accept, park and drop a connection takes some 70 µs, so thousands of connections a second would
-take all CPU time of a slow board. While more than `FULL_PER_S` arrive whose peers do not identify
-themselves, a filter on the listening sockets drops SYN packets:
+Accepting, parking and dropping a connection takes about 70 µs, so thousands of connections a second
+would take all CPU time of a slow board. While unidentified peers open more than `FULL_PER_S`
+connections a second, a filter on the listening sockets drops SYN packets:
 
-- of networks that a paired host connected from: none, up to `KNOWN_PER_S`;
-- of networks with more than `NETWORK_PER_S`: all but one in `SHED_PASS`, drawn at random;
-- of all others: as many as exceed `FULL_PER_S`, drawn at random.
+- from the network of a paired host: no packet, up to `KNOWN_PER_S` connections a second;
+- from another network with more than `NETWORK_PER_S`: all packets but a random 1 in `SHED_PASS`;
+- from all other networks: a random share of the packets, so that `FULL_PER_S` connections pass.
 
 Source: OpenSSH, sshd_config(5), MaxStartups (random early drop); Linux,
 Documentation/networking/filter.rst (classic BPF, SO_ATTACH_FILTER, which needs no rights).
@@ -36,29 +36,32 @@ from edgebench.agent.bpf import (
 FULL_PER_S = 128.0
 """Rate of connections from unidentified peers up to which all are accepted."""
 NETWORK_PER_S = 4.0
-"""Rate of such connections from one network that is accepted even above `FULL_PER_S`."""
+"""Rate of connections from unidentified peers of a network above which the network is shed, if the
+total rate is above `FULL_PER_S`."""
 KNOWN_PER_S = 256.0
-"""Rate of connections from a network of a paired host that is always accepted."""
+"""Like `NETWORK_PER_S`, for the network of a paired host."""
 SHED_PASS = 32
-"""Of this many SYNs of a shed network, one passes, so that its hosts keep a share."""
+"""Number of SYN packets from a shed network for each SYN packet that passes, so that hosts in that
+network can still connect."""
 SHED_S = 10.0
-"""Time for which a network is shed, from the last time that its rate was too high."""
+"""Time for which a network is shed, counted from the last update at which its rate was too high."""
 WINDOW_S = 1.0
-"""Time over which connections are counted."""
+"""Time over which connections are counted before the rule is updated."""
 MAX_SHED, MAX_KNOWN = 256, 64
-"""Limits on the networks that a filter names: 6 and 3 instructions each, or 8 and 5 for IPv6."""
+"""Maximum numbers of shed networks and of known networks in a filter. A shed network takes 6
+instructions and a known network 3, or 8 and 5 for IPv6."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShedRule:
-    """Networks whose connections are dropped, and the share of the others that passes."""
+    """Networks whose SYN packets are dropped, and the share of other SYN packets that passes."""
 
     known: tuple[str, ...] = ()
-    """Networks of paired hosts, which pass."""
+    """Networks of paired hosts; all their SYN packets pass."""
     shed: tuple[str, ...] = ()
-    """Networks of which only every `SHED_PASS`th SYN passes, on average."""
+    """Networks from which only 1 in `SHED_PASS` SYN packets passes, on average."""
     pass_ratio: float = 1.0
-    """Share of the SYNs of all other networks that pass."""
+    """Share of the SYN packets of all other networks that passes."""
 
     @property
     def is_idle(self) -> bool:
@@ -79,7 +82,7 @@ class ArrivalRates:
         self.rule = ShedRule()
 
     def arrived(self, network: str) -> None:
-        """Count a connection."""
+        """Count a connection from a network."""
         self._count[network] += 1
 
     def identified(self, network: str) -> None:
@@ -117,9 +120,10 @@ class ArrivalRates:
 
 
 def apply_rule(listening: socket.socket, rule: ShedRule) -> bool:
-    """Have the kernel drop SYNs by a rule; returns False if it cannot.
+    """Attach a rule to a listening socket as a filter; returns False if the kernel cannot filter.
 
-    Accepted connections inherit the filter, which passes all packets except SYNs.
+    Accepted connections inherit the filter, which has no effect on them, because it drops only SYN
+    packets.
     """
     try:
         if rule.is_idle:
@@ -138,15 +142,17 @@ _NETWORK_HEADER = 0x1_0000_0000 - 0x100000
 _RANDOM = 0x1_0000_0000 - 0x1000 + 56
 """SKF_NET_OFF, and SKF_AD_OFF + SKF_AD_RANDOM. Source: linux/filter.h."""
 _FLAGS_AT, _SYN = 13, 0x02
-"""Offset of the flags in a TCP header, where the filter's data begin. Source: RFC 9293, 3.1."""
+"""Offset of the flags in a TCP header, with which the filter's data begin, and the flag SYN.
+Source: RFC 9293, 3.1."""
 _SOURCE_AT: dict[int, int] = {socket.AF_INET: 12, socket.AF_INET6: 8}
-"""Offset of the source address. Source: RFC 791, 3.1; RFC 8200, 3."""
+"""Offset of the source address in an IP header, by address family. Source: RFC 791, 3.1; RFC 8200,
+3."""
 _PASS: Instruction = (RETURN, 0, 0, 0xFFFFFFFF)
 _DROP: Instruction = (RETURN, 0, 0, 0)
 
 
 def syn_filter(family: int, rule: ShedRule) -> list[Instruction]:
-    """The rule as a program that returns 0 for a packet to be dropped."""
+    """Translate a rule into a BPF program that returns 0 for each packet to drop."""
     program: list[Instruction] = [(LOAD_BYTE, 0, 0, _FLAGS_AT), (JUMP_BITS, 1, 0, _SYN), _PASS]
     for words in _addresses(family, rule.known):
         program += _for_source(family, words, [_PASS])
@@ -156,7 +162,7 @@ def syn_filter(family: int, rule: ShedRule) -> list[Instruction]:
 
 
 def _addresses(family: int, networks: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """First words of the source addresses of this family's networks: one word, or two for IPv6."""
+    """First 32-bit words of the networks of an address family: 1 word for IPv4, 2 for IPv6."""
     for network in networks:
         address = ipaddress.ip_network(network).network_address.packed
         if (len(address) == 4) == (family == socket.AF_INET):
@@ -166,7 +172,7 @@ def _addresses(family: int, networks: Sequence[str]) -> Iterator[tuple[int, ...]
 def _for_source(
     family: int, words: Sequence[int], then: Sequence[Instruction]
 ) -> list[Instruction]:
-    """Instructions that run `then` for packets from this address, and skip it for others."""
+    """Instructions that run `then` only for packets whose source address begins with `words`."""
     steps = list(then)
     for number, word in reversed(list(enumerate(words))):
         load = (LOAD, 0, 0, _NETWORK_HEADER + _SOURCE_AT[family] + 4 * number)
@@ -175,6 +181,6 @@ def _for_source(
 
 
 def _passing(ratio: float) -> list[Instruction]:
-    """Instructions that pass this share of the packets, at random."""
+    """Instructions that pass a random share of the packets and drop the rest."""
     limit = round(ratio * 0xFFFFFFFF)
     return [(LOAD, 0, 0, _RANDOM), (JUMP_ABOVE, 0, 1, limit), _DROP, _PASS]

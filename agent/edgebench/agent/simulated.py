@@ -1,6 +1,6 @@
-"""The simulated boards, if they are installed; their package is not deployed to devices.
+"""Finds the simulator of boards, an optional package that is not deployed to devices.
 
-This is the only place of the agent that looks for them, and only if `--simulate` is given.
+The agent looks for the simulator only here, and only to simulate a board or to print a help text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edgebench.protocol.simulation import ENTRY_POINT_GROUP, Simulator
 
 
 def find_simulator() -> Simulator:
-    """The simulator that is installed with the agent.
+    """Return the simulator that is installed with the agent.
 
     Raises:
         SimulationMissing: no simulator is installed.
@@ -26,5 +26,5 @@ def find_simulator() -> Simulator:
 
 
 def slowed(invoke: Callable[[], Any], speed_path: str | None) -> Callable[[], Any]:
-    """`invoke`, slowed down to the device of this speed file; unchanged on a real device."""
+    """Slow `invoke` down to the speed in a simulated device's file; None: return it unchanged."""
     return invoke if speed_path is None else find_simulator().slowed(invoke, speed_path)

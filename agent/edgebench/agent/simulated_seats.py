@@ -1,6 +1,6 @@
-"""Seats of simulated boards: those of `--simulate`, and those of a directory of device files.
+"""Seats of simulated boards, from `--simulate` or from a directory of device files.
 
-A file of the directory is a device for as long as it exists::
+Each file of the directory is a device that is present for as long as the file exists::
 
     schema = 1
     board = "raspberry-pi-5-bare:3"     # as for --simulate
@@ -41,7 +41,7 @@ SERIAL_FILE = Path("proc/device-tree/serial-number")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedDeviceFile:
-    """A file of the directory."""
+    """Content of a device file."""
 
     schema: int = SCHEMA_VERSION
     board: str
@@ -58,7 +58,7 @@ def fixed_seats(
     Args:
         boards: Names of the boards, each with a seed.
         state: State directory of the first board, as for an agent with one device.
-        seats: Directory of the state of the other boards.
+        seats: Directory that contains the state directories of the other boards.
         shown: Name of the first device; None: the name of its board.
         wiring: Meters and sync line of the first device; a meter is wired to a single device.
 
@@ -81,7 +81,7 @@ def fixed_seats(
 def _plan(
     seat: str, state: Path, board: str, *, shown: str, wiring: Wiring, serial: str = ""
 ) -> SeatPlan:
-    """The seat of a simulated board, whose files are created again in this directory."""
+    """Plan the seat of a simulated board, and create the board's files again under `state`."""
     make_private_directory(state)
     root = state / "simulated"
     shutil.rmtree(root, ignore_errors=True)
@@ -102,12 +102,13 @@ class SimulatedDirectory:
     """Simulated devices, each a file of a directory; implements `SeatSource`."""
 
     period_s = 0.25
-    """Ten files take less than half a millisecond to read."""
+    """A short interval is possible, because reading ten files takes less than half a
+    millisecond."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._known: dict[str, tuple[_Stamp, SeatOffer]] = {}
-        """Offer of each file, and the state of the file that it was read from."""
+        """Offer of each file, and inode, time and size of the file when it was read."""
 
     async def offers(self) -> Sequence[SeatOffer]:
         """An offer for each file; a file that became invalid keeps its earlier offer.

@@ -1,10 +1,11 @@
 """Finished runs, kept until their host acknowledges them.
 
 work/<run-id>/     a run in progress; removed when the agent starts
-spool/<run-id>/    a finished run, whole: appears by one rename, after everything is synced
+spool/<run-id>/    a complete finished run, renamed from work/ after all its files were synced
 
-The owner is stored in a separate file as well as in the record: a run whose record is damaged
-still belongs to its host, which sets it aside. Anything else in the spool is ignored.
+The owner is stored in a separate file as well as in the record, so that a run with a damaged record
+still belongs to its host, which fetches it and sets it aside. Other entries of the spool are
+ignored.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ OWNER_FILE = "owner"
 """File with the identity of a run's host; not sent to the host."""
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 LEAST_FREE_BYTES = 2 * 2**20
-"""Free space below which no run starts: the least that any run needs, with its log. The worker,
-which can compute how much it will write, checks again."""
+"""Free space below which no run starts: the smallest amount that any run needs, including its log.
+The worker checks the free space again, because it can compute how much it will write."""
 
 
 class Spool:
@@ -50,7 +51,7 @@ class Spool:
         return lost
 
     def begin(self, run_id: str) -> Path:
-        """A fresh directory for a run in progress.
+        """Create the directory of a new run.
 
         Raises:
             UsageError: the id is malformed, or in use.
@@ -72,7 +73,7 @@ class Spool:
         return path
 
     def finish(self, run_id: str, owner: str) -> None:
-        """Turn a run in progress into a finished run of this host."""
+        """Turn a run in progress into a finished run that belongs to the host `owner`."""
         path = _inside(self._work, run_id)
         with disk_errors("run not spooled", path):
             for file in path.iterdir():
@@ -96,10 +97,11 @@ class Spool:
         return tuple(path.name for path in paths if self._owner(path) == owner)
 
     def ended(self, run_id: str, owner: str) -> RunEnded:
-        """How a finished run ended.
+        """Outcome and error with which a finished run ended.
 
         Raises:
             UsageError: this host has no such run.
+            TargetError: the record of the run is damaged.
         """
         record = self._record(self._owned(run_id, owner))
         try:
@@ -109,7 +111,7 @@ class Spool:
             raise TargetError(f"record of run {run_id} is damaged") from exc
 
     def files(self, run_id: str, owner: str) -> tuple[SpooledFile, ...]:
-        """The files of a finished run.
+        """Names, sizes and digests of the files of a finished run.
 
         Raises:
             UsageError: this host has no such run.
@@ -135,7 +137,7 @@ class Spool:
         path = _inside(self._spool, run_id)
         if path.exists():
             self._owned(run_id, owner)
-            # One rename hides it; what remains of it is removed at the next start.
+            # A single rename removes it from the spool; leftovers are deleted at the next start.
             hidden = self._work / f"acknowledged-{run_id}"
             path.rename(hidden)
             # Without the sync, a power cut may bring back a run with missing files.
@@ -143,12 +145,12 @@ class Spool:
             shutil.rmtree(hidden, ignore_errors=True)
 
     def usage(self) -> tuple[int, int]:
-        """Number and bytes of the finished runs."""
+        """Number of the finished runs, and their total size in bytes."""
         runs = self._runs()
         return len(runs), sum(file.stat().st_size for run in runs for file in run.iterdir())
 
     def _runs(self) -> list[Path]:
-        """Directories of the finished runs, in no order; empty if the spool was removed."""
+        """Directories of the finished runs, unsorted; empty if the spool was removed."""
         try:
             paths = list(self._spool.iterdir())
         except FileNotFoundError:
@@ -162,7 +164,7 @@ class Spool:
         return path
 
     def _owner(self, path: Path) -> str | None:
-        """Identity of a run's host; None if neither file names it."""
+        """Identity of a run's host; None if neither the owner file nor the record names it."""
         with suppress(OSError, ValueError):  # spooled by an earlier agent, or damaged
             if text := (path / OWNER_FILE).read_text():
                 return text

@@ -34,7 +34,7 @@ from edgebench.protocol.target import TargetDescription
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, Expectation
 
 GUARD_HZ = 1.0
-"""Least sampling rate of a device whose profile has a temperature limit."""
+"""Minimum sampling rate of a device whose profile has a temperature limit."""
 
 
 class Surroundings(Protocol):
@@ -42,7 +42,7 @@ class Surroundings(Protocol):
 
     @property
     def root(self) -> Path:
-        """Directory that stands for / for a worker or a sampler that reads the device."""
+        """Directory that replaces / for a worker or a sampler that reads the device."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Surroundings(Protocol):
 
     @property
     def target(self) -> TargetDescription | None:
-        """The target that is the device; None if models run in a worker on a machine."""
+        """The target, if the device is a target; None for a machine that runs models itself."""
         ...
 
     @property
@@ -62,24 +62,24 @@ class Surroundings(Protocol):
 
     @property
     def cooldown_timeout_s(self) -> float:
-        """Longest cool-down, for a run that sets no limit itself; 0: no gate."""
+        """Longest cool-down of a run without its own limit, in seconds; 0: no cool-down."""
         ...
 
     @property
     def has_thermometer(self) -> bool:
-        """Whether the gate has a thermometer."""
+        """Whether the temperature that the cool-down gate needs can be read."""
         ...
 
     def environment(self) -> Environment:
-        """The conditions now."""
+        """Describe the current conditions of the device."""
         ...
 
     def load_1m(self) -> float | None:
-        """Load average over the last minute, if the system reports it."""
+        """Load average over the last minute; None if the system does not report it."""
         ...
 
     def temp_c(self) -> float | None:
-        """Temperature now, of the gate's zone."""
+        """Current temperature of the cool-down gate's zone; None if it cannot be read."""
         ...
 
     def change_settings(self, spec: RunSpec) -> None:
@@ -107,12 +107,12 @@ class Surroundings(Protocol):
         ...
 
     def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
-        """The sampling during a run; a rate of 0 disables it."""
+        """Parameters of the sampler for a run; a rate of 0 disables the sampler."""
         ...
 
 
 def refuse_phone_settings(spec: RunSpec) -> None:
-    """Reject a run that requests phone settings on another device.
+    """Reject a run that requests phone settings on a device other than a phone.
 
     Raises:
         SettingRefused: the run requests airplane mode or a screen brightness.
@@ -124,7 +124,7 @@ def refuse_phone_settings(spec: RunSpec) -> None:
 
 
 class LinuxSurroundings:
-    """A Linux system under a root."""
+    """A Linux system whose files are under a root directory."""
 
     simulation: Simulation | None = None
     target: TargetDescription | None = None
@@ -144,7 +144,7 @@ class LinuxSurroundings:
 
     @property
     def _idle_max_c(self) -> float | None:
-        """Temperature above which the device counts as idle only by its load; None: no limit."""
+        """Temperature above which only a low load shows an idle device; None: no limit."""
         return self._cooldown.max_c
 
     @property
@@ -162,7 +162,7 @@ class LinuxSurroundings:
         return describe_environment(self.root)
 
     def load_1m(self) -> float | None:
-        """The load under the root."""
+        """Load average over the last minute, read under the root."""
         return load_1m(self.root)
 
     def temp_c(self) -> float | None:
@@ -202,7 +202,7 @@ class LinuxSurroundings:
         return facts
 
     def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
-        """The sampler of the files under the root, away from the CPUs of the run."""
+        """Sample the files under the root, on other CPUs than the CPUs of the run."""
         cpus = set(own_cpus()) - set(spec.cpus)
         rate_hz = spec.telemetry_rate_hz
         if self.expected.abort_c is not None:
@@ -232,12 +232,12 @@ class SimulatedSurroundings(LinuxSurroundings):
         return None  # it starts cool
 
     def environment(self) -> Environment:
-        """The conditions of the board, with the processor that actually computes."""
+        """The conditions of the board, with this machine's processor, which runs the models."""
         return describe_environment(self.root, processor=Path("/"))
 
 
 class TargetSurroundings:
-    """A target: no governor, sensors or load; its environment is that of the agent's machine."""
+    """A target, without governor, sensors and load; the environment is the agent machine's."""
 
     root = Path("/")
     simulation: Simulation | None = None
@@ -289,6 +289,6 @@ class TargetSurroundings:
         return CooldownFacts(CooldownOutcome.NO_SENSOR)
 
     def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
-        """No sampling."""
+        """Disable the sampler: a target has no files to sample."""
         del spec
         return SamplerJob(worker_pid=worker_pid, rate_hz=0.0)

@@ -1,6 +1,6 @@
 """This machine: identity, processor, memory, operating system, virtualisation.
 
-Everything is read from files under an injectable root, so that tests can present any board.
+Files are read under a root directory that the caller chooses, so that tests can present any board.
 Missing values are normal: a field that cannot be read is None or "unknown", never a guess.
 """
 
@@ -37,10 +37,12 @@ from edgebench.system.python_start import INTERPRETER
 PACKAGES = {"edgebench": AGENT_DISTRIBUTION} | {
     name: name for name in ("numpy", *RUNTIME_PACKAGES.values())
 }
-"""Distributions whose versions are part of a run's conditions, by their names in a result."""
+"""Distributions whose versions are recorded in the environment of a run, by their names in the
+record."""
 
 DEVICE_ID_FILE = "device-id"
-"""File in an agent's state that replaces a machine id that is missing or copied."""
+"""File in the agent's state directory with a random id, which is used instead of /etc/machine-id if
+that is missing or was copied together with the system."""
 _FEATURES = {
     "avx2": "avx2",
     "avx512f": "avx512f",
@@ -51,21 +53,21 @@ _FEATURES = {
     "i8mm": "i8mm",
     "sve": "sve",
 }
-"""Instruction sets by which runtimes choose the kernels of quantised models: the kernel's name, and
-the common name. Source: Linux, arch/x86/include/asm/cpufeatures.h and
+"""CPU features by which runtimes choose their code for quantised models: the name in /proc/cpuinfo,
+and the common name. Source: Linux, arch/x86/include/asm/cpufeatures.h and
 Documentation/arch/arm64/elf_hwcaps.rst."""
 
 
 def describe_device(
     state: Path, name: str | None = None, root: Path = Path("/"), *, serial: str = ""
 ) -> DeviceDescription:
-    """The description of this device; `state` keeps a random id if the system has none.
+    """Describe this device; if the system has no id, a random id is stored in `state`.
 
     Args:
         state: The agent's state directory.
         name: Name of the device; None: the host name.
-        root: Stands for / in tests.
-        serial: Serial number that the system provides outside the device tree, if any.
+        root: Directory that replaces / in tests.
+        serial: Serial number that does not come from the device tree; empty if there is none.
     """
     compatible = _strings(root / "proc/device-tree/compatible")
     return DeviceDescription(
@@ -80,14 +82,14 @@ def describe_device(
 
 
 def board_id(root: Path = Path("/"), serial: str = "") -> str:
-    """Stable, pseudonymous id of the board, which survives a new system; empty without a serial.
+    """Pseudonymous id of the board, which a new installation does not change; empty if unknown.
 
-    Derived from the serial number that the firmware puts into the device tree, else from the UUID
-    or serial number of the mainboard, which only root may read. Values that all boards of a series
-    share are ignored.
+    The id is derived from the serial number that the firmware puts into the device tree, else from
+    the UUID or serial number of the mainboard, which only root may read. Default values that many
+    boards share are ignored.
 
     Args:
-        root: Stands for / in tests.
+        root: Directory that replaces / in tests.
         serial: As for `describe_device`.
     """
     serial = _serial_number(root, serial)
@@ -99,7 +101,7 @@ def board_id(root: Path = Path("/"), serial: str = "") -> str:
 
 
 def device_identity(root: Path = Path("/")) -> DeviceIdentity:
-    """Names and ids of this machine, for the choice of a profile."""
+    """Names of this machine's board and processor, from which its profile is chosen."""
     model = re.search(r"^model name\s*:\s*(.+)$", read_text(root / "proc/cpuinfo"), re.MULTILINE)
     return DeviceIdentity(
         machine=platform.machine(),
@@ -110,13 +112,13 @@ def device_identity(root: Path = Path("/")) -> DeviceIdentity:
 
 
 def describe_environment(root: Path = Path("/"), *, processor: Path | None = None) -> Environment:
-    """The conditions now.
+    """Describe the current conditions of this machine, which are recorded with a run.
 
     Args:
-        root: Stands for / in tests and simulations.
-        processor: Directory that stands for / for the description of the processor, if it is not
-            `root`: this machine computes the models of a simulated device, whose clocks are its
-            own.
+        root: Directory that replaces / in tests and simulations.
+        processor: Directory that replaces / for the description of the processor; None: `root`. For
+            a simulated device, this is the processor of this machine, which computes the models;
+            the CPU frequencies are always read under `root`.
     """
     lines = re.findall(r"^(\w+):\s+(\d+) kB$", read_text(root / "proc/meminfo"), re.MULTILINE)
     memory = {name: int(kib) * 1024 for name, kib in lines}
@@ -141,7 +143,7 @@ def describe_environment(root: Path = Path("/"), *, processor: Path | None = Non
 
 
 def load_averages(root: Path = Path("/")) -> tuple[float, float, float] | None:
-    """Load over 1, 5 and 15 minutes; None if the system does not report it, as on Android."""
+    """Load averages over 1, 5 and 15 minutes; None if not reported, as on some Androids."""
     if root != Path("/"):
         try:
             one, five, fifteen = map(float, read_text(root / "proc/loadavg").split()[:3])
@@ -155,7 +157,7 @@ def load_averages(root: Path = Path("/")) -> tuple[float, float, float] | None:
 
 
 def load_1m(root: Path = Path("/")) -> float | None:
-    """Load average over the last minute, if the system reports it."""
+    """Load average over the last minute; None if the system does not report it."""
     averages = load_averages(root)
     return None if averages is None else averages[0]
 
@@ -166,10 +168,10 @@ def is_emulated(root: Path = Path("/")) -> bool:
 
 
 def virtualization(root: Path = Path("/")) -> str | None:
-    """The layers between this process and the machine, the inner layer first: `docker on KVM`.
+    """Containers and virtual machines around this process, the innermost first: `docker on KVM`.
 
-    None if no layer is detected. Source: the marks of containers and hypervisors follow
-    systemd-detect-virt(1).
+    None if no container and no virtual machine is detected. Source of the signs by which they are
+    detected: systemd-detect-virt(1).
     """
     # An emulator first: times inside it are meaningless, in any container.
     if (emulator := _emulator(root)) is not None:
@@ -180,10 +182,10 @@ def virtualization(root: Path = Path("/")) -> str | None:
 
 
 def _unread_mark(root: Path) -> str | None:
-    """First file that might reveal a layer but cannot be read, with the reason; None if all can.
+    """First unreadable file that may show virtualisation, and the reason; None if there is none.
 
-    An emulator is visible in the first file, a container in the second, and a hypervisor in the
-    third.
+    An emulator would be visible in /proc/self/maps, a container in /proc/self/status, and a
+    hypervisor in /proc/cpuinfo.
     """
     for name in ("self/maps", "self/status", "cpuinfo"):
         path = root / "proc" / name
@@ -226,8 +228,8 @@ _DMI_MARKS = (
     ("Parallels", "", "Parallels"),
     ("Apple Inc.", "Apple Virtualization", "Apple Virtualization"),
 )
-"""Texts in the DMI vendor and product names, and what they mean; real laptops of Apple, Google and
-Microsoft carry the vendor's name alone."""
+"""Parts of the DMI vendor name and product name, and the hypervisor that they identify. For Apple,
+Google and Microsoft, both parts are needed, because their laptops have the same vendor name."""
 _CONTAINER_MARKS = (
     ("kubepods", "kubernetes"),
     ("/kubelet/", "kubernetes"),
@@ -238,13 +240,13 @@ _CONTAINER_MARKS = (
     ("lxc.payload", "lxc"),
     ("containerd", "containerd"),
 )
-"""Parts of names that managers of containers give to control groups, and to the directories from
-which they mount the root and /etc/hostname."""
+"""Parts of the names that container managers give to control groups, and to the directories that
+they mount as / and /etc/hostname in a container."""
 
 
 def _emulator(root: Path) -> str | None:
-    # A user-mode emulator is the program that the kernel really runs. It makes up some files of
-    # /proc/self for its guest; which ones differs by version.
+    # A user-mode emulator is the program that the kernel runs. It shows its guest other contents
+    # of some files in /proc/self; the set of these files differs by version.
     thread = root / "proc/thread-self"
     with suppress(OSError):
         if (thread / "exe").readlink().name.startswith("qemu-"):
@@ -252,8 +254,8 @@ def _emulator(root: Path) -> str | None:
     for maps in (root / "proc/self/maps", thread / "maps", root / "proc/self/smaps"):
         if "/qemu-" in read_text(maps):
             return "qemu-user"
-    # Where an emulator hides itself, the kernel still reports the architecture that it was built
-    # for (since Linux 6.1), and describes the processor of the machine around it.
+    # If an emulator hides itself, the kernel still reports the architecture for which it was
+    # built (since Linux 6.1), and still describes the real processor in /proc/cpuinfo.
     kernel, here = read_text(root / "proc/sys/kernel/arch"), _family(platform.machine())
     cpuinfo = read_text(root / "proc/cpuinfo")
     if kernel and _family(kernel) != here:
@@ -264,7 +266,7 @@ def _emulator(root: Path) -> str | None:
 
 
 def _family(machine: str) -> str:
-    """Architectures that a processor may run: a 64-bit kernel runs 32-bit processes."""
+    """Family of an architecture; a 64-bit kernel also runs the 32-bit processes of its family."""
     if re.fullmatch("x86_64|i[3-6]86", machine):
         return "x86"
     if machine.startswith(("arm", "aarch64")):
@@ -287,7 +289,7 @@ def _container(root: Path) -> str | None:
     )
     if manager := next(filter(None, named), None):
         return manager
-    # Other mounts may be those of containers that run here.
+    # Only these mounts are read: other mounts may belong to containers that run on this machine.
     own = re.findall(
         r"^(?:\S+ ){4}/(?:etc/hostname)? .*", read_text(root / "proc/self/mountinfo"), re.M
     )
@@ -302,12 +304,14 @@ _CONTAINER_FILES = (
     (".dockerenv", "docker"),
     ("run/.containerenv", "podman"),
 )
-"""Files that exist only inside; those of Termux, a terminal on Android, are private to it."""
+"""Files that exist only inside a container. The directory of Termux, a terminal app of Android, is
+visible only to Termux."""
 
 
 _BOARD_ROUNDS = 100_000
-"""Rounds of PBKDF2: results are shared, and a Raspberry Pi's serial number has 32 bits, which plain
-hashing would find within the hour. Takes 23 ms on a PC, once or twice a start."""
+"""Rounds of PBKDF2. The id is part of shared results, and a Raspberry Pi's serial number has only
+32 bits, so an exhaustive search would find it within an hour if the id were a plain hash. The
+rounds take 23 ms on a PC, once or twice at each start of an agent."""
 _PLACEHOLDERS = frozenset(
     {
         "0123456789abcdef",
@@ -323,15 +327,16 @@ _PLACEHOLDERS = frozenset(
         "to be filled by o.e.m.",
     }
 )
-"""Serial numbers reported by Android devices that have none, and UUIDs and serial numbers of
-mainboards whose makers left the defaults of AMI's and other firmware. Source: dmidecode, lists of
-such values."""
+"""Values that are not unique: serial numbers that Android devices without a serial number report,
+and UUIDs and serial numbers that are defaults of AMI's and other firmware and that makers of
+mainboards did not replace. Source: dmidecode, lists of such values."""
 _LEAST_DIGITS = 8
-"""Digits of the shortest meaningful serial numbers: those of a Raspberry Pi's chip."""
+"""Minimum number of letters and digits in a serial number; the serial number of a Raspberry Pi has
+8 significant digits."""
 
 
 def _serial_number(root: Path, elsewhere: str = "") -> str:
-    """Serial number in the device tree, else `elsewhere`; empty if both are missing.
+    """Serial number in the device tree, else `elsewhere`; empty if both are missing or defaults.
 
     Source: Devicetree Specification 0.4, 3.2, property `serial-number` of the root node.
     """
@@ -367,7 +372,7 @@ def _device_id(state: Path, root: Path, elsewhere: str) -> str:
 
 
 def renew_device_id(state: Path) -> str:
-    """Draw a new random base for the device's id, used if its board has no serial number."""
+    """Store and return a new random base of the device's id, for boards without a serial number."""
     drawn = uuid.uuid4().hex
     write_private(state / DEVICE_ID_FILE, drawn)
     return drawn
@@ -391,10 +396,10 @@ def _cpu(root: Path, *, clocks: Path) -> CpuDescription:
 
 
 def _cpu_kinds(folder: Path, cpus: Iterable[int]) -> tuple[tuple[int, ...], ...] | None:
-    """CPUs by type, the fastest type first; None if a CPU has neither capacity nor frequency.
+    """CPUs grouped by type, the fastest first; None if a CPU lacks both capacity and frequency.
 
-    Source: Linux, Documentation/devicetree/bindings/cpu/cpu-capacity.txt: capacity relative to
-    the fastest CPU, 1024; it also differs for CPUs of equal frequency.
+    Capacities are preferred, because CPUs of equal frequency may differ in capacity. Source: Linux,
+    Documentation/devicetree/bindings/cpu/cpu-capacity.txt, where the fastest CPU has capacity 1024.
     """
     speeds: dict[int, int] = {}
     for cpu in cpus:
@@ -421,7 +426,7 @@ def _cpu_model(root: Path) -> str:
 
 
 def _cpu_features(root: Path) -> tuple[str, ...] | None:
-    """Features that all CPUs have, because a worker may run on any of them."""
+    """Features that all CPUs have, because a worker may run on any CPU; None if not readable."""
     cpuinfo = read_text(root / "proc/cpuinfo")
     of_each = re.findall(r"^(?:flags|Features)[ \t]*:(.*)$", cpuinfo, re.MULTILINE)
     if not of_each:
@@ -454,7 +459,7 @@ def _packages() -> dict[str, str]:
 
 
 def _strings(path: Path) -> tuple[str, ...]:
-    """A device-tree property: strings that each end with a NUL."""
+    """Strings of a device-tree property, each of which ends with a NUL in the file."""
     try:
         return tuple(
             part.decode("ascii", "replace") for part in path.read_bytes().split(b"\0") if part

@@ -1,4 +1,4 @@
-"""Seats of targets, which time themselves: emulated targets, and those at local ports."""
+"""Seats of targets: emulated targets, and targets that are connected to ports of this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from edgebench.protocol.target import MEMORY_FILE, TargetDescription, TargetPort
 
 GENERIC_PROFILE = "generic-mcu"
 DEVICE_ID_CHARS = 16
-"""Length of a device id, equal to that of a machine."""
+"""Length of a target's device id, equal to the length of a machine's device id."""
 NO_BOARDS = "none"
-"""Address that disables boards, including those that are plugged in."""
+"""Address that disables all boards, including boards that are plugged in later."""
 _TERMINALS = Path("/sys/class/tty")
 _USB_TERMINALS = ("ttyACM", "ttyUSB")
 """Names of serial ports on USB. Source: Linux, Documentation/admin-guide/devices.txt."""
@@ -32,7 +32,7 @@ _USB_TERMINALS = ("ttyACM", "ttyUSB")
 def target_seat(
     name: str, target: TargetDescription, state: Path, meters: tuple[str, ...] = ()
 ) -> SeatPlan:
-    """The seat of a target; `state` is its directory, and its runs may use the meters."""
+    """Plan the seat of a target with the directory `state`, whose runs may use these meters."""
     make_private_directory(state)
     profile = find_profile(target.profile) or find_profile(GENERIC_PROFILE)
     assert profile is not None
@@ -52,7 +52,8 @@ def target_seat(
 class TargetSource:
     """Targets at the ports of this machine; implements `SeatSource`.
 
-    The driver is loaded when a port for it appears, so an agent without boards does not need it.
+    The driver is loaded when a serial port on USB appears, so an agent without boards does not need
+    the driver.
     """
 
     period_s = 1.0
@@ -72,10 +73,11 @@ class TargetSource:
         Args:
             named: Addresses of targets, as `TargetDriver.ports` takes them.
             state: Directory of the agent's state.
-            is_probing: Whether to open ports that may have a target and are not named.
-            meters: Meters of the agent. Meters with their own wires may be wired to a target; a run
-                selects such a meter, and has no energy if the target's pulses are missing.
-            terminals: Directory in which the system lists its terminals.
+            is_probing: Whether to open ports that are not in `named` but may have a target.
+            meters: Meters of the agent. A meter with its own wires may be wired to a target. A run
+                that selects such a meter has no energy if the target's pulses are missing in its
+                recording.
+            terminals: Directory in which the system lists its serial ports.
 
         Raises:
             UsageError: an address is invalid.
@@ -124,7 +126,7 @@ class TargetSource:
 
 
 def _external(meters: Sequence[str]) -> tuple[str, ...]:
-    """Meters that do not measure the machine they are plugged into."""
+    """Meters that can measure a device other than the machine to which they are connected."""
     if not meters:
         return ()
     # Imported here because an idle agent needs no drivers.

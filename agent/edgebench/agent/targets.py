@@ -1,6 +1,6 @@
-"""The driver of targets, which time themselves, if it is installed.
+"""Finds the driver of targets, which is the optional firmware bridge.
 
-This is the only place of the agent that looks for the driver. The firmware bridge registers it.
+The agent looks for the driver only here. The firmware bridge registers itself as an entry point.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from edgebench.protocol.target import ENTRY_POINT_GROUP, TargetDriver
 
 
 def find_driver() -> TargetDriver:
-    """The driver that is installed with the agent.
+    """Return the driver of targets that is installed with the agent.
 
     Raises:
         TargetDriverMissing: no driver is installed.
@@ -24,6 +24,10 @@ def find_driver() -> TargetDriver:
 
 
 def runtime_report() -> RuntimeReport:
-    """Describe the runtime of targets."""
+    """Describe the runtime of targets.
+
+    Raises:
+        TargetDriverMissing: no driver is installed.
+    """
     driver = find_driver()
     return RuntimeReport(driver.runtime, driver.formats, driver.version, is_target=True)

@@ -1,12 +1,12 @@
-"""Watchers of seats: which updates they get, and when.
+"""Sends the state and the readings of seats to the clients that watch them.
 
-Theory of operation. Without watchers, no task runs here. During a run, the readings come from the
-run's own sampler, which reports to the daemon once a second in any case; its reports contain every
-sample only while the seat is watched. Between runs there is no sampler: the daemon reads the seat's
-temperature itself, once a second. The daemon does the same if a run has no sampler, or a slow
-sampler. The state of a seat (holder, run, phase) is compared with the previous state at every
-reading. Watchers of a seat whose device has left receive that change, and then readings without
-samples.
+Theory of operation. Without watchers, this module runs no task. During a run, the readings come
+from the run's sampler, which reports to the daemon once a second, even without watchers; while the
+seat has watchers, the reports also contain the samples in between. Between runs there is no
+sampler, so the daemon itself reads the seat's temperature once a second. The daemon also does so
+during a run whose sampler is missing or late. At every reading, the state of a seat (holder, run,
+phase) is compared with the previous state, and a change is sent. When a device leaves, the watchers
+of its seat receive the changed state, and from then on readings without samples.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from edgebench.protocol.live import pack_samples
 
 PERIOD_S = 1.0
 LATE_NS = 3e9
-"""Time without a report of a run's sampler after which the daemon reads the temperature itself."""
+"""Time without a report of a run's sampler after which the daemon itself reads the temperature."""
 
 logger = logging.getLogger(__name__)
 
 Notice = m.SeatChange | m.SeatReadings
 SendNotice = Callable[[Notice, bytes], None]
-"""Called with a notice and its payload; it must neither wait nor fail."""
+"""Function that sends a notice and its payload; it must neither block nor raise."""
 _Key = tuple[str | None, str | None, object]
 
 
@@ -49,7 +49,7 @@ class WatchedSeat:
     """Time of the last sample that was sent."""
 
     def key(self) -> _Key:
-        """The values whose change is reported."""
+        """Holder, run and phase, whose changes are sent to the watchers."""
         holder = self.seat.lease.holder
         return holder.identity if holder else None, self.seat.running, self.seat.phase
 
@@ -59,7 +59,7 @@ class WatchedSeat:
             send(notice, payload)
 
     def on_reading(self, live: LiveReading) -> None:
-        """Pass on a report of the sampler."""
+        """Send a report of the sampler to the watchers."""
         if not self.seat.is_there:  # the last report of a run that is ending
             return
         self.reported_ns = monotonic_ns()
@@ -67,7 +67,7 @@ class WatchedSeat:
         self.look(samples)
 
     def look(self, samples: Iterable[LiveSample]) -> None:
-        """Send a change of state, if any, then the samples that were not sent yet."""
+        """Send the seat's state if it has changed, then the samples that were not sent yet."""
         if (key := self.key()) != self.last_key:
             self.last_key = key
             self.send(m.SeatChange(self.seat.state()))
@@ -88,13 +88,12 @@ class _Watcher:
     """The seats that a watcher has requested."""
 
     names: frozenset[str]
-    """Names of the seats."""
     is_for_all: bool
-    """Whether it watches all seats, including later ones."""
+    """Whether the watcher has requested all seats, including seats that are added later."""
 
 
 class Watches:
-    """Follows the seats of an agent while they are watched."""
+    """The watchers of an agent's seats; watched seats are read once a second."""
 
     def __init__(self) -> None:
         self._watchers: dict[SendNotice, _Watcher] = {}
@@ -104,7 +103,7 @@ class Watches:
     def add(
         self, seats: Iterable[Seat], send: SendNotice, *, is_for_all: bool = False
     ) -> tuple[m.SeatState, ...]:
-        """Add a watcher of these seats, or of all; returns their state now."""
+        """Add a watcher of these seats, and of later seats if `is_for_all`; returns the states."""
         seats = tuple(seats)
         self._watchers[send] = _Watcher(frozenset(seat.name for seat in seats), is_for_all)
         for seat in seats:

@@ -14,7 +14,7 @@ from edgebench.protocol.toml_text import Complaint
 GENERIC_PREFIX = "generic-"
 """Prefix of the profiles that may match every device."""
 _NAMES = ("role", "name", "kind")
-"""Fields by which the key of a fact may select an item of a list."""
+"""Fields whose value selects an item of a list in the key of a fact."""
 
 
 def check(profile: Profile, name: str) -> Iterator[Complaint]:

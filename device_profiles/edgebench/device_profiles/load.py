@@ -50,8 +50,9 @@ def parse_profile(text: str, name: str, parent: FindText | None = None) -> Profi
 
     Args:
         text: Content of the file.
-        name: File name without its suffix, which the id must equal.
-        parent: Returns the text of an extended profile; None: the profile extends no other.
+        name: File name without its suffix; the id in the file must be equal to it.
+        parent: Function that returns the text of the profile to extend; None: no profile can be
+            extended.
 
     Raises:
         UsageError: the text is not TOML, violates the schema, or is inconsistent.
@@ -99,7 +100,7 @@ def _inherited(table: Table, source: TomlText, name: str, parent: FindText) -> T
 
 
 def _merged(above: Table, below: Table) -> Table:
-    """Merge tables; lists are replaced, and facts are merged by key."""
+    """Merge two tables; values of `below` replace those of `above`, and facts are merged by key."""
     result = dict(above)
     for key, value in below.items():
         inherited = above.get(key)
@@ -114,7 +115,7 @@ def _merged(above: Table, below: Table) -> Table:
 
 
 def _fact_key(fact: Any) -> str | None:
-    """Key of a fact; None if it is absent or not a string, which the schema check reports later."""
+    """Key of a fact; None if it is missing or no string, which the schema check reports later."""
     key = fact.get("key") if isinstance(fact, dict) else None
     return key if isinstance(key, str) else None
 

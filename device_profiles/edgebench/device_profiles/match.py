@@ -11,7 +11,7 @@ from edgebench.device_profiles.schema import Match, Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceIdentity:
-    """Names and ids of a device; empty where the device has none."""
+    """Names and ids of a device; an empty field is a name or id that the device does not have."""
 
     machine: str = ""
     """Machine, as printed by uname(1)."""
@@ -30,7 +30,7 @@ class DeviceIdentity:
 
 
 def match_profile(identity: DeviceIdentity, profiles: Sequence[Profile] | None = None) -> Profile:
-    """The profile of a device; generic profiles match everything, least specifically.
+    """The most specific profile that matches a device; generic profiles match every device.
 
     Args:
         identity: Names and ids of the device.
@@ -46,7 +46,7 @@ def match_profile(identity: DeviceIdentity, profiles: Sequence[Profile] | None =
 
 
 def fits_device(condition: Match, identity: DeviceIdentity) -> bool:
-    """Whether every condition holds."""
+    """Whether a device meets every condition of a match that is given."""
     usb = {(one.vid, one.pid) for one in condition.usb}
     return all(
         (

@@ -1,7 +1,7 @@
-"""Powers that a running device of each class can take, as a whole.
+"""Bounds on the total power of a running device, for each class of devices.
 
-A bound is for errors of a factor of 60 or 1,000, such as a wrong unit, and for counters that wrap:
-it is far from what any device of the class takes.
+The bounds detect errors by a factor of 60 or 1,000, such as a wrong unit, and counters that wrap
+around. So the bounds are far from the power of any real device of the class.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from edgebench.device_profiles.schema import DeviceClass
 
 LINUX_LOWEST_W = 0.01
-"""Lowest power of a computer that runs Linux. Source: our own choice, a fortieth of an idle
-Raspberry Pi Zero W: no board takes less, and a watt that was read as a milliwatt is."""
+"""Lowest power of a computer that runs Linux. Source: our own choice, a fortieth of the power of an
+idle Raspberry Pi Zero W. No board takes less, but a few watts that were read as milliwatts are
+less."""
 
 POWER_W_BOUNDS: dict[DeviceClass, tuple[float, float]] = {
     # Lowest: 1 MHz at 1 uA/MHz and 1 V, below any Cortex-M in run mode (STMicroelectronics DS12023:
@@ -23,4 +24,5 @@ POWER_W_BOUNDS: dict[DeviceClass, tuple[float, float]] = {
     # Highest: an outlet of 16 A and 230 V.
     "linux-pc": (LINUX_LOWEST_W, 3680.0),
 }
-"""Lowest and highest mean power while a model runs. An emulator has no power of its own."""
+"""Lowest and highest mean power while a model runs. An emulator has no power of its own, and so no
+entry."""

@@ -1,6 +1,7 @@
-"""The range of each number of a profile, because a typing error must not disable a guard.
+"""The allowed range of each number of a profile.
 
-A maximum temperature of NaN is never reached, and a wait until NaN never ends.
+A typing error must not disable a safety limit: a maximum temperature of NaN is never reached, and a
+wait until NaN never ends.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ANY = (-math.inf, math.inf)
 
 
 def out_of_range(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every number that is out of range in a value of a profile: its path, and what is wrong."""
+    """Find the numbers of a profile that are out of range; yields path and fault of each number."""
     if is_dataclass(value):
         for field in fields(value):
             inner, inner_path = getattr(value, field.name), (*path, field.name)

@@ -1,21 +1,21 @@
 """The expectations of a board as a tree of frozen dataclasses, from one TOML file per board.
 
     Profile
-    ├── matches       conditions on the device: any block, with all its keys, must hold
+    ├── matches       conditions on the device: at least one block must hold with all its keys
     ├── soc           clusters of cores
     ├── accelerators
     ├── thermal       zones and the temperatures at which they throttle
     ├── throttle      indicators, the most reliable first
     ├── freq          sources of the frequency, the most reliable first
-    ├── power         on-board meters, and what they exclude
+    ├── power         on-board meters, and the parts of the board that they do not measure
     ├── control       settings that the operator may request
     ├── cooldown      conditions for the start of a run
     ├── limits        limits that the agent enforces
     ├── runtimes
     └── facts         source and grade of values that are not obvious
 
-A profile states expectations; the agent determines what the device really has, and a run stores
-both. `load.py` reads and checks the files.
+A profile states expectations. The agent determines the actual properties of the device, and a run
+stores both. `load.py` reads and checks the files.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Match:
     adb_device: str | None = None
     """`ro.product.device` of an Android device."""
     system: Literal["android"] | None = None
-    """Operating system, if it is not the usual Linux of a board."""
+    """Operating system, `android`; None: any operating system."""
     usb: tuple[UsbId, ...] = ()
     """USB devices; at least one must be present."""
     mbed_id: str | None = None
@@ -119,7 +119,7 @@ class Memory:
     """Memory sizes in which this kind of board is sold."""
 
     variants_bytes: tuple[int, ...] = ()
-    """For readers; runs record the memory that the device has."""
+    """Documentation only: a run records the memory of its device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +131,12 @@ class Accelerator:
     devfreq: str | None = None
     """Name under /sys/class/devfreq."""
     freq_unit: Literal["Hz", "kHz"] = "Hz"
-    """For readers; the telemetry source converts."""
+    """Unit of the frequency in devfreq. Documentation only: the telemetry source converts it."""
     needs_root: bool = False
-    """For readers: whether only root can read its frequency."""
+    """Whether only root can read its frequency. Documentation only."""
     devices: tuple[str, ...] = ()
     """Files and directories under /dev that its driver opens, such as `/dev/dri` or
-    `/dev/nvhost-*`: workers may use these. Those common on PCs need no profile
+    `/dev/nvhost-*`: workers may use them. Devices that are common on PCs need no profile
     (`confine.paths`)."""
 
 
@@ -151,11 +151,11 @@ class Zone:
     throttle_c: float | None = None
     """Temperature at which the device starts to throttle."""
     hard_c: float | None = None
-    """Temperature at which it throttles as far as it can."""
+    """Temperature at which throttling reaches its maximum."""
     critical_c: float | None = None
-    """Temperature at which it shuts down."""
+    """Temperature at which the device shuts down."""
     trips_in_sysfs: bool = False
-    """Whether the kernel's trip points show when the device throttles, and override this file."""
+    """Whether the device throttles at the kernel's trip points; they then override this file."""
     ignore_values_c: tuple[float, ...] = ()
     """Values that the sensor shows when it has no reading."""
 
@@ -173,7 +173,8 @@ class Indicator:
 
     kind: str
     """Kind: vcgencmd, x86_throttle_count, cooling_device, scaling_max_freq_drop, time_in_state,
-    soctherm_oc, apex, android_thermal_status or none; other kinds are unsupported, not errors."""
+    soctherm_oc, apex, android_thermal_status or none. Any other kind is not supported, but it is
+    not an error."""
     cmd: tuple[str, ...] = ()
     rate_hz_max: float | None = None
     """Highest rate at which the command may be started."""
@@ -186,7 +187,7 @@ class Indicator:
     types_exclude: tuple[str, ...] = ()
     """Types of cooling devices that cool without throttling."""
     min: int | None = None
-    """Lowest status of a throttled device."""
+    """Lowest status at which the device is throttled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +234,7 @@ class Control:
 
     governor: str = "performance"
     needs_root: bool = True
-    """For readers: whether only root can set it."""
+    """Whether only root can set the governor. Documentation only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,18 +243,21 @@ class Cooldown:
 
     zone: ZoneRole = "soc"
     mode: Literal["delta_over_baseline", "absolute"] = "delta_over_baseline"
-    """Reference: the lowest idle temperature that the agent has seen, or `max_c` alone."""
+    """Reference of the target temperature: the baseline, which is the lowest idle temperature that
+    the agent has measured, or `max_c` alone."""
     delta_c: float = 3.0
     max_c: float | None = None
-    """Highest temperature at the start, if the device can get that cool; below a fan's first step.
+    """Highest temperature at which a run starts, if the device can cool down that far. The value is
+    below the temperature at which a fan starts.
 
-    The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C): in a warm room a lower
-    temperature is never reached. Without a baseline, it is `max_c`.
+    The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C), because a device in a warm
+    room may never reach a lower temperature. Without a baseline, the target is `max_c`.
     """
     slope_c_per_min_max: float = 1.0
-    """Steepest slope at the start: a device that still cools has a hot case."""
+    """Steepest slope of the temperature at which a run starts: while a device still cools down, its
+    case is hot."""
     stable_s: float = 30.0
-    """Time for which the conditions must hold."""
+    """Time for which all conditions must hold before a run starts."""
     timeout_s: float = 600.0
     poll_s: float = 5.0
 
@@ -265,7 +269,7 @@ class DeviceLimits:
     abort_c: float | None = None
     """Temperature of any zone of the profile at which a run is aborted."""
     min_free_bytes: int = 0
-    """For readers: memory that the system needs; nothing enforces it."""
+    """Memory that the system needs. Documentation only: it is not enforced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +278,7 @@ class RuntimeSupport:
 
     delegates: tuple[str, ...] = ()
     threads_default: int | None = None
-    """For readers, as `threads_max`: runs use the threads that were requested."""
+    """Documentation only, like `threads_max`: a run uses the requested number of threads."""
     threads_max: int | None = None
 
 
@@ -287,7 +291,7 @@ class Fact:
     source: str
     grade: Grade
     value: Any = None
-    """Repeats the value in the file; None: the fact is about no value of the file."""
+    """The value, repeated from the file; None: the fact is not about a value of the file."""
     note: str = ""
 
 
@@ -302,7 +306,8 @@ class Profile:
     extends: str | None = None
     """Id of the profile that supplies the missing values."""
     match: tuple[Match, ...] = ()
-    """Alternative conditions; empty for profiles that exist only to be extended."""
+    """Alternatives: a device matches if it meets all conditions of any item. Empty for profiles
+    that exist only to be extended."""
     soc: Soc | None = None
     memory: Memory = field(default_factory=Memory)
     accelerator: tuple[Accelerator, ...] = ()

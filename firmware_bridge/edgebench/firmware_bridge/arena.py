@@ -1,4 +1,4 @@
-"""Placement of the tensors in the arena."""
+"""Placement of a model's tensors in the arena, the RAM that its inferences use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A piece of memory, with the first and the last operator that use it."""
+    """Size in bytes of a piece of memory, and the first and the last operator that use it."""
 
     size: int
     first: int
@@ -18,14 +18,15 @@ class Lifetime:
 
 
 def aligned(size: int) -> int:
-    """The size rounded up to a multiple of the alignment."""
+    """Round a size in bytes up to a multiple of `ALIGNMENT`."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def plan(pieces: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Place every piece; returns the places, and the total size, in bytes.
+    """Place every piece; return the offset of each piece, and the total size, in bytes.
 
-    Greedy by size: the largest first, each at the lowest place that is free during its lifetime.
+    Greedy by size: pieces are placed from the largest to the smallest, each at the lowest offset
+    where enough memory is free during the lifetime of the piece.
 
     Source: Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference (2020).
     """

@@ -1,4 +1,4 @@
-"""The bytes of a model blob: `docs/model-blob.md`, and `core/blob.h` of the firmware."""
+"""Bytes of a model blob, in the format of docs/model-blob.md and the firmware's `core/blob.h`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAGIC = b"EBMB"
 VERSION = 1
 NO_TENSOR = 0xFFFFFFFF
 SPARE_BYTES = 16
-"""Padding after the last tensor: kernels may read up to a word beyond it."""
+"""Padding after the last tensor, because kernels may read up to a word beyond a tensor's end."""
 MAX_TENSORS, MAX_OPERATORS, MAX_OUTPUTS, MAX_DIMENSION, MAX_ID = 1024, 1024, 8, 32767, 31
 PARAMETER_COUNT = 16
 _TYPES = {"int8": 0, "int32": 1, "float32": 2, "uint8": 3, "int16": 4, "int64": 5}
@@ -25,7 +25,7 @@ _CHECKED_FROM = 16
 
 
 class BlobKind(IntEnum):
-    """Operators of the firmware."""
+    """Codes of the operators that the firmware implements."""
 
     CONV = 1
     DEPTHWISE = 2
@@ -58,7 +58,7 @@ class BlobKind(IntEnum):
 
 @dataclass(slots=True)
 class BlobTensor:
-    """A tensor of the blob, in four dimensions."""
+    """A tensor of the blob; every shape has four dimensions."""
 
     type: str
     shape: tuple[int, int, int, int]
@@ -66,26 +66,26 @@ class BlobTensor:
     zero_point: int = 0
     scale: float = 1.0
     content: bytes = b""
-    """Bytes of a constant; a tensor without content is in the arena."""
+    """Bytes of a constant tensor; empty for a tensor in the arena."""
     storage: int = -1
-    """Number of its piece of the arena, which tensors of other shapes may share."""
+    """Number of the tensor's piece of the arena; tensors with other shapes may share the piece."""
     place: int = 0
-    """Offset in bytes from the start of arena or blob."""
+    """Offset in bytes: of a constant from the start of the blob, otherwise of the arena."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSource:
-    """An operator of a model, as its file names it."""
+    """An operator of a model, with the names in the model's file."""
 
     operator: str
     """Kind, such as CONV_2D."""
     name: str
-    """Name of its first output."""
+    """Name of the operator's first output tensor."""
 
 
 @dataclass(slots=True)
 class BlobOperator:
-    """An operator of the blob; tensors by number."""
+    """An operator of the blob; inputs and output are the numbers of tensors."""
 
     kind: BlobKind
     inputs: tuple[int, ...]
@@ -95,16 +95,16 @@ class BlobOperator:
     has_halves_up: bool = False
     """Whether an average of pixels rounds halves up, not away from zero."""
     is_reset: bool = False
-    """Whether it runs when the state of the model is reset, and not in an inference."""
+    """Whether the operator runs only at a reset of the model's state, and in no inference."""
     scratch_bytes: int = 0
     scratch_place: int = 0
     source: OperatorSource | None = None
-    """Operator of the model that it is a part of; None for an operator that was added."""
+    """Operator of the model from which this operator was made; None: made for inputs or outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobHeader:
-    """Parameters for the firmware in addition to tensors and operators."""
+    """Values of the blob's header that do not follow from the tensors and operators."""
 
     model_id: str
     arena_bytes: int
@@ -118,7 +118,7 @@ class BlobHeader:
 def pack(
     header: BlobHeader, tensors: Sequence[BlobTensor], operators: Sequence[BlobOperator]
 ) -> bytes:
-    """Pack the blob, and set the places of constants; those in the arena must be set already."""
+    """Pack a blob, and set `place` of constants; `place` of other tensors must already be set."""
     tensors_at = _HEADER.size
     operators_at = tensors_at + _TENSOR.size * len(tensors)
     end = aligned(operators_at + _OPERATOR.size * len(operators))

@@ -1,12 +1,13 @@
-"""A board: identified, loaded, run and read out.
+"""A board: identification, loading of models and inputs, timed windows, and read-out.
 
 Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So a
-single reply is not trusted if the command can be repeated: text is requested until two replies are
-equal, and an input is compared with the board's copy, by the board's CRC-32 or by printing it. A
-window cannot be repeated, so its reply has to confirm the requested number of inferences.
+single reply is not trusted: a query is repeated until two consecutive replies are equal, and an
+input is compared with the board's copy, either by the CRC-32 that the board computes, or by all
+bytes that the board prints. A window is not run again for confirmation; instead, its reply must
+contain the requested number of inferences.
 
-A board that restarts during a window has lost its input, and the window with it: this is an error,
-which the caller handles. During a load, a restart is a failed load like any other.
+A board that restarts during a window loses its input and the window; the caller must handle this
+error (`BoardRestarted`). After a restart during a load, the load is repeated, as after any error.
 """
 
 from __future__ import annotations
@@ -63,23 +64,23 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 INFERENCE_S = 120.0
-"""Maximum time without data during the first inference; upstream's runner allows 30 s, which slow
-boards with long windows exceed."""
+"""Maximum time without data from the board during an inference of unknown duration. MLPerf Tiny's
+runner allows 30 s, which slow boards with long windows exceed."""
 
 
 class Board:
-    """A microcontroller behind a transport."""
+    """A microcontroller board that is reached through a transport."""
 
     def __init__(self, transport: BoardTransport, *, timing: BoardTiming | None = None) -> None:
         self._exchange = BoardExchange(transport, timing=timing or BoardTiming())
         self._facts: BoardFacts | None = None
         self.on_bytes: OnBytes = lambda _done, _total: None
-        """Callback for the progress of a model or an input that is sent."""
+        """Callback for the progress of sending a model or an input: sent and total bytes."""
         self._loader = BoardLoader(self._exchange, lambda done, total: self.on_bytes(done, total))
 
     @property
     def facts(self) -> BoardFacts:
-        """Identity of the board, with the deviations that were seen so far.
+        """Identity of the board, with the deviations from MLPerf Tiny's protocol seen so far.
 
         Raises:
             LocalProtocolError: the board is not connected.
@@ -91,23 +92,23 @@ class Board:
 
     @property
     def exchange(self) -> BoardExchange:
-        """The exchange with the board, for firmware that does not run inferences on demand."""
+        """The exchange of commands and replies, for direct use with streaming firmware."""
         return self._exchange
 
     @property
     def console(self) -> ConsoleLog:
-        """Log of all bytes on the line."""
+        """Log of all bytes sent and received on the line."""
         return self._exchange.console
 
     def connect(self, baud_rates: Sequence[int] = ()) -> BoardFacts:
         """Synchronise the line, and identify the board.
 
         Args:
-            baud_rates: Speeds to try, in this order; empty: the transport's present speed.
+            baud_rates: Speeds to try, in this order; empty: only the transport's present speed.
 
         Raises:
             BoardSilent: the board does not respond at any speed.
-            LineDamaged: its replies to a repeated command always differ.
+            LineDamaged: no two consecutive replies to a repeated query are equal.
             BoardLost: the board was disconnected.
         """
         transport = self._exchange.transport
@@ -143,11 +144,11 @@ class Board:
 
         Args:
             data: Bytes in the encoding that the firmware expects.
-            read_back: Whether to make the board print all bytes, if it does not compute a CRC.
+            read_back: Whether a board that computes no CRC must print all bytes, for comparison.
 
         Raises:
-            UsageError: the size is not that of an input of this model.
-            BoardRefusal: the board has no space for so many bytes.
+            UsageError: the data is empty, or its size differs from that of the model's input.
+            BoardRefusal: the board has no space for an input of this size.
             LineDamaged: the bytes do not arrive as sent.
             BoardSilent: the board does not respond.
             BoardLost: the board was disconnected.
@@ -162,13 +163,13 @@ class Board:
         return self.retrying(lambda: self._loader.load_input(data, firmware, read_back=read_back))
 
     def load_model(self, blob: bytes) -> BoardFacts:
-        """Send a model to the board in frames; returns the board's facts after that.
+        """Send a model to the board in frames, and return the board's facts after the load.
 
         If the same model is linked into the firmware, nothing is sent.
 
         Raises:
-            UsageError: the board has no space for a model, or not for one of this size.
-            BoardRefusal: it rejects the model, or another model is linked into its firmware.
+            UsageError: the board accepts no models, or has no space for a model of this size.
+            BoardRefusal: the board rejects the model, or its firmware has another model linked in.
             LineDamaged: the model does not arrive as sent.
         """
         info = self.facts.firmware
@@ -200,17 +201,18 @@ class Board:
         """Run consecutive inferences, timed by the board.
 
         Args:
-            count: Inferences of the window, >= 1.
-            warmup_count: Inferences before it.
-            silence_s: Maximum time without data; the board sends none during a window.
+            count: Number of inferences of the window, >= 1.
+            warmup_count: Number of untimed inferences before the window.
+            silence_s: Maximum time without data; the board sends no data during a window.
 
         Raises:
             UsageError: the firmware does not run inferences on demand.
-            BoardRefusal: the board rejects the command, or its input has an unexpected size.
+            BoardRefusal: the board rejects the command, its input has an unexpected size, or an
+                inference fails.
             BoardFault: the board reports a fault of its processor.
-            BoardRestarted: the board restarted, and the input is lost.
+            BoardRestarted: the board restarted, so its input is lost.
             BoardSilent: the board does not respond any more.
-            LineDamaged: no attempt ran the requested inferences.
+            LineDamaged: the replies to all attempts are damaged, or belong to another command.
         """
         if count < 1 or warmup_count < 0:
             raise UsageError(
@@ -249,14 +251,15 @@ class Board:
         """Run inferences in which the board reads its counter after every operator.
 
         Args:
-            count: Inferences, >= 1.
-            silence_s: Maximum time without data; the board sends none until the last inference.
+            count: Number of inferences, >= 1.
+            silence_s: Maximum time without data; the board sends no data before the last inference
+                has ended.
 
         Raises:
             UsageError: the firmware cannot time operators.
-            BoardRefusal: the board rejects the command, has lost its input, or its counter has too
-                few bits for so many inferences.
-            LineDamaged: the replies to repeated requests always differ.
+            BoardRefusal: the board rejects the command or has lost its input, or its counter has
+                too few bits for `count` inferences.
+            LineDamaged: no two consecutive replies to a repeated query are equal.
         """
         if not self.has_profiler:
             raise UsageError(f"the firmware of {self.facts.name} cannot time operators")
@@ -273,15 +276,15 @@ class Board:
 
     @property
     def has_profiler(self) -> bool:
-        """Whether the firmware can time operators."""
+        """Whether the firmware can time single operators."""
         info = self.facts.firmware
         return info is not None and info.operators is not None
 
     def stack_peak(self) -> int | None:
-        """Bytes of stack used since the model was loaded; None: the firmware does not report it.
+        """Peak use of the stack in bytes since the model was loaded; None: it is not reported.
 
         Raises:
-            LineDamaged: the replies to repeated requests always differ.
+            LineDamaged: no two consecutive replies to a repeated query are equal.
             BoardSilent: the board does not respond.
         """
         if self.facts.firmware is None or self.facts.firmware.stack_peak is None:
@@ -290,11 +293,11 @@ class Board:
         return None if info is None else info.stack_peak
 
     def outputs(self) -> tuple[float, ...]:
-        """Outputs of the last inference, as decimals of three digits.
+        """Outputs of the last inference, which the board prints as decimals of three digits.
 
         Raises:
             BoardRefusal: there are no outputs.
-            LineDamaged: the replies to repeated requests always differ.
+            LineDamaged: no two consecutive replies to a repeated query are equal.
         """
         reply = self.retrying(lambda: self._exchange.confirmed("results", events.ModelOutputs))
         outputs = reply.first(events.ModelOutputs)
@@ -303,10 +306,10 @@ class Board:
         return outputs.values
 
     def output_bytes(self) -> bytes:
-        """Raw output tensors of the last inference, from edgebench's firmware.
+        """Bytes of the output tensors of the last inference; only edgebench's firmware prints them.
 
         Raises:
-            UsageError: the firmware does not support this.
+            UsageError: the firmware is not edgebench's.
             BoardRefusal: there are no outputs.
         """
         if self.facts.firmware is None:
@@ -323,7 +326,7 @@ class Board:
         return self.retrying(once)
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Result of an operation, which is repeated if it fails because of the line.
+        """Run an operation, repeat it if an error of the line occurs, and return its result.
 
         Raises:
             BoardSilent: the board does not even reply to `name`.
@@ -337,11 +340,11 @@ class Board:
 
     @property
     def busy_s(self) -> float:
-        """Maximum time that `close` waits, because a window of a board cannot be cancelled."""
+        """Maximum time that `close` waits for a window, which only an emulated board can cancel."""
         return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
 
     def finish(self) -> None:
-        """Wait for the end of an interrupted window.
+        """Wait until the board has ended a window that was interrupted on this side.
 
         Raises:
             BoardLost: the board was disconnected.
@@ -350,7 +353,7 @@ class Board:
             logger.warning("%s is still busy", self._exchange.transport.name)
 
     def close(self) -> None:
-        """Release the board after the end of an interrupted window; may be called twice."""
+        """Wait for the end of an interrupted window, and release the board; may be called twice."""
         try:
             with suppress(BoardLost):
                 self.finish()
@@ -396,7 +399,7 @@ class Board:
         return firmware_info({one.key: one.value for one in reply.of_kind(events.InfoItem)})
 
     def _if_known(self, command: str, *kinds: type[object]) -> BoardReply | None:
-        """Reply to a query; None: the firmware rejects it, or does not reply to it."""
+        """Reply to a query; None: the firmware rejects the query, or does not reply to it."""
         for _ in range(UNANSWERED_LIMIT):
             try:
                 return self._exchange.confirmed(command, *kinds)
@@ -407,9 +410,10 @@ class Board:
         return None
 
     def _timestamps(self, info: FirmwareInfo | None) -> TimestampKind | None:
-        """Kind of timestamps, from the board's own report, or by requesting a timestamp.
+        """Kind of timestamps, from the board's reports or, without these, a requested timestamp.
 
-        A request causes a pulse on the pin of a board in energy mode, so it is the last resort.
+        The request is the last resort, because it causes a pulse on the pin of a board in energy
+        mode.
         """
         exchange = self._exchange
         if exchange.dialect.name.endswith(STREAMING):
@@ -435,7 +439,7 @@ class Board:
             return False
 
     def _window_of(self, reply: BoardReply, count: int, warmup_count: int) -> BoardWindow:
-        """Window of a reply to `infer`.
+        """Make a window from the reply to `infer`.
 
         Raises:
             BoardRefusal: the input was wrong, or an inference failed.
@@ -486,10 +490,10 @@ class Board:
         )
 
     def _ends(self, reply: BoardReply) -> tuple[events.TimedEvent, events.TimedEvent]:
-        """Lines at the two ends of a window: laps, or the lines around pulses.
+        """Lines at the beginning and the end of a window: laps, or the lines around its pulses.
 
         Raises:
-            LineDamaged: a line is missing.
+            LineDamaged: either line is missing.
         """
         marks = events.InferenceBegin | events.InferenceEnd
         texts = events.OtherText | events.ComplaintText
@@ -511,8 +515,8 @@ class Board:
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
         """Times of single inferences, if the firmware records them.
 
-        They are not read in energy mode, where the line is slow, and a meter's edges define the
-        window.
+        In energy mode, these times are not read, because the line is slow, and the edges at a meter
+        define the window.
         """
         info = self.facts.firmware
         is_timed = self.facts.timestamps is TimestampKind.LAP
@@ -521,13 +525,14 @@ class Board:
         return self.retrying(lambda: self._read_ticks(count))
 
     def frame_ticks(self, count: int) -> tuple[int, ...]:
-        """Processing times of the last audio frames of streaming firmware, in its own ticks.
+        """Processing times of the last audio frames, in ticks that streaming firmware counts.
 
         Args:
-            count: Audio frames that it processed.
+            count: Number of audio frames that the firmware has processed.
 
         Returns:
-            The recorded times; empty: it records none, or a time exceeded its counter.
+            The recorded times; empty: the firmware records none, or a time exceeded the range of
+            the counter.
         """
         info = self.facts.firmware
         if info is None or not info.cycles_max or not info.tick_hz:

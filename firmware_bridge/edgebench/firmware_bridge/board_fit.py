@@ -1,4 +1,4 @@
-"""Which boards a model fits on, without a board: its blob, and the firmware in the package."""
+"""Check whether boards have space for a model, from its blob and the packaged firmware."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from edgebench.protocol.errors import BoardModelRefused, ModelRefused, unknown_n
 
 _SCHEME = "qemu:"
 _STACK_TOP_AT = {"riscv32-virt": 4, "rp2040-pico": 0x200}
-"""Place in flash of the word with the top of the stack; 0 on other boards."""
+"""Offset in flash of the word that contains the top of the stack; 0 on any other board."""
 
 
 def check_model(data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
-    """What a model needs, and which boards it fits on.
+    """Compute the memory that a model needs, and the boards on which it fits.
 
     Args:
-        data: Content of its .tflite file.
+        data: Content of the model's .tflite file.
         name: Name of the file.
         boards: Names of boards, with or without `qemu:`; empty: all boards with firmware in the
             package.
@@ -81,16 +81,16 @@ def _is_fitting(blob: ModelBlob, memory: BoardMemory) -> bool:
 
 
 def firmware_memory(board: str) -> tuple[int, int, int]:
-    """Flash and RAM of a board's firmware without a model, and the memory that its stack has.
+    """Flash and RAM of a board's firmware without a model, and the size of its stack, in bytes.
 
-    Source: Armv7-M Architecture Reference Manual, B1.5.3: the first word of the vectors is the top
-    of the stack.
+    Source: Armv7-M Architecture Reference Manual, B1.5.3: the first word of the vector table is the
+    top of the stack.
     """
     elf = (files("edgebench.firmware_bridge") / "elf" / f"{board}.elf").read_bytes()
     segments = loaded_segments(elf)
     (stack_top,) = struct.unpack_from("<I", segments[0].content, _STACK_TOP_AT.get(board, 0))
     data_end = max(segment.run_address + segment.memory_bytes for segment in segments)
-    stack_bottom = (data_end + 255) // 256 * 256 + 256  # above its guard, as in sections.ld
+    stack_bottom = (data_end + 255) // 256 * 256 + 256  # above the guard, as in sections.ld
     flash_bytes = sum(len(segment.content) for segment in segments)
     ram_bytes = sum(segment.memory_bytes for segment in segments if segment.is_writable)
     return flash_bytes, ram_bytes, stack_top - stack_bottom

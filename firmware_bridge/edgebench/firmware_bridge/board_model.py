@@ -1,7 +1,8 @@
-"""Facts about the model on a board, either sent to it or built into its firmware.
+"""Facts about the model on a board, which was sent to the board or is built into its firmware.
 
-A model that is compiled into other firmware has a name, if the board reports it, but no file and no
-hash. For the models of MLPerf Tiny, the name determines the inputs that the firmware expects.
+If a model is part of firmware that is not edgebench's, at most the model's name is known, because
+there is no file to hash.
+For the models of MLPerf Tiny, the name determines the inputs that the firmware expects.
 
 Source: mlcommons/tiny, benchmark/api and benchmark/training (sizes of inputs and outputs).
 """
@@ -30,7 +31,7 @@ from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import TargetMemory, TensorSpec
 
 _ITEM_BYTES = {"int8": 1, "uint8": 1, "float32": 4}
-"""Size of a value of the input, by the encoding in `x-info`."""
+"""Bytes of a single input value, by the encoding that `x-info` reports."""
 _WEIGHTED = {
     TfliteCode.CONV_2D: 0,
     TfliteCode.DEPTHWISE_CONV_2D: 0,
@@ -39,7 +40,7 @@ _WEIGHTED = {
     TfliteCode.TRANSPOSE_CONV: 2,
     TfliteCode.UNIDIRECTIONAL_SEQUENCE_LSTM: 0,
 }
-"""Operators that multiply by weights, and which of their inputs is the activation."""
+"""Operators that multiply by weights, each with the index of the input that is the activation."""
 _INTEGERS = (INT8, UINT8, INT16)
 _RESULTS = "results"
 _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
@@ -52,7 +53,7 @@ _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
         ("ad01", "float32", (1, 640), 1),
     )
 }
-"""Input and results of MLPerf Tiny's models, in the encodings of its firmware."""
+"""Input and results of MLPerf Tiny's models, in the encodings of MLPerf Tiny's firmware."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +65,21 @@ class BoardModel:
     memory: TargetMemory
     precision: str | None
     input_encoding: str = ""
-    """Encoding of the input on the line; empty: the type of `inputs`."""
+    """Encoding of the input on the line; empty: the type in `inputs`."""
     is_stateful: bool = False
-    """Whether it has variables; unknown for a model of other firmware, and then false."""
+    """Whether the model has variables; false for a model in firmware that is not edgebench's, where
+    this is unknown."""
     operators: tuple[OperatorSource | None, ...] = ()
     """Operators of the model, as in `ModelBlob`; empty: unknown."""
     own_name: str | None = None
-    """Name of a model that is part of the firmware; None: the model was sent."""
+    """Name of a model that is part of the firmware; None: the model was sent to the board."""
 
 
 def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
     """Facts about a model that is sent to a board.
 
     Args:
-        data: Content of its file.
+        data: Content of the model's .tflite file.
         blob: The blob that is sent.
     """
     model = read_model(data)
@@ -95,7 +97,7 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
 
 
 def with_firmware(memory: TargetMemory, info: FirmwareInfo | None) -> TargetMemory:
-    """Memory use of a model, with that of the firmware as it reports it."""
+    """Add the firmware's own memory use, which it reports, to the memory use of a model."""
     if info is None:
         return memory
     return replace(
@@ -107,7 +109,10 @@ def with_firmware(memory: TargetMemory, info: FirmwareInfo | None) -> TargetMemo
 
 
 def _precision(model: TfliteGraph) -> str:
-    """Arithmetic of most of the weights, else the type of most tensors: docs/measurement.md."""
+    """Arithmetic of most weights, or the type of most tensors if there are no weights.
+
+    Source: docs/measurement.md.
+    """
     counts: Counter[str] = Counter()
     for operator in model.operators:
         if operator.code in _WEIGHTED:
@@ -123,7 +128,7 @@ def _precision(model: TfliteGraph) -> str:
 
 
 def encoded_input(data: bytes, model: BoardModel) -> bytes:
-    """An input in the encoding of the board, which converts it back to these bytes of the tensor.
+    """Encode an input as the board expects it; the board converts it back to the given bytes.
 
     Source: docs/firmware-protocol.md: uint8 is int8 + 128, float32 is scale · (int8 - zero point).
     """
@@ -140,7 +145,7 @@ def encoded_input(data: bytes, model: BoardModel) -> bytes:
 
 
 def own_model(facts: BoardFacts) -> BoardModel:
-    """The model in the firmware of a board.
+    """Facts about the model in the firmware of a board.
 
     Raises:
         ModelRefused: the board reports no model, or the model's inputs are unknown.
@@ -182,7 +187,7 @@ def _by_info(info: FirmwareInfo) -> tuple[TensorSpec, TensorSpec]:
 
 
 def result_count(model: BoardModel) -> int:
-    """Total number of values of all outputs."""
+    """Total number of values of all outputs of a model."""
     return sum(math.prod(output.shape) for output in model.outputs)
 
 

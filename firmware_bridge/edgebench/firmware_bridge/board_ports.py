@@ -1,18 +1,19 @@
-"""Boards at the ports of this machine, as they are connected and disconnected.
+"""Boards at the ports of this machine, tracked as they are connected and disconnected.
 
-Theory of operation. Every poll lists the ports, and reports the boards on them. Most of them are
-known: a board with a USB serial number is stored in a file, and is not probed again until
-`edgebench bridge flash` has written firmware onto it, which removes it from the file. A new port is
-probed by a separate thread, because a port without a board takes seconds to time out. These ports
-are opened:
+Theory of operation. Every poll lists the ports, and reports the boards on them. Most boards are
+known: after the first probe, a board with a USB serial number is stored in a file. A stored board
+is probed again only after `edgebench bridge flash` has written firmware onto it, and has removed it
+from the file. A new port is probed by a separate thread, because a port without a board takes
+seconds to time out. These ports are opened:
 
     named by the user           always, and repeatedly until a board replies
-    a USB id with a hint        once for each time that it is plugged in, if probes are allowed;
-                                again if it could not be opened, or its board was removed
-    any other                   never; it has a board if `edgebench bridge list --confirm` found one
+    USB id listed in `usb_ids`  once each time the port is plugged in, if probes are allowed; again
+                                if it could not be opened, or its board was removed from the file
+    any other                   never; a board is reported only if it is in the file, where
+                                `edgebench bridge list --confirm` stores the boards that it finds
 
 A port that another program has open is not opened, because that would interfere with the program.
-This also protects a board during a run.
+So a board that a run is using is not probed either.
 """
 
 from __future__ import annotations
@@ -53,27 +54,27 @@ from edgebench.protocol.target import TargetDescription, TargetSighting
 logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
-"""Maximum time for which a restarting board may be off the bus without being disconnected."""
+"""Time off the USB bus after which a board counts as disconnected, and not as restarting."""
 PROBE_AGAIN_S = 10.0
-"""Interval of probes of a port that could not be opened, or was named by the user."""
+"""Interval of the probes of a port that is named by the user, or could not be opened."""
 FIRST_LOOK_S = 8.0
-"""Maximum wait of the first poll for the named boards; a bootloader takes the first two seconds."""
+"""Maximum time that the first poll waits for named boards, which may spend 2 s in a bootloader."""
 _OPENED = (BoardSilent, LineDamaged, BoardRefusal, BoardRestarted)
-"""Errors of ports that were opened, but have no usable board."""
+"""Errors of a probe that has opened the port, but has found no usable board."""
 _NAMED = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9._-]{0,47})=)?(.+)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortToProbe:
-    """Port that may have a board."""
+    """A port that may have a board, with the settings that the user gave for it."""
 
     port: SerialPortInfo
     identity: str
     name: str = ""
-    """Name that the user gives to the board; empty: it uses its own name."""
+    """Name that the user gives to the board; empty: the name that the board reports is used."""
     sound: str = ""
-    """File that its interface board plays; empty: none."""
+    """Sound file that the board's interface board plays; empty: none."""
     is_named: bool = False
     """Whether the user has named the port."""
 
@@ -84,7 +85,7 @@ class PortToProbe:
 
 
 class PortProbe:
-    """A probe of a port, in a thread."""
+    """A probe for a board at a port, in a separate thread."""
 
     def __init__(
         self,
@@ -98,8 +99,8 @@ class PortProbe:
         self.board: KnownBoard | None = None
         self.error: EdgebenchError | None = None
         self.ended_s: float | None = None
-        """Time when the probe ended, with or without a reply; None: it has not ended."""
-        # A daemon: the agent does not wait for a silent port when it ends.
+        """Time when the probe ended, with or without a reply; None: the probe has not ended."""
+        # A daemon thread, so that an agent that ends does not wait for a silent port.
         self.thread = threading.Thread(target=self._run, name="board", daemon=True)
         self.thread.start()
 
@@ -130,11 +131,11 @@ class BoardPorts:
         """Store the settings; no port is opened before the first poll.
 
         Args:
-            named: As for `TargetDriver.ports`.
+            named: Addresses, in the form for `TargetDriver.ports`.
             memory: File of the known boards.
-            is_probing: Whether to probe unnamed ports, if a hint exists for their USB id.
-            list_ports: Lists the ports of this machine.
-            probe: Probes the board at a port.
+            is_probing: Whether to probe ports that are not named, if `usb_ids` lists their USB id.
+            list_ports: Function that lists the ports of this machine.
+            probe: Function that probes the board at a port.
             clock: Monotonic clock, seconds.
 
         Raises:
@@ -154,11 +155,11 @@ class BoardPorts:
         self._clock = clock
         self._probes: dict[tuple[str, str], PortProbe] = {}
         self._seen: dict[str, tuple[float, TargetDescription]] = {}
-        """Last time and description of each board that is or was recently present, by identity."""
+        """Time and description of each board when it was last present, by identity."""
         self._is_first = True
 
     def look(self) -> list[TargetSighting]:
-        """The boards that are present now."""
+        """List the ports, start probes that are due, and return the boards that are present now."""
         known = self._memory.known()
         candidates = self._candidates(known)
         keys = {candidate.key for candidate in candidates}
@@ -210,12 +211,12 @@ class BoardPorts:
     def _sighting(
         self, candidate: PortToProbe, known: dict[str, KnownBoard]
     ) -> TargetSighting | None:
-        """The board at a port; None: it is not known yet, or probes are not allowed."""
+        """The board at a port; None: no board is known yet, or probes are not allowed."""
         port = candidate.port
         if port.key in known:
-            self._probes.pop(candidate.key, None)  # if the board is removed, it is probed again
+            self._probes.pop(candidate.key, None)  # probes again if the board leaves the file
             if known[port.key].place != port.place:
-                with suppress(OSError):  # its twin would get its key
+                with suppress(OSError):  # or a device with the same serial number gets the key
                     self._memory.remember(port, known[port.key])
             return TargetSighting(_target(candidate, known[port.key]))
         if not candidate.is_named:
@@ -237,29 +238,32 @@ class BoardPorts:
         if probe.error is not None:
             return _trouble(candidate, probe.error)
         board = probe.board
-        if board is None:  # found as another; or a bug ended the thread, with its own traceback
+        if board is None:  # stored under another key, below; or a bug ended the thread
             return None
         if port.key is not None:
             with suppress(OSError):  # the next poll tries again
                 key = self._memory.remember(port, board)
-                if key != port.key:  # it is the board of an entry without a place
-                    probe.board = None  # the next poll has it under that key
+                if key != port.key:  # the board has an entry of an earlier version, without a place
+                    probe.board = None  # the next poll finds the board under the key of that entry
                     return None
                 del self._probes[candidate.key]
-                known[port.key] = board  # the first poll does this twice
+                known[port.key] = board  # the first poll calls this method twice
         return TargetSighting(_target(candidate, board))
 
     def _is_due(self, probe: PortProbe, candidate: PortToProbe) -> bool:
-        """Whether a port without a board is probed again."""
+        """Whether a port at which no board was found is due for another probe."""
         if probe.ended_s is None or probe.error is None:
             return False
-        # The port was opened, which restarts boards: probed again when it is plugged in again.
+        # The port was opened, which restarts many boards: probe only when it is plugged in again.
         if isinstance(probe.error, _OPENED) and not candidate.is_named:
             return False
         return self._clock() - probe.ended_s >= PROBE_AGAIN_S
 
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
-        """Add boards that were present recently; remove boards whose address has changed."""
+        """Add boards that were present less than `AWAY_S` ago; omit a board that has changed.
+
+        A change of address, name or other facts appears as absence of the board in a single poll.
+        """
         now_s = self._clock()
         usable = {
             sighting.target.identity: sighting.target
@@ -288,17 +292,17 @@ class BoardPorts:
 
 
 class NamedBoard(NamedTuple):
-    """Board that the user names."""
+    """A board that the user gives by `--board`."""
 
     name: str
-    """Empty: the board uses its own name."""
+    """Name that the user gives; empty: the name that the board reports is used."""
     address: str
     sound: str
-    """File that its interface board plays; empty: none."""
+    """Sound file that the board's interface board plays; empty: none."""
 
 
 def _split(text: str) -> NamedBoard:
-    """Parse `ADDRESS` or `NAME=ADDRESS`, either of them with an optional `,play=FILE`.
+    """Parse `ADDRESS` or `NAME=ADDRESS`, each with an optional `,play=FILE`.
 
     >>> tuple(_split("pico=/dev/ttyACM0")), tuple(_split("socket://10.0.0.7:5000,play=long.wav"))
     (('pico', '/dev/ttyACM0', ''), ('', 'socket://10.0.0.7:5000', 'long.wav'))
@@ -329,7 +333,7 @@ def _split(text: str) -> NamedBoard:
 
 
 def _place(address: str) -> str:
-    """An address with all links resolved."""
+    """Resolve the symbolic links of a device path; a URL is returned unchanged."""
     return address if "://" in address else os.path.realpath(address)
 
 

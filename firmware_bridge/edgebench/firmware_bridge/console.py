@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 MAX_BYTES = 8 << 20
-"""Maximum bytes of a log: half from its beginning, and half from its end."""
+"""Maximum number of bytes in a log: half from the beginning, and half from the end."""
 
 
 class ConsoleDirection(Enum):
@@ -22,17 +22,17 @@ class ConsoleDirection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsoleEntry:
-    """Bytes of a read or write."""
+    """Bytes of a single read or write."""
 
     time_ns: int
-    """Time when the call returned, bridge clock."""
+    """Time when the read or write returned, bridge clock."""
     direction: ConsoleDirection
     data: bytes
 
 
 @dataclass(slots=True)
 class ConsoleLog:
-    """Log of a line; bytes above the limit are dropped from the middle, and counted."""
+    """Log of a line; bytes above the limit are dropped from the middle of the log, and counted."""
 
     max_bytes: int = MAX_BYTES
     dropped_bytes: int = 0
@@ -63,7 +63,7 @@ class ConsoleLog:
         yield from self._tail
 
     def write(self, path: Path) -> None:
-        """Write a line of JSON per entry: time_ns, direction, text (a character per byte)."""
+        """Write a line of JSON per entry: `time_ns`, `direction`, `text` (a character per byte)."""
         with path.open("w", encoding="utf-8") as file:
             for entry in self.entries():
                 line = {

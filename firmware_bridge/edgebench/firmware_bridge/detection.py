@@ -1,15 +1,16 @@
 """Detection of boards on serial ports, and the stored results of earlier probes.
 
-Theory of operation. pyserial lists the ports with their USB ids. An agent probes ports whose id has
-a hint; the user can have all ports on USB probed. A reply to `name` makes the port a board's, and
-the reply of a meter makes it a meter's. A probe opens the port, which restarts many boards, so a
-board that has reported its name is stored by its USB serial number, and is not probed again until
-the user requests it or writes firmware onto it. A port without a USB serial number (and a
-pseudo-terminal, which is not listed) has to be named.
+Theory of operation. pyserial lists the ports with their USB ids. Without a request, an agent probes
+only ports with an id in `usb_ids`; `edgebench bridge list --confirm` probes all ports on USB. A
+port that replies to `name` has a board, and a port with the reply of an energy meter has a meter. A
+probe opens the port, which restarts many boards. So a board that has reported its name is stored
+under its USB serial number, and is probed again only if the user requests this, or writes firmware
+onto the board. The user must name a port that has no USB serial number, and a pseudo-terminal,
+which pyserial does not list.
 
-Serial adapters of some makers all have the same serial number. Once two ports with the same key
-were there at the same time, the key of each includes its place on the bus, forever. A board that
-had the key alone keeps it, while it stays in its place.
+All serial adapters of some makers have the same serial number. After two ports with the same key
+have been present at the same time, the key of each permanently includes its place on the bus. Only
+the board that was stored first keeps its key without a place, until it is moved to another place.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
 _PLACE = "@"
-"""Separates the place on the bus from the rest of a key."""
+"""Separator between the other parts of a key and the place on the bus."""
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
-"""Shorter timeouts, for a port that may not have a board."""
+"""Timeouts of a probe, shorter than the default because the port may not have a board."""
 _METER_REPLY_BYTES = 4096
-"""Data in which a meter's prompt is searched."""
+"""Number of bytes, at the end of the received data, that are searched for a meter's prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +60,18 @@ class SerialPortInfo:
     serial_number: str | None = None
     description: str = ""
     location: str = ""
-    """Path on the bus, with the interface; ports of the same device differ in their interfaces."""
+    """Path on the bus with the USB interface, which distinguishes the ports of the same device."""
     is_serial_shared: bool = False
-    """Whether other devices have the same serial number, so that the place is part of the key."""
+    """Whether another device has the same serial number; if so, the key includes the place."""
 
     @property
     def hint(self) -> BoardHint | None:
-        """Kind of board that the port may have."""
+        """Kind of board that the port may have, by its USB id; None: the id is not listed."""
         return hint_of(self.vendor, self.product)
 
     @property
     def key(self) -> str | None:
-        """Identity of the USB device and its interface; None: it has no serial number."""
+        """Identity of the USB device and its interface; None: the device has no serial number."""
         if not self.serial_number or self.vendor is None:
             return None
         interface = self.location.rpartition(":")[2]
@@ -79,50 +80,50 @@ class SerialPortInfo:
 
     @property
     def place(self) -> str:
-        """Path on the bus; that of the port, if the system reports none."""
+        """Path on the bus, or the path of the port if the system reports no path on the bus."""
         return self.location or self.path
 
     @property
     def may_have_board(self) -> bool:
-        """Whether a user may have it probed: it is on USB, and its id is not a meter's alone."""
+        """Whether a probe on request may open the port: it is on USB, and not known as a meter."""
         return self.vendor is not None and (self.vendor, self.product) not in METER_IDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBoard:
-    """Board that has reported its name at a port before."""
+    """Board that has reported its name in an earlier probe of its port."""
 
     name: str
     baud_rate: int | None = None
     dialect: str | None = None
     model_name: str | None = None
     board: str | None = None
-    """Kind of board, reported by edgebench's firmware; None: other firmware does not report it."""
+    """Kind of board, as edgebench's firmware reports it; None: the firmware is not edgebench's."""
     cpu: str | None = None
-    """Processor, as for `board`."""
+    """Processor, as edgebench's firmware reports it; None: the firmware is not edgebench's."""
     takes_models: bool = False
-    """Whether it accepts models; if not, its firmware contains a model."""
+    """Whether the board accepts models; if not, its firmware contains a model."""
     takes_own_file: bool = False
-    """Whether it can verify that a file is the model in its firmware."""
+    """Whether a file can be verified to be the model that is linked into the board's firmware."""
     place: str = field(default="", compare=False)
-    """Place of its port when it was stored; empty: an earlier version stored none."""
+    """Place of the port when the board was stored; empty: an earlier version stored no place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBoard:
-    """Port with the facts known about it."""
+    """A port, and the facts known about the device on it."""
 
     port: SerialPortInfo
     board: KnownBoard | None = None
     """None: the device on the port is unknown."""
     trouble: str | None = None
-    """Reason why a probe failed; a single line."""
+    """Reason why the probe failed, a single line; None: it did not fail, or there was no probe."""
     is_meter: bool = False
     """Whether the device has replied as an energy meter."""
 
 
 def list_serial_ports() -> list[SerialPortInfo]:
-    """Serial ports of this machine, by path.
+    """List the serial ports of this machine, sorted by path.
 
     Raises:
         TargetError: pyserial is not installed.
@@ -148,23 +149,27 @@ def list_serial_ports() -> list[SerialPortInfo]:
 
 
 class KnownBoards:
-    """Boards that have reported their names, by USB serial number, in a file of the user.
+    """A file with the boards that have reported their names, by USB serial number.
 
-    An agent and commands may change it at the same time, under a lock.
+    An agent and commands may change the file at the same time; a lock serialises the changes.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def known(self) -> dict[str, KnownBoard]:
-        """Boards by key of their port; a damaged file counts as empty."""
+        """Stored boards by the key of their port; a missing or damaged file counts as empty."""
         with suppress(OSError, ValueError, TypeError, AttributeError):
             entries: Mapping[str, Mapping[str, Any]] = json.loads(self._path.read_text("utf-8"))
             return {key: KnownBoard(**entry) for key, entry in entries.items()}
         return {}
 
     def keyed(self, ports: Iterable[SerialPortInfo]) -> list[SerialPortInfo]:
-        """All ports of this machine, with the place in the key if the serial number is shared."""
+        """Mark ports with a shared serial number, so that the place becomes part of their keys.
+
+        Args:
+            ports: All ports of this machine.
+        """
         listed, known = list(ports), self.known()
         count = Counter(port.key for port in listed)
         placed = {key.rpartition(_PLACE)[0] for key in known}
@@ -177,9 +182,10 @@ class KnownBoards:
         ]
 
     def remember(self, port: SerialPortInfo, board: KnownBoard) -> str | None:
-        """Store a board, unless its port has no serial number; returns its key.
+        """Store a board, and return its key; None: not stored, the port has no serial number.
 
-        An entry without a place, of an earlier version, belongs to the first board of its name.
+        An entry without a place, from an earlier version, is given to the first board that reports
+        the name in the entry.
 
         Raises:
             OSError: the file cannot be written.
@@ -195,7 +201,7 @@ class KnownBoards:
         return key
 
     def forget(self, keys: Collection[str | None]) -> None:
-        """Remove the boards with these keys, which may have changed.
+        """Remove the boards with these keys, because their facts may have changed.
 
         Raises:
             OSError: the file cannot be written.
@@ -207,10 +213,10 @@ class KnownBoards:
 
     @contextmanager
     def _changed(self) -> Iterator[dict[str, KnownBoard]]:
-        """Boards to change inside the block; they are written at its end."""
+        """Yield the stored boards; at the end of the block, changes are written to the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
             known = self.known()
             yield known
             entries = {key: _plain(board) for key, board in known.items()}
@@ -232,16 +238,16 @@ def find_boards(
     opener: OpenLine = open_line,
     timing: BoardTiming = PROBE_TIMING,
 ) -> list[FoundBoard]:
-    """Ports that may have a board, with their known boards.
+    """List the ports that may have a board, each with the board that is known or found there.
 
     Args:
         memory: Boards of earlier probes.
-        is_confirming: Whether to open all ports on USB, and request their name, because a known
-            board may have other firmware now. It is removed only if there is no reply: an agent may
-            serve it.
-        ports: Ports of this machine, as `KnownBoards.keyed` returns them; None: those that the
+        is_confirming: Whether to open all ports on USB and send `name`, because a known board may
+            have other firmware now. A known board is forgotten only if there is no reply, or a
+            meter replies: after any other error, an agent may have the port open.
+        ports: Ports of this machine, as `KnownBoards.keyed` returns them; None: all ports that the
             system lists.
-        opener: Opens a port at a speed.
+        opener: Function that opens a port at a speed.
         timing: Timeouts of the replies.
     """
     known = memory.known()
@@ -252,7 +258,7 @@ def find_boards(
         board, trouble, is_meter = known.get(port.key) if port.key else None, None, False
         if is_confirming:
             try:
-                # A serial number of a board is not that of a meter.
+                # A port with the serial number of a known board has no meter.
                 may_be_meter = board is None or port.serial_number is None
                 board = probe_board(port, opener=opener, timing=timing, may_be_meter=may_be_meter)
             except MeterPort:
@@ -261,7 +267,7 @@ def find_boards(
                 board, trouble = None, str(exc)
             except EdgebenchError as exc:
                 trouble = str(exc)
-            with suppress(OSError):  # it is probed again the next time
+            with suppress(OSError):  # the next call probes the port again
                 if board is None:
                     memory.forget([port.key])
                 elif trouble is None:
@@ -281,10 +287,10 @@ def probe_board(
 
     Args:
         port: Port to open.
-        opener: Opens a port at a speed.
+        opener: Function that opens a port at a speed.
         timing: Timeouts of the replies.
-        may_be_meter: Whether a port with an id of meters is first queried as a meter, which takes
-            the time of a reply if it is a board.
+        may_be_meter: Whether a port with a USB id that meters also have is first queried as a
+            meter; if the device is a board, this query only ends after `timing.answer_s`.
 
     Raises:
         NotPermitted: the user may not use the port.
@@ -305,13 +311,13 @@ def probe_board(
 
 
 class MeterPort(TargetError):
-    """A port that was probed for a board belongs to an energy meter."""
+    """A port that was probed for a board has an energy meter."""
 
 
 def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
-    """Whether an LPM01A replies to its own query, which is not a complete command for a board.
+    """Whether the device is an LPM01A meter: the query is not a complete command for a board.
 
-    Source: ST UM2243 (`powershield`); its prompt precedes all of its replies.
+    Source: ST UM2243 (`powershield`): every reply of the meter begins with its prompt.
     """
     line.write(b"powershield\n")
     received, end_ns = b"", line.now_ns() + round(timing.answer_s * 1e9)
@@ -323,9 +329,9 @@ def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
 
 
 def known_board(facts: BoardFacts) -> KnownBoard:
-    """The facts about a board that are stored."""
+    """Select the facts about a board that are stored in the file of known boards."""
     info = facts.firmware
-    is_on_demand = not facts.dialect.endswith(STREAMING)  # else it runs its own model on audio
+    is_on_demand = not facts.dialect.endswith(STREAMING)  # streaming firmware runs its own model
     is_linked = is_on_demand and info is not None and info.model_place == "firmware"
     has_room = is_on_demand and info is not None and info.model_max is not None
     return KnownBoard(

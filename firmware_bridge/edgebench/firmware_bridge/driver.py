@@ -1,8 +1,9 @@
 """Boards as an agent's targets: `qemu:BOARD`, a serial port, `socket://HOST:PORT`.
 
-Theory of operation. The model is data: its blob is generated here, in the worker, and loaded into
-the memory of an emulated board before it starts, or sent to a real board in frames, unless the
-board has it already. After that, all facts are read from the board again.
+Theory of operation. The model is data, not part of the firmware: its blob is generated here, in the
+worker process. The memory of an emulated board contains the blob from the start. A real board
+receives the blob in frames, unless the board already has it. After the load, all facts are read
+from the board again.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ from edgebench.protocol.traces import CONSOLE_FILE
 SCHEME = "qemu:"
 RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
-"""Environment variable with a folder of ELFs that replace the shipped files of the same names."""
+"""Environment variable with a folder of ELFs that replace the packaged files of the same names."""
 WINDOW_MARGIN = 1.5
-"""Maximum ratio of a window's duration to that expected from the previous window."""
+"""Maximum ratio of a window's duration to the duration expected from the previous window."""
 BLOB_FILE = "model.blob"
 BLOB_ADDRESS = {
     "mps2-an385": 0x0010_0000,
@@ -91,12 +92,12 @@ class BoardDriver:
     formats = ("tflite",)
 
     def on_demand(self) -> Sequence[TargetDescription]:
-        """Emulated boards, if there is an emulator."""
+        """Emulated boards for which the emulator, QEMU, is on PATH."""
         machines = QEMU_MACHINES.values()
         return [_emulated(machine.name) for machine in machines if shutil.which(machine.program)]
 
     def ports(self, named: Sequence[str], memory: Path, *, is_probing: bool) -> BoardPorts:
-        """The ports of this machine, and the named addresses."""
+        """Create the tracker of the boards at this machine's ports and at the named addresses."""
         return BoardPorts(named, memory, is_probing=is_probing)
 
     def open(
@@ -109,13 +110,13 @@ class BoardDriver:
         on_bytes: OnBytes,
         reported_name: str | None = None,
     ) -> BoardWithModel | ListeningBoard:
-        """Open the board, and load the model onto it, unless it runs its own model.
+        """Open a board, and load the model onto it; without a model, the board runs its own model.
 
         Raises:
             UsageError: the emulated board is unknown, or a sound is given for firmware without
                 streaming.
-            ModelRefused: the board cannot run this model, has no space for it, or lacks a model of
-                its own.
+            ModelRefused: the board cannot run this model or has no space for it; or no model is
+                given, and the board's firmware contains none.
             OtherBoard: the board reports another name than `reported_name`.
             TargetError: the board does not respond, or the model does not arrive.
         """
@@ -215,16 +216,16 @@ class BoardWithModel:
         )
 
     def listen(self, on_bytes: OnBytes) -> None:
-        """Set the callback for the progress of inputs that are sent."""
+        """Set the callback for the progress of sending inputs."""
         self._board.on_bytes = on_bytes
 
     def set_input(self, data: bytes) -> None:
-        """Send an input to the board, and compare the board's copy with it."""
+        """Send an input to the board, and compare the board's copy with the input."""
         if self._board.load_input(encoded_input(data, self._model)) is ReadBack.NONE:
             self.is_read_back = False
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Run `count` consecutive inferences."""
+        """Run and time `count` consecutive inferences, after `warmup_count` untimed inferences."""
         all_count = count + warmup_count
         silence_s = INFERENCE_S * all_count  # before the first timed window
         if self._inference_s is not None:
@@ -256,7 +257,7 @@ class BoardWithModel:
         return f"{facts.name} has no operator profiler: its firmware is {why}"
 
     def profile(self, run_count: int) -> TargetProfile:
-        """Run inferences on the input, and time every operator of them."""
+        """Run inferences on the loaded input, and time every operator in them."""
         if self.no_profiler:
             raise NoBoardProfiler(self.no_profiler)
         inference_s = self._inference_s or INFERENCE_S
@@ -271,14 +272,14 @@ class BoardWithModel:
         )
 
     def stack_peak_bytes(self) -> int | None:
-        """Largest stack since the model was loaded."""
+        """Peak use of the stack in bytes since the model was loaded; None: it is not reported."""
         return self._board.stack_peak()
 
     def output_bytes(self) -> bytes:
         """Outputs of the last inference; 32-bit floats if the board only prints decimals.
 
         Raises:
-            LineDamaged: their number differs from that of the model's outputs.
+            LineDamaged: the number of printed values is not the model's number of output values.
         """
         if self._board.facts.firmware is not None:
             return self._board.output_bytes()
@@ -305,7 +306,7 @@ def _version(facts: BoardFacts) -> str:
 
 @contextmanager
 def _firmware(board: str) -> Iterator[Path]:
-    """The ELF of an emulated board: the shipped file, or its replacement for development.
+    """The ELF file of an emulated board: the packaged file, or its replacement for development.
 
     Raises:
         UsageError: the folder of replacements has no ELF for this board.
@@ -322,7 +323,7 @@ def _firmware(board: str) -> Iterator[Path]:
 
 @contextmanager
 def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
-    """A board on a line, which is released if the block fails."""
+    """Open a board on a line, and release it if the block raises an exception."""
     board = Board(open_line(address, DEFAULT_BAUD_RATES[0]))
     board.on_bytes = on_bytes
     try:
@@ -349,10 +350,11 @@ def connected(board: Board) -> BoardFacts:
 
 
 def _check_name(facts: BoardFacts, reported_name: str | None, address: str) -> None:
-    """Check that a board is the one that was identified at its port.
+    """Check that a board is the board that was identified at this address before.
 
     Raises:
-        OtherBoard: it reports another name; USB serial numbers are not always unique.
+        OtherBoard: the board reports another name, which happens because USB serial numbers are not
+            always unique.
     """
     if reported_name not in (None, facts.name):
         raise OtherBoard(
@@ -401,10 +403,10 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
 
 
 def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
-    """The blob of this model, if it is on the board already, with any id and encoding.
+    """The model's blob, with the id and encoding that the board has; None: the model is not there.
 
-    In that case, nothing is sent. Behind an interface board this is the only way, because it does
-    not forward frames.
+    A model that is on the board already is not sent. An interface board does not forward frames, so
+    a board behind it can only run the model that it already has.
     """
     model_id = info.model or ""
     if info.model_state != "ready" or model_id != model_id_of(model_id):
@@ -423,7 +425,7 @@ def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:
     """Check that the board has accepted the model.
 
     Raises:
-        ModelRefused: it has not; the text has the board's reason.
+        ModelRefused: the board has not accepted the model; the text has the board's reason.
     """
     info = facts.firmware
     if info is None or info.model_state != "ready" or info.model_bytes != len(blob.data):

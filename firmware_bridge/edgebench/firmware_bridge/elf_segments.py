@@ -9,28 +9,28 @@ import struct
 from dataclasses import dataclass
 
 _LOADED = 1
-"""`PT_LOAD`, the type of a segment that is in memory."""
+"""`PT_LOAD`, the type of a segment that is in memory at run time."""
 _WRITABLE = 2
-"""`PF_W`, the flag of a segment in RAM."""
+"""`PF_W`, the flag of a writable segment, which is in RAM."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElfSegment:
-    """A part of the firmware that is in memory."""
+    """A part of the firmware that is in memory at run time."""
 
     content: bytes
-    """Bytes of the file, which are in flash."""
+    """Bytes of the segment in the file, which are stored in flash."""
     load_address: int
     """Address of the content in flash."""
     run_address: int
-    """Address in memory while the firmware runs."""
+    """Address of the segment in memory while the firmware runs."""
     memory_bytes: int
-    """Size at that address, of which the bytes after the content are zeros."""
+    """Size at the run address; the bytes after the content are zeros."""
     is_writable: bool
 
 
 def loaded_segments(elf: bytes) -> list[ElfSegment]:
-    """Segments of an ELF that are in memory, in the order of the file."""
+    """Segments of an ELF file that are in memory at run time, in the order of the file."""
     (headers_at,), (size, count) = (
         struct.unpack_from("<I", elf, 28),
         struct.unpack_from("<HH", elf, 42),

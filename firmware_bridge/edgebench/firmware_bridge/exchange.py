@@ -2,17 +2,18 @@
 
 Theory of operation. A single command is in progress at a time, and `m-ready` ends its reply. Before
 a command is sent, all pending input is read and discarded, because it belongs to no command. If
-`m-ready` does not arrive, or the board restarts during the reply, the content of the board's buffer
-is unknown, so the line is synchronised before the next command:
+`m-ready` does not arrive, or the board restarts during the reply, the board's command buffer may
+contain a partial command, so the line is synchronised before the next command:
 
     drain    read until no data arrives for some time
-    name%    until the reply is a name and `m-ready`, and no other line
+    name%    repeat until the reply contains a name and `m-ready`, and no error
 
-A bare `%` would end a partial command, but crash the reference firmware if its buffer is empty.
-`name` after a partial command is at worst an unknown command, and the second `name` is clean.
+A bare `%` is not sent: it would end a partial command, but it crashes the reference firmware if the
+command buffer is empty. The first `name` may be appended to a partial command, and be rejected as
+an unknown command; the second `name` is then received alone.
 
-A board that ignores commands may be in frame mode; a special frame ends it, and is a few characters
-of an unknown command for any other board.
+A board that ignores commands may be in frame mode. A special frame ends this mode; a board in line
+mode receives the frame as a few characters of an unknown command.
 """
 
 from __future__ import annotations
@@ -52,39 +53,40 @@ from edgebench.protocol.text import one_line
 
 E = TypeVar("E")
 ATTEMPTS = 7
-"""Attempts of a load or a window on a line that loses bytes."""
+"""Maximum number of attempts of a load or a window, on a line that loses bytes."""
 UNANSWERED_LIMIT = 3
 """Number of unanswered attempts after which the firmware counts as lacking a command, if the board
 replies to `name` after each attempt."""
 CONFIRMATIONS = 5
-"""Maximum repetitions of a query until two consecutive replies are equal."""
+"""Maximum number of times that a query is sent until two consecutive replies are equal."""
 DRAIN_S = 2.0
-"""Maximum time to drain; a board that still transmits then gets the command nevertheless."""
+"""Maximum time to drain the line; after it, the command is sent even if data still arrives."""
 REPLY_S = 900.0
-"""Maximum duration of a reply, without the time in which the board computes: printing 98304 bytes
-at 9600 baud takes 310 s."""
+"""Maximum duration of a reply, in addition to the time in which the board computes: printing 98304
+bytes at 9600 baud takes 310 s."""
 _NAME_REPLY_S = 15.0
 """Maximum duration of a reply to `name`, including the rest of the reply to an earlier command."""
 _ADDED_ATTEMPTS = 3
-"""Restarts, or rejected remains of other commands, after each of which `name` is sent again."""
+"""Maximum number of additional attempts: after a restart of the board, or its rejection of the
+remains of another command, `name` is sent again."""
 _ECHO_LINE = "Received command: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardTiming:
-    """Timeouts of the exchange with a board."""
+    """Timeouts of the exchange with a board, in seconds."""
 
     answer_s: float = 2.0
-    """Maximum time until a reply without computation begins, and longest pause in any reply."""
+    """Maximum time without data before and within the reply to a command without computation."""
     quiet_s: float = 0.1
-    """Time without data after which none is pending. USB adapters delay bytes by 16 ms."""
+    """Time without data after which the line is drained. USB adapters delay bytes by 16 ms."""
     boot_s: float = 0.5
     """Maximum time until the first data of a board that restarts when its port is opened."""
     resync_s: tuple[float, ...] = (0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
     """Timeouts of consecutive `name` commands. A bootloader takes the first two seconds."""
     start_s: float = 3.5
-    """Time after which a board has started since its port was opened: at the first speed, a `name`
-    is sent after it."""
+    """Time that a board may take to start after its port was opened; at the first speed, `name` is
+    also sent after this time."""
     frame_s: float = 0.5
     """Maximum time until the reply to a frame."""
 
@@ -127,7 +129,7 @@ class BoardReply:
 
     @property
     def is_garbled(self) -> bool:
-        """Whether the board rejects a command that differs from the sent command."""
+        """Whether the board rejects another command than was sent, because the line damaged it."""
         error = self.error or ""
         first, *others = self.command.split()
         words = [first, *(word for word in others if word.isalpha())]
@@ -143,30 +145,30 @@ class BoardExchange:
     timing: BoardTiming = field(default_factory=BoardTiming)
     console: ConsoleLog = field(default_factory=ConsoleLog)
     boot_events: list[BoardEvent] = field(default_factory=list[BoardEvent])
-    """Received events of the board's start."""
+    """Events received while the board started."""
     interface_name: str | None = None
     """Name of the interface board in front of the board; None: there is none."""
     slow_s: float = 0.0
-    """Longest time that the board took to reply to `name`, if it was slower than usual."""
+    """Longest time that the board took to reply to `name`; 0: no reply was slower than usual."""
     _due_ns: int | None = None
-    """Time by which data of the pending reply must arrive, bridge clock; None: none is pending."""
+    """Time, bridge clock, by which data of the pending reply must arrive; None: no reply is due."""
 
     @property
     def answer_s(self) -> float:
-        """Maximum time until a reply begins: longer for a board that is slow by itself."""
+        """Maximum time until a reply begins; longer for a board that replied slowly to `name`."""
         return max(self.timing.answer_s, 2 * self.slow_s)
 
     @property
     def busy_s(self) -> float:
-        """Maximum remaining time of a command whose reply was interrupted."""
+        """Maximum time until a command ends, if the wait for its reply was interrupted; else 0."""
         left_ns = 0 if self._due_ns is None else self._due_ns - self.transport.now_ns()
         return max(0.0, left_ns / 1e9)
 
     def finish(self) -> bool:
-        """Receive the rest of an interrupted reply, so that the board is ready for a command.
+        """Receive the rest of an interrupted reply, after which the board accepts a new command.
 
         Returns:
-            Whether the board is ready; False if the timeout of its command was exceeded.
+            Whether the board is ready; False: the interrupted command exceeded its timeout.
 
         Raises:
             BoardLost: the board was disconnected.
@@ -184,7 +186,7 @@ class BoardExchange:
 
         Raises:
             BoardFault: the board reports a fault of its processor.
-            BoardRestarted: the board restarted instead.
+            BoardRestarted: the board restarted instead of replying.
             BoardSilent: the reply does not end.
             BoardLost: the board was disconnected.
         """
@@ -210,7 +212,7 @@ class BoardExchange:
         Args:
             command: Command without its terminator.
             silence_s: Maximum time without data; None: `answer_s`.
-            limit_s: Maximum duration of the reply in addition to that.
+            limit_s: Maximum duration of the reply in addition to `silence_s`.
 
         Raises:
             BoardFault: the board reports a fault of its processor.
@@ -235,14 +237,14 @@ class BoardExchange:
     def confirmed(self, command: str, *kinds: type[object]) -> BoardReply:
         """Repeat a query until two consecutive replies have equal lines of these kinds.
 
-        The replies may have no such line: firmware replies to unknown commands with an error, or
-        not at all. A byte lost inside a line leaves a different text that looks valid.
+        A single reply is not enough, because a line that has lost a byte may still look valid.
+        Replies without any line of these kinds also count, because firmware may lack the command.
 
         Raises:
             LineDamaged: no two consecutive replies are equal.
-            BoardRefusal: the board rejects the query twice.
-            BoardSilent: the reply does not end.
-            BoardRestarted: the board restarted instead.
+            BoardRefusal: two consecutive replies reject the query with the same error.
+            BoardSilent: a reply does not end.
+            BoardRestarted: the board restarted instead of replying.
         """
         before: tuple[str, str | None] | None = None
         for _ in range(CONFIRMATIONS):
@@ -277,7 +279,7 @@ class BoardExchange:
         """Synchronise the line, and return the board's name.
 
         Args:
-            is_first: Whether the port was just opened, so that the board may still be starting.
+            is_first: Whether the port was just opened; if so, the board may still be starting.
 
         Raises:
             BoardFault: the board reports a fault of its processor.
@@ -318,12 +320,13 @@ class BoardExchange:
         raise BoardSilent(self._silence(received_lines, received_bytes))
 
     def _settle(self, name: BoardName, late_count: int, begin_ns: int) -> bool:
-        """Receive the replies of a slow board to earlier `name` commands; whether it is in step.
+        """Receive a slow board's replies to earlier `name` commands; return whether it is in step.
 
         Args:
             name: Name in the first reply.
-            late_count: Commands without a reply; a board that was starting has lost them.
-            begin_ns: Time before the first of them, bridge clock.
+            late_count: Number of `name` commands that have no reply yet, or none at all because
+                the board was still starting.
+            begin_ns: Time before the first `name` was sent, bridge clock.
         """
         waited_s = (self.transport.now_ns() - begin_ns) / 1e9
         while late_count and self._until_ready([], waited_s, _NAME_REPLY_S):
@@ -336,7 +339,7 @@ class BoardExchange:
         return reply.is_complete and reply.of_kind(BoardName) == [name]
 
     def drain(self) -> int:
-        """Read until no data arrives, and return the number of received bytes."""
+        """Read until no data arrives for `quiet_s`, and return the number of received bytes."""
         count, deadline_ns = 0, self.transport.now_ns() + round(DRAIN_S * 1e9)
         while self.transport.now_ns() < deadline_ns:
             received = self.read(self.timing.quiet_s)
@@ -358,11 +361,11 @@ class BoardExchange:
         return received
 
     def frames(self, reader: FrameReader, timeout_s: float) -> list[BoardFrame] | None:
-        """Frames that are complete now; None: no data arrived.
+        """Read data, and return the frames that it completes; None: no data arrived.
 
         Raises:
-            BoardFault: the data is the text of a fault.
-            BoardRestarted: the data is the text of a start.
+            BoardFault: no data arrived, and the data before is the text of a fault handler.
+            BoardRestarted: no data arrived, and the data before has a start message of the board.
         """
         received = self.read(timeout_s)
         if not received.data:
@@ -376,7 +379,7 @@ class BoardExchange:
         return reader.feed(received.data)
 
     def _until_ready(self, events: list[TimedEvent], silence_s: float, limit_s: float) -> bool:
-        """Collect events to the end of the reply, or a fault; returns whether it was received."""
+        """Collect events until the reply ends or a fault occurs; return whether the reply ended."""
         deadline_ns = self.transport.now_ns() + round((silence_s + limit_s) * 1e9)
         while self.transport.now_ns() < deadline_ns:
             received = self.read(silence_s)
@@ -388,7 +391,7 @@ class BoardExchange:
                 events.append(timed)
                 if isinstance(timed.event, FaultText):
                     return False
-                if isinstance(timed.event, ErrorReply):  # it computes nothing any more
+                if isinstance(timed.event, ErrorReply):  # the board computes nothing any more
                     silence_s = min(silence_s, self.answer_s)
         return False
 
@@ -399,7 +402,7 @@ class BoardExchange:
         self.dialect.reset()
 
     def _switch(self, reply: BoardReply) -> bool:
-        """Switch to the dialect of the board; returns whether it has changed."""
+        """Switch to the dialect that a reply to `name` shows; return whether this is a change."""
         texts = [other.text for other in reply.of_kind(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
         is_own = bool(reply.of_kind(BoardName))  # if so, "interface board" was in a log line
@@ -414,7 +417,7 @@ class BoardExchange:
         return False
 
     def _leave_blindly(self) -> None:
-        """End frame mode, in which a board that ignores commands may be."""
+        """Send the frame that ends frame mode, because a board in this mode ignores commands."""
         if self.interface_name is None:
             # After a character, because a command that begins with NUL is an empty command.
             self.send(b"-" + LEAVE_FRAMES)
@@ -443,5 +446,5 @@ class BoardExchange:
 
 
 def _of(command: str) -> str:
-    """Command for an error message, without most bytes of an input."""
+    """Shorten a command for an error message, because a `db` command contains many digits."""
     return one_line(command, 40)

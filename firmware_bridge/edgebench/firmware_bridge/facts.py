@@ -1,4 +1,4 @@
-"""Facts that a board reports about itself and the windows that it timed."""
+"""Facts that a board reports about itself, and the windows and profiles that it has timed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from edgebench.firmware_bridge.dialects.events import OperatorTicks, Quirk
 from edgebench.protocol.plain import from_plain
 
 NO_MODEL = "none"
-"""Model id of edgebench's firmware without a model."""
+"""Model id that edgebench's firmware reports if it has no model."""
 LAP_RATE_HZ = 1_000_000
-"""MLPerf Tiny's laps are microseconds."""
+"""Rate of the laps of MLPerf Tiny, which are in microseconds."""
 LAP_WRAP = 1 << 32
 """Laps of a microcontroller are 32 bits wide: they wrap after 71.6 minutes."""
 SATURATED_TICKS = 0xFFFF_FFFF
-"""Value for an inference that exceeded the counter, in the reply to `x-cycles`."""
+"""Value, in replies to `x-cycles` and `x-profile`, of a time that exceeded the counter's range."""
 
 
 class TimestampKind(Enum):
     """Form of a board's timestamps."""
 
     LAP = "lap"
-    """Performance mode: it prints the time."""
+    """Performance mode: the board prints the time."""
     PULSE = "pulse"
-    """Energy mode: it pulls a pin low, and prints nothing."""
+    """Energy mode: the board pulls a pin low, and prints nothing."""
 
 
 class ReadBack(Enum):
@@ -34,14 +34,14 @@ class ReadBack(Enum):
     CRC = "crc"
     """By the CRC-32 that the board computes."""
     PRINTED = "printed"
-    """By printing all of it."""
+    """By all bytes of the input, which the board prints."""
     NONE = "none"
     """Not compared: it was not requested, or the firmware does not support it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirmwareInfo:
-    """Facts of edgebench's firmware, from `x-info`; None: not reported."""
+    """Facts that edgebench's firmware reports in its reply to `x-info`; None: not reported."""
 
     protocol: int
     board: str
@@ -75,7 +75,7 @@ class FirmwareInfo:
     input_encoding: str | None = None
     output_bytes: int | None = None
     operators: int | None = None
-    """Operators of an inference; None also for firmware that cannot time them."""
+    """Number of operators of an inference; None also for firmware that cannot time operators."""
     rounding: str | None = None
 
 
@@ -91,10 +91,10 @@ _COUNTS = (
 
 
 def firmware_info(items: Mapping[str, str]) -> FirmwareInfo | None:
-    """Facts from the lines of `x-info`; None if they are not from edgebench's firmware.
+    """Facts from the lines of the reply to `x-info`; None: the firmware is not edgebench's.
 
-    An invalid number was damaged in transmission, and counts as not reported; unknown keys are
-    ignored.
+    An invalid number counts as not reported, because it was damaged in transmission; unknown keys
+    are ignored.
     """
     if items.get("firmware") != "edgebench":
         return None
@@ -118,19 +118,19 @@ def firmware_info(items: Mapping[str, str]) -> FirmwareInfo | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFacts:
-    """Identity of a board."""
+    """Identity of a board and its firmware."""
 
     name: str
     dialect: str
     profile: str | None = None
-    """Version that the firmware reports; None: it does not support the command."""
+    """Version that the firmware reports in its reply to `profile`; None: it rejects the command."""
     model_name: str | None = None
-    """Name that the board reports for its model; None: it has no model, or reports none. This is
-    the only fact about a model that is built into other firmware: there is no file to hash."""
+    """Name that the board reports for its model; None: it has no model, or reports no name. This is
+    all that is known of a model in firmware other than edgebench's: there is no file to hash."""
     timestamps: TimestampKind | None = None
-    """None if the firmware has no `infer`."""
+    """Kind of timestamps; None: the firmware is for streaming, and has no `infer`."""
     firmware: FirmwareInfo | None = None
-    """Facts of edgebench's firmware; None for other firmware."""
+    """Facts that edgebench's firmware reports; None: the firmware is not edgebench's."""
     quirks: tuple[Quirk, ...] = ()
     baud_rate: int | None = None
     is_emulated: bool = False
@@ -142,9 +142,9 @@ class InferenceTicks:
 
     tick_rate_hz: int
     total_count: int
-    """Inferences of the window."""
+    """Number of inferences of the window."""
     ticks: tuple[int | None, ...]
-    """Times of the last inferences, oldest first; None: longer than the counter."""
+    """Times of the last inferences, oldest first; None: a time exceeded the counter's range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,54 +154,56 @@ class BoardProfile:
     tick_rate_hz: int
     run_count: int
     operators: tuple[OperatorTicks, ...]
-    """In order of execution; each with the ticks of a reading of the counter per inference."""
+    """Operators in order of execution; the ticks include a reading of the counter per inference."""
     reading_ticks: float
-    """Ticks of a reading of the counter."""
+    """Ticks that a single reading of the counter takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardWindow:
     """Consecutive inferences of a board.
 
-    Only bounds are known, because bytes arrive late: the first inference began after
-    `issued_ns` and before `began_ns`, the last inference ended before `ended_ns`. The duration is
-    measured by the board, as the difference of two laps. Only `inferences` has times of single
-    inferences: a window of many does not show the spread of single latencies.
+    By the bridge's clock, only bounds are known, because bytes arrive late: the first inference
+    began after `issued_ns` and before `began_ns`, and the last inference ended before `ended_ns`.
+    The board measures the duration as the difference of two laps. Only `inferences` has the times
+    of single inferences; the duration of a window does not show how much these times vary.
     """
 
     count: int
     warmup_count: int
     issued_ns: int
-    """Time when the command was sent, bridge clock; the warm-up begins after it as well."""
+    """Time when the command was sent, bridge clock; the warm-up also begins after this time."""
     began_ns: int
-    """Arrival of the line at its beginning: the first lap, or the line before the pulse."""
+    """Arrival of the line at the window's start: the first lap, or the line before the pulse."""
     ended_ns: int
-    """Arrival of the line at its end: the second lap, or the line after the pulse."""
+    """Arrival of the line at the window's end: the second lap, or the line after the pulse."""
     laps: tuple[int, int] | None = None
-    """Laps as the board printed them; None: its timestamps are pulses."""
+    """First and second lap as the board printed them; None: the timestamps are pulses."""
     ticks: int | None = None
-    """Duration by the board's clock, across wraps of its counter."""
+    """Duration in ticks of the board's clock, corrected for wraps of its counter."""
     tick_rate_hz: int | None = None
     outputs: tuple[float, ...] | None = None
-    """Outputs of the inference, as decimals; None: the line was damaged, or there was more than one
-    inference. The reference submissions overwrite their input: only the first runs on it."""
+    """Outputs of a single inference, as decimals; None: the line was damaged, or there were several
+    inferences. The reference submissions overwrite their input during the first inference, so only
+    the first runs on the sent input."""
     inferences: InferenceTicks | None = None
     """Times of single inferences, from firmware that records them."""
     attempt_count: int = 1
-    """Number of attempts; an earlier attempt may have run, and caused pulses."""
+    """Number of attempts; an earlier attempt may have run on the board, and have caused pulses."""
 
     @property
     def duration_ns(self) -> float | None:
-        """Duration by the board's clock."""
+        """Duration in nanoseconds by the board's clock; None: the timestamps are pulses."""
         if self.ticks is None or not self.tick_rate_hz:
             return None
         return self.ticks * 1e9 / self.tick_rate_hz
 
     @property
     def clock_ratio(self) -> float | None:
-        """Duration by the board over that by the bridge; far from 1, one of the two is wrong.
+        """Duration by the board's clock divided by the duration by the bridge's clock.
 
-        Causes are a digit lost on the line, a counter with another unit, or an emulated time.
+        If the ratio is far from 1, either duration is wrong: a digit was lost on the line, the
+        board's counter has another unit, or its time is emulated.
         """
         passed_ns = self.ended_ns - self.began_ns
         if self.duration_ns is None or passed_ns <= 0:
@@ -222,7 +224,7 @@ def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
     Args:
         first: First lap.
         last: Second lap.
-        passed_ns: Time between them by the bridge's clock; None if the board's time is emulated.
+        passed_ns: Time between the laps by the bridge's clock; None: the board's time is emulated.
     """
     if max(first, last) >= LAP_WRAP and last >= first:
         return last - first  # wider than 32 bits: it does not wrap

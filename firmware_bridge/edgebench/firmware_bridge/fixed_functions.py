@@ -1,8 +1,8 @@
-"""Functions of a single int8, as tables of all 256 values, equal to those of TFLite.
+"""Functions of a single int8 value as tables of all 256 results, equal to the results of TFLite.
 
-LiteRT computes such a table in single precision when it loads a model. TensorFlow Lite Micro
-computes each value in fixed point, with gemmlowp's functions. Qn is a number of int32 with n bits
-before the point.
+LiteRT computes a table in single precision when it loads a model. TensorFlow Lite Micro
+computes each value in fixed point, with gemmlowp's functions. Qn denotes a fixed-point number in an
+int32, with n bits before the point.
 
 Sources: tensorflow/lite/kernels/internal/common.h (`LUTPopulate`),
 tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h and tanh.h,
@@ -23,18 +23,18 @@ from edgebench.firmware_bridge.quantization import (
 
 _INT8 = range(-128, 128)
 _ONE = 2**31 - 1
-"""1 in Q0, as near as it can be."""
+"""The largest number in Q0, which represents 1."""
 _EXPONENTIALS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 """exp(-2^n) in Q0, for n from -2 to 4."""
 
 
 def doubling_high(a: int, b: int) -> int:
-    """A · b / 2^31, halves rounded up, saturated."""
+    """Compute a · b / 2^31, rounded to the nearest integer (halves up), and saturated to int32."""
     return min((a * b + 2**30) >> 31, _ONE)
 
 
 def rounding_right(value: int, bits: int) -> int:
-    """Value / 2^bits, halves rounded away from zero."""
+    """Compute value / 2^bits, rounded to the nearest integer (halves away from zero)."""
     if bits == 0:
         return value
     half = 1 << (bits - 1)
@@ -42,7 +42,7 @@ def rounding_right(value: int, bits: int) -> int:
 
 
 def scale_twice(value: int, factor: FixedPoint) -> int:
-    """Value · factor, rounded after each of two steps (`MultiplyByQuantizedMultiplier`)."""
+    """Compute value · factor, rounded in each of two steps, as `MultiplyByQuantizedMultiplier`."""
     left, right = max(factor.shift, 0), max(-factor.shift, 0)
     return rounding_right(doubling_high(value << left, factor.multiplier), right)
 
@@ -52,7 +52,7 @@ def _saturating_left(value: int, bits: int) -> int:
 
 
 def _exponential(value: int, integer_bits: int) -> int:
-    """Exp in Q0 of a number ≤ 0 with these bits before the point."""
+    """exp(x) in Q0, for x ≤ 0 in fixed point with `integer_bits` bits before the point."""
     if value == 0:
         return _ONE
     quarter = 1 << (31 - integer_bits - 2)
@@ -74,7 +74,7 @@ def _exponential(value: int, integer_bits: int) -> int:
 
 
 def _reciprocal(a: int) -> int:
-    """2 / (1 + a) of Q0 in [0, 1], in Q2: three steps of Newton's division."""
+    """2 / (1 + a) in Q2, for a in Q0 and in [0, 1], by three steps of Newton's division."""
     half = (a + _ONE + 1) >> 1
     x = 1515870810 + doubling_high(half, -1010580540)
     for _ in range(3):
@@ -83,7 +83,7 @@ def _reciprocal(a: int) -> int:
 
 
 def logistic_of_q4(value: int) -> int:
-    """1 / (1 + exp(-x)) in Q0, of x in Q4."""
+    """Logistic function 1 / (1 + exp(-x)) in Q0, for x in Q4."""
     if value == 0:
         return 1 << 30
     positive = _saturating_left(_reciprocal(_exponential(-abs(value), 4)), 1)
@@ -91,10 +91,10 @@ def logistic_of_q4(value: int) -> int:
 
 
 def tanh_of_q4(value: int) -> int:
-    """Tanh in Q0, of x in Q4."""
+    """Hyperbolic tangent of x in Q0, for x in Q4."""
     if value == 0:
         return 0
-    # exp(-2 |x|): the same bits, read with one more before the point
+    # exp(-2 |x|): the bits of x, interpreted with another bit before the point
     positive = _saturating_left(_reciprocal(_exponential(-abs(value), 5)) - (1 << 29), 2)
     return positive if value > 0 else -positive
 
@@ -110,7 +110,7 @@ def float_table(
     out_zero_point: int,
     function: Callable[[float], float],
 ) -> bytes:
-    """Table of a function, as LiteRT computes it."""
+    """Table of a function for all int8 inputs, as LiteRT computes it."""
     inverse = float32(1 / out_scale)
     values: list[int] = []
     for code in _INT8:
@@ -131,13 +131,13 @@ def logistic(value: float) -> float:
 def fixed_table(
     scale: float, zero_point: int, function: Callable[[int], int], fraction_bits: int, offset: int
 ) -> bytes:
-    """Table of a function of Q4, as TensorFlow Lite Micro computes it.
+    """Table of a function for all int8 inputs, as TensorFlow Lite Micro computes it.
 
     Args:
         scale: Scale of the input.
         zero_point: Zero point of the input.
-        function: From Q4 to Q0.
-        fraction_bits: Bits of the output after the point.
+        function: Function of a number in Q4, with a result in Q0.
+        fraction_bits: Number of bits of the output after the point.
         offset: Zero point of the output.
     """
     factor = fixed_point(scale * 2**27)
@@ -161,7 +161,7 @@ def rectifier_table(
     negative: FixedPoint,
     bounds: tuple[int, int],
 ) -> bytes:
-    """Table of factors for positive and negative values, with bounds."""
+    """Table of a function that scales positive and negative values by two factors, with bounds."""
     values: list[int] = []
     for code in _INT8:
         value = code - zero_point

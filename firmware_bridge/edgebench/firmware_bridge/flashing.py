@@ -1,8 +1,8 @@
 """Commands that write firmware onto boards, by tools that are on PATH.
 
-None of the tools is a dependency, and none is imported (some are GPL): each is a program with
-arguments, and the user sees the whole command before it runs. Tests without a board check the
-arguments that a program of that name gets.
+The tools are external programs, not dependencies, and are not imported, because some are GPL. The
+user sees the whole command before it runs. Tests without a board check the arguments that a
+program with the name of the tool gets.
 
 Source: the manuals of the tools: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`),
 probe-rs (`download`); hathach/tinyusb, hw/bsp/nrf (the arguments of Arduino's bossac).
@@ -23,43 +23,43 @@ from edgebench.firmware_bridge.elf_segments import loaded_segments
 from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError, unknown_name
 
 FLASH_S = 300.0
-"""Timeout, for a probe that hangs."""
+"""Timeout of a flashing tool, in case a debug probe hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlashTool:
-    """Program that writes firmware, with the arguments for it."""
+    """Program that writes firmware, and its arguments."""
 
     program: str
     arguments: tuple[str, ...]
     """Arguments with the placeholders {firmware} and {target}."""
     serial_arguments: tuple[str, ...]
-    """Arguments that choose a probe by its {serial} number."""
+    """Arguments that select a debug probe by its serial number, with the placeholder {serial}."""
     serial_place: int
     """Index at which `serial_arguments` are inserted."""
     formats: tuple[str, ...] = (".elf",)
     install: str = ""
-    """Command or instruction to install it."""
+    """Command or instruction to install the tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlashRecipe:
-    """Board, and the tools that can write it, best first."""
+    """A board, and the tools that can write firmware onto it, in order of preference."""
 
     board: str
     text: str
     targets: dict[str, str]
-    """The board's name in each program; for OpenOCD its files, the one of the adapter first."""
+    """The board's name in each program; for OpenOCD, configuration files, the adapter's first."""
     probe_vendor: int | None = None
-    """USB vendor of the probe on the board, which also has its serial port; None: no probe."""
+    """USB vendor of the board's debug probe, which also has the serial port; None: no probe."""
     adapter_pins: str | None = None
-    """Pins of the serial line, which needs an adapter; None: the line is at the board's USB."""
+    """Pins of a serial line that needs an adapter; None: the line is on the board's USB port."""
     by_hand: str | None = None
-    """How to write the file of the format in the package without a tool, with {file}."""
+    """Instruction to write the packaged file without a tool, with the placeholder {file}."""
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of programs in order of preference: that of `targets`."""
+        """Names of the programs in order of preference, which is the order of `targets`."""
         return tuple(self.targets)
 
 
@@ -112,7 +112,7 @@ FLASH_TOOLS: dict[str, FlashTool] = {
 _NUCLEO = "board/st_nucleo_{}.cfg"
 _DEBUG_PROBE = "interface/cmsis-dap.cfg target/{}.cfg"
 _ST, _SEGGER = 0x0483, 0x1366
-"""USB vendors of the probes ST-LINK and J-Link. Source: `usb_ids`."""
+"""USB vendors of the debug probes ST-LINK and J-Link. Source: `usb_ids`."""
 _BOOTSEL = "hold BOOTSEL while you connect the board, and copy {file} to its drive"
 """Source: RP2040 datasheet, 2.8.4 (the drive of the boot ROM); RP2350 datasheet, 5.5."""
 _RECIPES: tuple[FlashRecipe, ...] = (
@@ -173,7 +173,7 @@ FLASH_RECIPES = {recipe.board: recipe for recipe in _RECIPES}
 
 @dataclass(frozen=True, slots=True)
 class ToolCommand:
-    """Command that writes a board."""
+    """Command that writes firmware onto a board."""
 
     program: str
     arguments: tuple[str, ...]
@@ -192,14 +192,15 @@ def flash_command(
     serial: str | None = None,
     is_tool_needed: bool = True,
 ) -> ToolCommand:
-    """Command that writes firmware onto a board, by the first tool that is on PATH.
+    """Command that writes firmware onto a board, by the preferred tool among those on PATH.
 
     Args:
         board: Name of the board, as in `FLASH_RECIPES`.
         firmware: File to write; None: the firmware in the package, in a format of the tool.
-        program: Tool to use; None: the first that is installed.
+        program: Tool to use; None: the preferred tool among those that are installed.
         serial: Serial number of the debug probe, if several are connected; for bossac, the port.
-        is_tool_needed: Whether a tool must be on PATH; else the command is that of the best tool.
+        is_tool_needed: Whether a tool must be on PATH; if false, and no tool is on PATH, the
+            command of the preferred tool is returned.
 
     Raises:
         UsageError: the board or the tool is unknown, or the file is missing, in another format or
@@ -250,13 +251,13 @@ def flash_command(
 
 
 def packaged_firmware(board: str) -> list[Path]:
-    """Files of a kind of board in the package, the ELF first, in its default mode of timing."""
+    """Firmware files in the package for a kind of board, the ELF file first."""
     folder = Path(str(files("edgebench.firmware_bridge"))) / "elf"
     return sorted(folder.glob(f"{board}.*"), key=lambda path: (path.suffix != ".elf", path.name))
 
 
 def _check_board(firmware: Path, board: str) -> None:
-    """Refuse firmware that another board needs: an ELF with other addresses, or a packaged file.
+    """Reject firmware for another board: an ELF file with other addresses, or a packaged file.
 
     Raises:
         UsageError: the file is for another board, or cannot be read.
@@ -286,7 +287,7 @@ def _check_board(firmware: Path, board: str) -> None:
 
 
 def _load_addresses(elf: bytes) -> set[int]:
-    """Addresses of the segments with content; empty if the file is not a 32-bit ELF."""
+    """Load addresses of the segments with content; empty: the file is not a 32-bit ELF file."""
     try:
         return {segment.load_address for segment in loaded_segments(elf) if segment.content}
     except struct.error:
@@ -294,7 +295,7 @@ def _load_addresses(elf: bytes) -> set[int]:
 
 
 def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None) -> tuple[str, ...]:
-    """Arguments with their values."""
+    """Arguments of a tool, with values in place of the placeholders."""
     values = {"firmware": str(firmware.resolve()), "target": target, "serial": serial or ""}
     arguments = [argument.format(**values) for argument in tool.arguments]
     if tool.program == "openocd":
@@ -306,7 +307,7 @@ def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None)
 
 
 def run_flash(command: ToolCommand, *, limit_s: float = FLASH_S) -> str:
-    """Run a command that writes a board, and return the output of the tool.
+    """Run a command that writes firmware onto a board, and return the output of the tool.
 
     Raises:
         TargetError: the tool failed, or did not end in time; the text quotes its last line.

@@ -1,8 +1,8 @@
-"""Preparation of a model's graph: what can be computed ahead is, and uint8 becomes int8.
+"""Preparation of a model's graph: constant folding, and conversion of uint8 to int8.
 
-SHAPE, and STRIDED_SLICE and PACK of constants are how Keras writes a reshaping with an unknown
-batch size; in a .tflite file all sizes are known. A tensor of uint8 is one of int8 whose values and
-zero point are smaller by 128.
+Keras expresses a reshape with an unknown batch size by the operators SHAPE, STRIDED_SLICE and PACK.
+In a .tflite file all sizes are known, so the outputs of these operators are constants. A uint8
+tensor is equivalent to an int8 tensor with values and a zero point that are smaller by 128.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONVERSIONS = {TfliteCode.QUANTIZE, TfliteCode.DEQUANTIZE}
 
 
 def folded(model: TfliteGraph) -> TfliteGraph:
-    """The model without the operators whose outputs are known ahead."""
+    """Replace each SHAPE, STRIDED_SLICE or PACK that has a constant result by this constant."""
     tensors = list(model.tensors)
     operators: list[ModelOperator] = []
     for operator in model.operators:
@@ -60,12 +60,12 @@ def _constant_output(operator: ModelOperator, tensors: list[ModelTensor]) -> lis
 
 
 def _is_list(values: list[list[int]]) -> bool:
-    """Whether all are scalars, so that they are in order along any dimension."""
+    """Whether all inputs of a PACK are scalars, so that the dimension makes no difference."""
     return all(len(numbers) == 1 for numbers in values)
 
 
 def is_of_uint8(model: TfliteGraph) -> bool:
-    """Whether operators compute with uint8, and do not only convert it."""
+    """Whether any operator other than a conversion has a uint8 tensor."""
     return any(
         model.tensors[number].type == UINT8
         for operator in model.operators
@@ -76,7 +76,7 @@ def is_of_uint8(model: TfliteGraph) -> bool:
 
 
 def shifted(model: TfliteGraph) -> TfliteGraph:
-    """The model with int8 in place of uint8, everywhere."""
+    """Convert all uint8 tensors of the model to int8."""
     return replace(model, tensors=tuple(_shifted(tensor) for tensor in model.tensors))
 
 

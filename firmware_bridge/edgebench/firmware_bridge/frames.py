@@ -3,9 +3,10 @@
     wire    COBS( kind u8 │ sequence u8 │ payload │ crc32 u32 ) 0x00
 
 Theory of operation. An upload is a begin frame, data frames with their offset, and a commit frame
-for a model. Up to `window` frames are in flight; each has a single reply, in order. A rejected or
-lost frame invalidates the frames after it, so the upload waits until all of them have replies, or a
-timeout, and continues from the offset in the board's reply. This module does no I/O.
+for a model. Up to `window` frames are in flight: sent, but without a reply yet. Each frame has a
+single reply, and replies arrive in order. A rejected or lost frame invalidates the frames after it.
+So the upload waits until all frames in flight have replies or the timeout has passed, and then
+continues from the offset in the board's reply. This module does no I/O.
 
 Source: docs/firmware-protocol.md. COBS: Cheshire & Baker, Consistent Overhead Byte Stuffing (1999).
 CRC-32: as in zlib.
@@ -25,16 +26,16 @@ _U32 = struct.Struct("<I")
 _RUN_MAX = 254
 """Maximum number of non-zero bytes after a code byte."""
 _FRAME_MAX_BYTES = 1 << 16
-"""Maximum size of a frame; longer data has lost its delimiter."""
+"""Maximum size of a frame; longer data is discarded, because its delimiter was lost."""
 _HALVED_EVERY = 4
-"""Attempts without progress after which data frames become shorter."""
+"""Number of attempts without progress after which the size of data frames is halved."""
 _PAYLOAD_MIN_BYTES = 32
 ATTEMPTS = 20
-"""Maximum attempts of an upload without progress."""
+"""Maximum number of consecutive attempts of an upload without progress."""
 
 
 class FrameKind(IntEnum):
-    """First byte of a frame."""
+    """Kind of a frame, which is its first byte."""
 
     INPUT_BEGIN = 0x01
     INPUT_DATA = 0x02
@@ -47,7 +48,7 @@ class FrameKind(IntEnum):
 
 
 class FrameError(IntEnum):
-    """Reason in a `NAK`."""
+    """Reason in a `NAK` why the board rejects a frame."""
 
     UNKNOWN = 0
     BAD_FRAME = 1
@@ -83,14 +84,15 @@ class ModelReason(IntEnum):
 
 
 _REPEATED = {FrameError.BAD_FRAME, FrameError.BAD_OFFSET, FrameError.MODEL_INCOMPLETE}
-"""Errors caused by a damaged or lost frame: continue from the board's offset."""
+"""Errors caused by a damaged or lost frame; the upload continues from the board's offset."""
 _BEGIN_AGAIN = {FrameError.NOT_BEGUN, FrameError.MODEL_CRC}
-"""Errors if the board has no load in progress, or other data: start again. Others would recur."""
+"""Errors of a board that has no load in progress, or has received other data; the upload starts
+again. Any other error would recur, so the upload fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardFrame:
-    """A frame in either direction."""
+    """A frame to or from a board."""
 
     kind: int
     sequence: int
@@ -98,11 +100,11 @@ class BoardFrame:
 
 
 class FrameDamaged(ValueError):
-    """Bytes between two zeros are not a frame."""
+    """The bytes between two zero bytes are not a valid frame."""
 
 
 def cobs_encode(data: bytes) -> bytes:
-    r"""Encode bytes without zeros; the delimiter is not included.
+    r"""Encode bytes so that the result contains no zero; the delimiter is not included.
 
     >>> cobs_encode(b"\x11\x22\x00\x33").hex(" ")
     '03 11 22 02 33'
@@ -141,13 +143,13 @@ def cobs_decode(encoded: bytes) -> bytes:
 
 
 def frame_encode(frame: BoardFrame) -> bytes:
-    """A frame as sent on the wire, with the zero after it."""
+    """Encode a frame as sent on the wire, with the zero byte that delimits it."""
     body = bytes([frame.kind, frame.sequence]) + frame.payload
     return cobs_encode(body + _U32.pack(zlib.crc32(body))) + b"\0"
 
 
 def frame_decode(encoded: bytes) -> BoardFrame:
-    """The frame between two zeros.
+    """Decode the bytes between two zero bytes as a frame.
 
     Raises:
         FrameDamaged: the bytes are not a frame, or its CRC is wrong.
@@ -173,7 +175,7 @@ class FrameReader:
         self.damaged_count = 0
 
     def feed(self, data: bytes) -> list[BoardFrame]:
-        """Frames that are complete with these bytes."""
+        """Add received bytes, and return the frames that they complete."""
         *whole, self._rest = (self._rest + data).split(b"\0")
         if len(self._rest) > _FRAME_MAX_BYTES:
             self._rest = b""
@@ -189,7 +191,7 @@ class FrameReader:
         return frames
 
     def take_rest(self) -> bytes:
-        """Bytes after the last frame, which are in line mode if the board has left frame mode."""
+        """Remove and return the bytes after the last frame: text, if the board left frame mode."""
         rest, self._rest = self._rest, b""
         return rest
 
@@ -208,7 +210,7 @@ class FrameUpload:
     data: bytes
     is_model: bool
     payload_max: int
-    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`; less on a bad line."""
+    """Maximum number of bytes in a data frame, from the reply to `x-frames`; less on a bad line."""
     window: int
     """Maximum number of frames in flight."""
     received_bytes: int = 0
@@ -217,9 +219,9 @@ class FrameUpload:
     _offset: int = 0
     """Offset of the next data frame."""
     _under_way: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
-    """Sequence and kind of the frames without a reply, oldest first."""
+    """Sequence number and kind of each frame in flight, oldest first."""
     _is_going_back: bool = False
-    """A frame was rejected: wait for the replies to the frames after it."""
+    """Whether a frame was rejected, and replies to the frames after it are still awaited."""
     _sequence: int = 0
     _furthest_bytes: int = 0
     """Maximum of `received_bytes` so far; only a higher value is progress."""
@@ -231,7 +233,7 @@ class FrameUpload:
         return self._step is _Step.DONE
 
     def next_frames(self) -> bytes:
-        """Bytes to send now; empty if a reply is needed first."""
+        """Bytes to send now; empty: a reply must arrive first, or the upload is done."""
         if self._is_going_back:
             return b""
         if self._step is _Step.DATA:
@@ -270,7 +272,7 @@ class FrameUpload:
             self._is_going_back = False
 
     def time_out(self) -> None:
-        """Process a timeout: the frames in flight are lost.
+        """Process a timeout, after which the frames in flight count as lost.
 
         Raises:
             LineDamaged: there are too many attempts without progress.
@@ -286,9 +288,9 @@ class FrameUpload:
         return frame_encode(BoardFrame(kind, self._sequence, payload))
 
     def _answered(self, frame: BoardFrame) -> int | None:
-        """Kind of the frame in flight that this replies to; None if it replies to none.
+        """Kind of the frame in flight to which a received frame replies; None: to no such frame.
 
-        Replies arrive in order: older frames, or their replies, were lost.
+        Replies arrive in order, so older frames in flight, or the replies to them, were lost.
         """
         is_undecoded = frame.sequence == 0 and frame.kind == FrameKind.NAK
         if not is_undecoded and frame.sequence not in (number for number, _ in self._under_way):

@@ -1,4 +1,4 @@
-"""A model blob from a .tflite file, and the memory that it needs.
+"""Conversion of a .tflite file to a model blob, and the memory that the model needs.
 
 python -I -m edgebench.firmware_bridge.generate model.tflite --id kws01 --output kws01.blob
 
@@ -44,7 +44,7 @@ MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
     "ic02": "uint8",
     "ad01": "float32",
 }
-"""Encodings in which hosts send inputs of MLPerf Tiny's models, if not int8."""
+"""Encodings in which hosts send the inputs of MLPerf Tiny's models; int8 for models not listed."""
 _MLPERF_TINY_FILES = {
     "kws_ref_model": "kws01",
     "vww_96_int8": "vww01",
@@ -54,26 +54,26 @@ _MLPERF_TINY_FILES = {
     "str_ww_ref_model": "sww01",
     "strm_ww_int8": "sww01",
 }
-"""IDs by which MLPerf Tiny's runners choose their tests, by the name of the model file.
+"""IDs from which MLPerf Tiny's runner selects a test, by the name of the model file.
 
 Source: mlcommons/tiny, `benchmark/training/*/trained_models` and `benchmark/runner/tests.yaml`.
 """
 _SQUARED_ERROR = {"ad01"}
-"""Models whose result is the mean squared error of the reconstruction, for float inputs."""
+"""Models that return the mean squared error of the reconstruction if the inputs are floats."""
 
 
 _DAMAGES = (IndexError, KeyError, ValueError, ArithmeticError, struct.error, FlatbufferError)
-"""Exceptions of a file whose shapes and numbers are invalid."""
+"""Exceptions that a file with invalid shapes or numbers can cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardMemory:
-    """Memory of a board for a model."""
+    """Memory that a board has for a model."""
 
     flash_bytes: int
-    """For the blob."""
+    """Space for the blob."""
     ram_bytes: int
-    """For arena and input."""
+    """Space for the arena and the input."""
 
 
 BOARD_MEMORY = {
@@ -93,10 +93,10 @@ BOARD_MEMORY = {
     "rp2040-pico": BoardMemory(112 << 10, 104 << 10),
     "pico2": BoardMemory(320 << 10, 144 << 10),
 }
-"""As reported by the boards' `x-info` (`model_max`, `ram_max`). On real boards, a loaded model is
-in RAM, because the firmware does not write flash."""
+"""Memory of each board for a model that is loaded, as `x-info` reports it (`model_max`, `ram_max`).
+On real boards, a loaded model is in RAM, because the firmware does not write flash."""
 _FIRMWARE_BYTES = 64 << 10
-"""Flash that is reserved for the firmware itself; its linker script enforces it."""
+"""Flash that is reserved for the firmware itself; the linker script enforces this limit."""
 _SOFT_FLOAT_FIRMWARE_BYTES = 96 << 10
 LINKED_MEMORY = {
     "mps2-an385": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
@@ -114,7 +114,7 @@ LINKED_MEMORY = {
     "rp2040-pico": BoardMemory((2 << 20) - _SOFT_FLOAT_FIRMWARE_BYTES, 216 << 10),
     "pico2": BoardMemory((4 << 20) - _FIRMWARE_BYTES, 464 << 10),
 }
-"""Memory of a board for a model that is linked into its firmware. Source: the linker scripts of
+"""Memory of each board for a model that is linked into the firmware. Source: the linker scripts of
 `firmware/ports/`."""
 
 
@@ -126,30 +126,30 @@ class ModelBlob:
     data: bytes
     arena_bytes: int
     input_bytes: int
-    """Bytes of an input in the encoding that hosts send."""
+    """Size of an input in the encoding that hosts send."""
     output_bytes: int
     input_encoding: InputEncoding
     rounding: Rounding
     is_stateful: bool = False
-    """Whether it has variables, which a new input resets."""
+    """Whether the model has variables, which a new input resets."""
     operators: tuple[OperatorSource | None, ...] = ()
-    """Operators of the model that those of an inference belong to, in order of execution."""
+    """For each operator of an inference, in order of execution, its counterpart in the model."""
 
     @property
     def flash_bytes(self) -> int:
-        """Size of the constant data: the blob."""
+        """Size of the constant data, which is the blob."""
         return len(self.data)
 
     @property
     def ram_bytes(self) -> int:
-        """Size of the writable data: arena and input."""
+        """Size of the writable data, which is the arena and the input."""
         return aligned(self.arena_bytes) + self.input_bytes
 
     def check_fit(self, memory: BoardMemory) -> None:
-        """Check that the model fits into the memory.
+        """Check that the model fits into the memory of a board.
 
         Raises:
-            BoardModelRefused: the model needs more flash or RAM than available.
+            BoardModelRefused: the model needs more flash or RAM than the board has.
         """
         for kind, needed, there in (
             ("flash", self.flash_bytes, memory.flash_bytes),
@@ -161,7 +161,7 @@ class ModelBlob:
                 )
 
     def c_source(self) -> str:
-        """The blob as C source, which `devtools/build_firmware.py --model` links."""
+        """Format the blob as C source, which `devtools/build_firmware.py --model` links."""
         words = [f"0x{word:08x}u" for (word,) in struct.iter_unpack("<I", self.data)]
         lines = [", ".join(words[at : at + 8]) for at in range(0, len(words), 8)]
         return (
@@ -175,12 +175,12 @@ class ModelBlob:
 
 
 def model_id_of(name: str) -> str:
-    """The name of a file as an ID, with only the characters that the protocol allows."""
+    """Make an ID from the name of a file, with only the characters that the protocol allows."""
     return re.sub(r"[^0-9A-Za-z._-]", "-", name)[:MAX_ID] or "model"
 
 
 def id_of_file(name: str) -> str:
-    """Default ID of a file: that of the benchmark, or derived from the file's name.
+    """Default ID of a model file: MLPerf Tiny's ID, or else an ID made from the file's name.
 
     >>> id_of_file("kws_ref_model.tflite"), id_of_file("my model.tflite")
     ('kws01', 'my-model')
@@ -196,15 +196,15 @@ def generate(
     input_encoding: InputEncoding | None = None,
     rounding: Rounding = "litert",
 ) -> ModelBlob:
-    """The blob of a .tflite file.
+    """Convert a .tflite file to a blob.
 
     Args:
         data: Bytes of the file.
         model_id: Name that the firmware reports, at most 31 of `[0-9A-Za-z._-]`.
-        input_encoding: Encoding in which hosts send inputs; None: that of the model;
-            for an int8 model with the name and the shapes of a model of MLPerf Tiny, the encoding
-            of that benchmark.
-        rounding: Library whose reference kernels give the same outputs, bit for bit.
+        input_encoding: Encoding in which hosts send inputs; None: the type of the model's input,
+            or, for an int8 model with the ID and shapes of an MLPerf Tiny model, the encoding that
+            MLPerf Tiny uses.
+        rounding: Library with reference kernels that give equal outputs, bit for bit.
 
     Raises:
         BoardModelRefused: the firmware cannot run the model.
@@ -270,7 +270,7 @@ def generate(
 
 
 def _add_input(lowering: Lowering, encoding: InputEncoding) -> int:
-    """Add the input that hosts send: the inputs of the model one after the other.
+    """Add the input that hosts send, the concatenation of all inputs of the model.
 
     Raises:
         BoardModelRefused: an input has a type that cannot be sent in this encoding.
@@ -288,7 +288,7 @@ def _add_input(lowering: Lowering, encoding: InputEncoding) -> int:
 
 
 def _add_output(lowering: Lowering, number: int, type_name: str) -> int:
-    """Add an output to the blob, in the type that it has in the model."""
+    """Add an output to the blob, with the type that it has in the model."""
     view = lowering.view(number)
     if type_name != UINT8 or lowering.tensor(number).type == UINT8:
         return view
@@ -296,7 +296,7 @@ def _add_output(lowering: Lowering, number: int, type_name: str) -> int:
 
 
 def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
-    """Encoding of inputs for a model of this name; other kinds of models may have the same name."""
+    """Default encoding of inputs, which is MLPerf Tiny's encoding if ID and tensors match."""
     source = model.tensors[model.inputs[0]]
     if is_of_uint8(model):
         return "uint8"
@@ -307,9 +307,10 @@ def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
 
 
 def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
-    """Place every tensor and scratch in the arena; returns the size of the arena, in bytes.
+    """Place every tensor and scratch area in the arena; return the size of the arena in bytes.
 
-    The input is never overwritten, so that an inference can be repeated without loading it again.
+    The input is never overwritten, so that an inference can be repeated without loading the input
+    again.
     """
     end = len(lowering.operators)
     sizes: dict[int, int] = {}
@@ -350,7 +351,7 @@ def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
 
 
 def main() -> int:
-    """Write a blob, and print the memory that it needs."""
+    """Write the blob of a model, and print the memory that the model needs."""
     parser = argparse.ArgumentParser(description="create a model blob for the firmware")
     parser.add_argument("model", type=Path)
     parser.add_argument(

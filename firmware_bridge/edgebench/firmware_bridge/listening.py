@@ -1,19 +1,19 @@
 """Windows of the streaming wake-word firmware, which runs inferences on audio.
 
-Theory of operation. Between `start` and `stop` the board classifies a frame of sound every 32 ms,
-while it receives audio. The board makes a pulse at the start and at the stop, and then prints the
-activation of every frame: a frame is an inference. This is a window, timed by the pulses as in
-energy mode. Its count is not requested but results from the audio: it does not include partial
-frames at either end, or time without audio.
+Theory of operation. Between `start` and `stop`, the board classifies a frame of sound every 32 ms,
+as long as it receives audio. The processing of a frame is an inference. The board makes a pulse at
+the start and at the stop, and then prints the activation of every frame. The time between the
+pulses is a window, as in energy mode. The number of inferences in a window is not requested, but
+results from the audio: partial frames at either end, and time without audio, do not count.
 
-MLPerf Tiny's firmware does not measure times. An interface board in front of it, which plays a
-file, does: a pin is high while a frame is processed, and its edges are the times of single
-inferences, including features. Edgebench's firmware records the same times in its ring
-(`x-cycles`).
+MLPerf Tiny's firmware does not measure times. An interface board in front of the board measures the
+processing times, and also plays the sound file: a pin is high while a frame is processed, and the
+edges of the pin give the times of single inferences, including the computation of features.
+Edgebench's firmware records the same times in a ring buffer (`x-cycles`).
 
-The output of `stop` cannot be requested again. If it contains other lines than the list, or lines
-of the list differ in length except for the last line, it was damaged in transmission, and the
-window is lost.
+The output of `stop` cannot be requested again. The output counts as damaged if there are other
+lines in the list, or if lines of the list, except for the last line, differ in length. The window
+is then lost.
 
 Source: mlcommons/tiny, benchmark/runner/script.py (_ScriptStreamStep: the order of the commands).
 """
@@ -43,7 +43,7 @@ from edgebench.protocol.target import TargetProfile, TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
 
 FRAME_NS = 32_000_000
-"""Interval of the frames: 512 samples of 16 000 a second. Source: sww_ref_util.h
+"""Interval of the frames: 512 samples at 16 000 samples per second. Source: sww_ref_util.h
 (SWW_WINSTRIDE_SAMPLES)."""
 EDGE_RATE_HZ = 100_000.0
 """Rate of the interface board's counter for edges. Source: DeviceUnderTest.cpp, "tim2 has 10us
@@ -51,15 +51,15 @@ period"."""
 MIN_LISTEN_S = 1.0
 """Minimum duration of a window: the model uses the last 30 frames."""
 PLAY_S = 3600.0
-"""Maximum duration of a file, which is unknown before the interface board has played it. The
-benchmark's file has 20 minutes."""
+"""Maximum duration of a sound file; the real duration is unknown until the file was played. The
+file of the benchmark takes 20 minutes."""
 CLOCKS_RATIO = 0.02
-"""Maximum relative difference between the clock of the sound and that of the host. A file that is
-as long as a window may end slightly early, and is not played again in that case. An RC oscillator
-is off by 1 % over temperature (STM32L4 data sheet, HSI16)."""
+"""Maximum relative difference between the clock that plays the sound and the host's clock. A file
+as long as the window may therefore end slightly early, and is not played again in that case. An RC
+oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16)."""
 AFTER_SOUND_S = 0.25
-"""Time to wait for the last frames. Source: script.py; without this time, the board is busy at the
-next command."""
+"""Pause after a sound, in which the board processes the last frames; without it, the board would
+still be busy at the next command. Source: script.py."""
 _COUNTER_WRAP = 1 << 32
 
 
@@ -68,14 +68,14 @@ class FrameWindow:
     """Frames that a board processed between `start` and `stop`."""
 
     began_ns: int
-    """Arrival of the line before its first pulse, bridge clock."""
+    """Arrival of the line before the window's first pulse, bridge clock."""
     ended_ns: int
-    """Arrival of the line after its second pulse, bridge clock."""
+    """Arrival of the line after the window's second pulse, bridge clock."""
     activations: tuple[int, ...]
     """Activation of the wake word for each frame, -128 to 127."""
     processing_ticks: tuple[int, ...] = ()
-    """Processing time of each frame, in ticks of the interface board; empty if it was not
-    measured."""
+    """Processing time of each frame, in ticks of the interface board's counter; empty: the times
+    were not measured."""
 
 
 class ListeningBoard:
@@ -83,7 +83,7 @@ class ListeningBoard:
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs = (TensorSpec("activation", (1, 1), "int8"),)
-    """Highest activation of the window."""
+    """The only output: the highest activation of the window."""
     precision: str | None = None
     is_read_back = False
     upload_s: float | None = None
@@ -95,11 +95,12 @@ class ListeningBoard:
 
         Args:
             board: A connected board.
-            directory: Directory for its console log.
-            sound: File that the interface board plays in each window; empty: another source plays.
+            directory: Directory for the board's console log.
+            sound: File that the interface board plays in each window; empty: the sound has another
+                source.
 
         Raises:
-            BoardRefusal: there is no interface board that could play the sound.
+            BoardRefusal: a sound is given, but there is no interface board to play it.
             TargetError: the board does not respond.
         """
         self._board = board
@@ -109,7 +110,7 @@ class ListeningBoard:
         facts, self._exchange = board.facts, board.exchange
         self._dialect = self._exchange.dialect
         self._is_listening = False
-        """Whether a window was left before its `stop`."""
+        """Whether the board may be streaming, because `start` was sent and `stop` not confirmed."""
         is_behind = self._exchange.interface_name is not None
         if sound and not is_behind:
             raise BoardRefusal(
@@ -137,15 +138,15 @@ class ListeningBoard:
         return f"{self.firmware.name} has no operator profiler: its firmware is for streaming"
 
     def profile(self, run_count: int) -> TargetProfile:
-        """Refuse: streaming firmware runs on live audio."""
+        """Raise `NoBoardProfiler`, because streaming firmware runs on live audio."""
         raise NoBoardProfiler(self.no_profiler)
 
     def stack_peak_bytes(self) -> int | None:
-        """None: streaming firmware does not report it."""
+        """None, because streaming firmware does not report its use of the stack."""
         return None
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Listen for about `count` frames, or to the end of the sound that is played.
+        """Process about `count` frames of audio, or until the end of the sound that is played.
 
         Raises:
             BoardRefusal: the board received no audio.
@@ -188,14 +189,14 @@ class ListeningBoard:
         raise damage
 
     def _stop(self) -> None:
-        """Stop the board if it is streaming; an idle board makes no pulse, and reports that."""
+        """Stop the board if it is streaming; an idle board only replies, and makes no pulse."""
         _check_echo(self._exchange.request("stop"))
         self._is_listening = False
 
     def _leave(self) -> None:
-        """Stop the board after an abandoned window, or it classifies silence until its next run."""
+        """Stop the board after an abandoned window, in which it may still be streaming."""
         if self._is_listening:
-            with suppress(TargetError):  # it is gone; if not, its next run stops it
+            with suppress(TargetError):  # the board is gone, or its next run stops it
                 self._board.finish()
                 self._exchange.dialect = self._dialect
                 self._stop()
@@ -216,12 +217,12 @@ class ListeningBoard:
 
 
 def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
-    """Make the board process `count` frames of sound, or a file that is played.
+    """Make the board process about `count` frames of live audio, or of a file that is played.
 
     Args:
         exchange: Exchange with a board that is not streaming yet.
-        count: Frames; a file is repeated until they are reached.
-        sound: File on the card of the interface board; empty: none is played.
+        count: Number of frames; a file is repeated until this number is reached.
+        sound: File on the memory card of the interface board; empty: no file is played.
 
     Raises:
         LineDamaged: a reply was damaged, or does not match its command.
@@ -270,9 +271,9 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
 
 
 def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
-    """Times of single frames by the interface board; empty: they cannot be read.
+    """Read the processing times of frames from the interface board; empty: reading fails.
 
-    An error here does not invalidate the window, which is complete, and may have taken 20 minutes.
+    An error here does not invalidate the window, which is complete and may have taken 20 minutes.
     """
     try:
         exchange.request("print_detections")  # for the console log
@@ -284,11 +285,11 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
 
 
 def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[int, ...]:
-    """Processing times of frames, from the edges of a pin; empty: the edges are inconsistent.
+    """Compute processing times of frames from edges of a pin; empty: inconsistent edges.
 
-    Firmware may pulse the pin at `start`, which is not a frame, and an interface board keeps the
-    edges of a limited number of frames. A frame may take longer than `FRAME_NS`: the board is too
-    slow for real time, and the sound of that time is lost.
+    A first pulse may come from `start` instead of a frame, and an interface board keeps the edges
+    of a limited number of frames. If a frame takes longer than `FRAME_NS`, the board is too slow
+    for real time, and loses part of the sound.
 
     >>> head, end = events.ProcessingHead(is_end=False), events.ProcessingHead(is_end=True)
     >>> edges = [head, events.NumberList((7, 100, 3300)), end, events.NumberList((7, 350, 3555))]
@@ -297,7 +298,7 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
 
     Args:
         replied: Events of the reply to `print_dutycycle`.
-        count: Frames that the board counted.
+        count: Number of frames that the board counted.
     """
     edges: dict[bool, list[int]] = {False: [], True: []}
     is_end: bool | None = None
@@ -322,7 +323,7 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
 
 
 def _check_echo(reply: BoardReply) -> None:
-    """Check that a reply is to the command that was sent."""
+    """Check that the command that the board echoes in its reply is the command that was sent."""
     echo = reply.first(events.CommandEcho)
     if echo is None or echo.command != reply.command:
         raise LineDamaged(f"`{reply.command}` arrived as another command: {echo}")
@@ -332,7 +333,7 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
     """Activations of the frames, from the reply to `stop`.
 
     Raises:
-        LineDamaged: the list is missing, or damaged.
+        LineDamaged: the list of activations is missing or damaged.
     """
     behind = [timed.event for timed in reply.events]
     if events.ActivationsHead() not in behind:
@@ -353,10 +354,10 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
 
 @contextmanager
 def _at_interface(exchange: BoardExchange) -> Iterator[None]:
-    """A block in which commands are for the interface board, not for the board behind it.
+    """Direct the commands in a block to the interface board, instead of the board behind it.
 
-    After an interrupt, the exchange keeps the dialect of the interface board, so that `close` can
-    wait until the sound has ended.
+    After an interrupt (Ctrl-C), the exchange keeps the dialect of the interface board, so that
+    `close` can wait until the sound has ended.
     """
     behind = exchange.dialect
     exchange.dialect = interface_board()
@@ -372,9 +373,10 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
     """Play a file repeatedly until the given time has passed.
 
     Raises:
-        BoardRefusal: the interface board reports that it cannot play it, or does not play it after
-            two commands: it does not echo commands, so the first may have been damaged.
-        LineDamaged: after two commands, it reports that it plays another file.
+        BoardRefusal: the interface board reports that it cannot play the file, or does not play it
+            after two commands. The command is sent twice because the interface board does not echo
+            commands, so the first may have been damaged.
+        LineDamaged: after two commands, the interface board reports that it plays another file.
     """
     file_name = PurePosixPath(sound).name
     begin_ns = before_ns = exchange.transport.now_ns()
@@ -397,7 +399,7 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
 
 
 def _played_names(reply: BoardReply) -> list[str]:
-    """Names of the files, without directories, that the interface board reports to play."""
+    """File names, without directories, of the sounds that a reply reports as played."""
     return [PurePosixPath(begin.file).name for begin in reply.of_kind(events.SoundBegin)]
 
 

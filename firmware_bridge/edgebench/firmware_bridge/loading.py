@@ -1,7 +1,8 @@
-"""Models and inputs, sent to a board and compared with what it received.
+"""Loads of models and inputs: the data is sent to a board, and compared with the board's copy.
 
-A failed load restarts from `db load`, because the reference writes beyond its buffer if it gets
-more bytes than announced. No chunk is ever sent twice, and none after `m-load-done`.
+A failed load starts again from `db load`, no chunk is sent twice within a load, and no chunk is
+sent after `m-load-done`, because MLPerf Tiny's reference firmware writes beyond its buffer if it
+receives more bytes than announced.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged
 from edgebench.protocol.target import OnBytes
 
 FRAMES_FROM_BYTES = 512
-"""Smaller inputs are sent as hexadecimal digits, which is faster than changing to frame mode."""
+"""Minimum size of an input that is sent in frames; a smaller input is sent as hexadecimal digits,
+which is faster than changing to frame mode."""
 
 
 class BoardLoader:
-    """Makes one attempt of a load; the caller repeats it."""
+    """Makes a single attempt of a load; the caller repeats failed attempts."""
 
     def __init__(self, exchange: BoardExchange, on_bytes: OnBytes) -> None:
         self._exchange = exchange
         self._on_bytes = on_bytes
 
     def has_frames(self, firmware: FirmwareInfo | None) -> bool:
-        """Whether data can be sent in frames."""
+        """Whether data can be sent in frames: edgebench's firmware, and no interface board."""
         is_direct = self._exchange.interface_name is None
         return (
             is_direct
@@ -42,11 +44,11 @@ class BoardLoader:
 
         Args:
             data: Bytes in the encoding that the firmware expects.
-            firmware: Facts of edgebench's firmware; None: other firmware.
-            read_back: Whether to make the board print all bytes, if it does not compute a CRC.
+            firmware: Facts of edgebench's firmware; None: the firmware is not edgebench's.
+            read_back: Whether a board that computes no CRC must print all bytes, for comparison.
 
         Raises:
-            BoardRefusal: the board has no space for so many bytes.
+            BoardRefusal: the board has no space for an input of this size.
             LineDamaged: the bytes do not arrive as sent.
             BoardSilent: the board does not respond.
         """
@@ -60,7 +62,7 @@ class BoardLoader:
         return self._compare_printed(data) if read_back else ReadBack.NONE
 
     def load_model(self, blob: bytes) -> None:
-        """Send a model in frames, and compare its CRC.
+        """Send a model in frames, and compare the CRC-32 of the board's copy.
 
         Raises:
             LineDamaged: the model does not arrive as sent.
@@ -73,8 +75,8 @@ class BoardLoader:
         """Send an input as hexadecimal digits.
 
         Raises:
-            BoardRefusal: the board has no space for so many bytes.
-            LineDamaged: the load fails at some bytes.
+            BoardRefusal: the board has no space for an input of this size.
+            LineDamaged: the board does not confirm the size, or a chunk of the load fails.
         """
         exchange, size = self._exchange, len(data)
         reply = exchange.request(f"db load {size}")
@@ -106,7 +108,7 @@ class BoardLoader:
         """Send an input or a model in frames, and return to line mode.
 
         Raises:
-            LineDamaged: frames do not arrive.
+            LineDamaged: the board does not enter frame mode, or too many frames are lost.
         """
         exchange = self._exchange
         opened = exchange.request("x-frames").first(events.FrameModeReply)
@@ -128,23 +130,24 @@ class BoardLoader:
             self._leave_frames()
 
     def check_crc(self, command: str, data: bytes) -> None:
-        """Compare the CRC of the board's copy.
+        """Compare the CRC-32 and size of the board's copy with the data.
 
         Raises:
-            LineDamaged: the board has other data.
+            LineDamaged: the board's copy differs from the data.
         """
         reply = self._exchange.confirmed(command, events.BufferCrc)
         if reply.first(events.BufferCrc) != events.BufferCrc(zlib.crc32(data), len(data)):
             raise LineDamaged(f"the data on the board differs from the {len(data)} bytes sent")
 
     def _compare_printed(self, data: bytes) -> ReadBack:
-        """Make the board print its input, and compare it with the sent bytes.
+        """Make the board print its copy of the input, and compare the copy with the sent bytes.
 
-        The reference prints all of it. According to its help, `db print` prints 16 bytes, or the
-        given number, and other firmware may do that.
+        MLPerf Tiny's reference firmware prints the whole input. But according to the help text of
+        this firmware, `db print` prints only 16 bytes or a given number of bytes, and firmware of
+        other vendors may follow the help text.
 
         Raises:
-            LineDamaged: the board has another input.
+            LineDamaged: the board's copy differs from the sent bytes.
         """
         before: tuple[bytes, str | None] | None = None
         command, unanswered_count = "db print", 0

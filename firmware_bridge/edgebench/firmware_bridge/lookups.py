@@ -1,6 +1,7 @@
-"""Translation of functions of a single element: each becomes a table of 256 values.
+"""Translation of functions of a single element: each function becomes a table of 256 values.
 
-LEAKY_RELU of int16 becomes PRELU, with a slope of 1 and its own slope in the factor.
+LEAKY_RELU of int16 is the exception: it becomes PRELU with a slope of 1, and the slope of
+LEAKY_RELU is included in the factor.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from edgebench.firmware_bridge.quantization import (
 from edgebench.firmware_bridge.tflite import INT16, ModelOperator, ModelTensor, TfliteCode
 from edgebench.protocol.errors import BoardModelRefused
 
-"""Parameters of PRELU in `core/blob.h`."""
 _RELU, _RELU6 = 1, 3
 """Codes of `ActivationFunctionType`."""
 
 
 def look_up(lowering: Lowering, operator: ModelOperator) -> None:
-    """LOGISTIC, TANH, RELU, RELU6, LEAKY_RELU.
+    """Translate LOGISTIC, TANH, RELU, RELU6 or LEAKY_RELU.
 
     Raises:
-        BoardModelRefused: the tensors are not int8, or the output has not the scale of TFLite.
+        BoardModelRefused: the tensors are not int8 (or, for LEAKY_RELU, int16), the output of
+            LOGISTIC or TANH has another scale than in TFLite, or a slope is negative.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     if source.type == INT16 and operator.code == TfliteCode.LEAKY_RELU:

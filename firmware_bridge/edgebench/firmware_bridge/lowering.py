@@ -1,4 +1,4 @@
-"""State of the translation of a model to a blob, and what its operators have in common."""
+"""State of the translation of a model to a blob, and functions for several kinds of operators."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from edgebench.firmware_bridge.tflite import (
 from edgebench.protocol.errors import BoardModelRefused
 
 ACT_MIN, ACT_MAX, ZERO_OUT, ZERO_IN = 4, 5, 6, 9
-"""Parameters of `core/blob.h` that most operators have."""
+"""Indexes of the parameters in `core/blob.h` that most operators have."""
 FACTOR_A, FACTOR_B, FACTOR_OUT = 7, 9, 11
-"""Multipliers, each with its shift after it, of the inputs and the output of an operator."""
+"""Indexes of the multipliers for inputs and output of an operator; a shift follows each."""
 
 Shape = tuple[int, int, int, int]
 
 
 def four(shape: Sequence[int]) -> Shape:
-    """A shape in four dimensions: batch, height, width, channels.
+    """Extend a shape to four dimensions: batch, height, width, channels.
 
     Raises:
         BoardModelRefused: the shape has more than four dimensions, or a dimension is too large.
@@ -45,7 +45,7 @@ def four(shape: Sequence[int]) -> Shape:
 
 
 def rows_of(count: int) -> tuple[int, int]:
-    """Shape of so many elements: rows of the largest length that a dimension can have."""
+    """Rows and columns of `count` elements, with the longest rows that a dimension allows."""
     row = max(size for size in range(1, MAX_DIMENSION + 1) if count % size == 0)
     return count // row, row
 
@@ -57,32 +57,32 @@ class Lowering:
     model: TfliteGraph
     is_tflm: bool
     was_uint8: bool = False
-    """Whether the tensors of the model are uint8, and were shifted."""
+    """Whether the tensors of the model were uint8, before their conversion to int8."""
     tensors: list[BlobTensor] = field(default_factory=list[BlobTensor])
     operators: list[BlobOperator] = field(default_factory=list[BlobOperator])
     storages: dict[int, int] = field(default_factory=dict[int, int])
-    """Piece of the arena of each tensor of the model."""
+    """Number of the piece of the arena of each tensor of the model."""
     handles: dict[int, bytes] = field(default_factory=dict[int, bytes])
-    """Names of the variables, by the tensor that refers to them."""
+    """Names of the variables, by the number of the tensor that refers to the variable."""
     states: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Piece of the arena of each variable, which no other tensor may use."""
+    """Number of the piece of the arena of each variable; no other tensor may use that piece."""
     added: int = 0
     """Number of tensors in the arena that the model does not have."""
     tables: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Tensors of the tables: operators with the same table share it."""
+    """Number of the tensor of each table; operators with equal tables share a tensor."""
 
     def tensor(self, number: int) -> ModelTensor:
         """A tensor of the model.
 
         Raises:
-            IndexError: the number does not exist, or is -1, for an omitted input.
+            IndexError: the number does not exist, or is -1, which means an omitted input.
         """
         if number < 0:
             raise IndexError(number)
         return self.model.tensors[number]
 
     def view(self, number: int, shape: Sequence[int] | None = None) -> int:
-        """Add a tensor of the model to the blob, optionally reshaped; returns its number."""
+        """Add a tensor of the model to the blob, optionally reshaped; return its number."""
         tensor = self.tensor(number)
         if tensor.type not in ELEMENT_BYTES:
             raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
@@ -103,21 +103,21 @@ class Lowering:
         return self._add(entry)
 
     def constant(self, values: Sequence[int]) -> int:
-        """Add a list of int32 to the blob; returns its number."""
+        """Add a constant of int32 to the blob; return the number of its tensor."""
         content = struct.pack(f"<{len(values)}i", *values)
         return self._add(BlobTensor(INT32, (1, 1, 1, len(values)), len(content), content=content))
 
     def weights(self, shape: Shape, content: bytes, type_name: str = INT8) -> int:
-        """Add weights to the blob; returns their number."""
+        """Add weights to the blob; return the number of their tensor."""
         return self._add(BlobTensor(type_name, shape, len(content), content=content))
 
     def wide_constant(self, values: Sequence[int]) -> int:
-        """Add a list of int64 to the blob; returns its number."""
+        """Add a constant of int64 to the blob; return the number of its tensor."""
         content = struct.pack(f"<{len(values)}q", *values)
         return self._add(BlobTensor(INT64, (1, 1, 1, len(values)), len(content), content=content))
 
     def bytes_view(self, number: int) -> int:
-        """Add the bytes of a tensor of the model to the blob, as rows; returns their number."""
+        """Add a view of a model's tensor as rows of bytes to the blob; return its number."""
         tensor = self.tensor(number)
         if tensor.type not in ELEMENT_BYTES:
             raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
@@ -127,7 +127,7 @@ class Lowering:
         return self._add(BlobTensor(INT8, shape, size_bytes, storage=storage))
 
     def constant_view(self, number: int, shape: Shape) -> int:
-        """Add a constant of the model to the blob; returns its number.
+        """Add a constant of the model to the blob; return the number of its tensor.
 
         Raises:
             BoardModelRefused: the tensor is not a constant.
@@ -139,7 +139,7 @@ class Lowering:
     def intermediate(
         self, type_name: str, shape: Sequence[int], scale: float, zero_point: int
     ) -> int:
-        """Add a tensor that the model does not have; returns its number."""
+        """Add a tensor to the blob that the model does not have; return its number."""
         self.added += 1
         return self._add(
             BlobTensor(
@@ -153,13 +153,13 @@ class Lowering:
         )
 
     def table(self, content: bytes) -> int:
-        """Add a table of 256 int8 to the blob, unless it is there already; returns its number."""
+        """Number of the tensor with a table of 256 int8 values, which is added at first use."""
         if content not in self.tables:
             self.tables[content] = self.weights((1, 1, 1, len(content)), content)
         return self.tables[content]
 
     def state(self, name: bytes, tensor: ModelTensor) -> int:
-        """Add a view of a variable to the blob, with the shape of a tensor; returns its number."""
+        """Add a view of a variable, with the type and shape of a tensor; return its number."""
         storage = self.states.setdefault(name, len(self.model.tensors) + len(self.states))
         scale = tensor.scale if len(tensor.scales) == 1 else 1.0
         size_bytes = tensor.size * ELEMENT_BYTES[tensor.type]
@@ -180,7 +180,7 @@ class Lowering:
 
 
 def only_int8(*tensors: ModelTensor) -> None:
-    """Check the type of tensors.
+    """Check that all tensors are int8.
 
     Raises:
         BoardModelRefused: a tensor is not int8.
@@ -194,7 +194,7 @@ def only_alike(*tensors: ModelTensor) -> None:
     """Check that tensors are all int8, or all int16 with a zero point of 0.
 
     Raises:
-        BoardModelRefused: they are not.
+        BoardModelRefused: the tensors have other types or zero points.
     """
     if tensors[0].type != INT16:
         only_int8(*tensors)
@@ -208,10 +208,10 @@ def only_alike(*tensors: ModelTensor) -> None:
 
 
 def clamp_parameters(code: int, out: ModelTensor) -> dict[int, int]:
-    """Parameters of the bounds and of the zero point of an output.
+    """Parameters for the bounds and the zero point of an output.
 
     Raises:
-        BoardModelRefused: the activation is not a clamp.
+        BoardModelRefused: the activation does not only clamp values to bounds.
     """
     bits = 16 if out.type == INT16 else 8
     bounds = activation_range(code, out.scale, out.zero_point, bits)
@@ -221,14 +221,14 @@ def clamp_parameters(code: int, out: ModelTensor) -> dict[int, int]:
 
 
 def optional_input(operator: ModelOperator, position: int) -> int:
-    """An input's tensor, -1 if the operator leaves it out."""
+    """Number of the tensor of an input; -1: the operator omits the input."""
     return operator.inputs[position] if position < len(operator.inputs) else -1
 
 
 def append(
     lowering: Lowering, operator: ModelOperator, kind: BlobKind, parameters: dict[int, int]
 ) -> None:
-    """Append an operator with all inputs and the first output of the model's."""
+    """Append an operator that has all inputs and the first output of the model's operator."""
     inputs = tuple(lowering.view(number) for number in operator.inputs)
     lowering.operators.append(
         BlobOperator(kind, inputs, lowering.view(operator.outputs[0]), parameters)
@@ -236,12 +236,12 @@ def append(
 
 
 def pair(position: int, factor: FixedPoint) -> dict[int, int]:
-    """Two parameters: the multiplier and the shift of a factor."""
+    """Parameters for a factor: its multiplier at `position`, and its shift at the next position."""
     return {position: factor.multiplier, position + 1: factor.shift}
 
 
 def constant_integers(tensor: ModelTensor) -> list[int] | None:
-    """Values of a constant of int32 or int64; None if it is not one."""
+    """Values of a constant of int32 or int64; None: the tensor is not such a constant."""
     forms = {INT32: "i", INT64: "q"}
     if tensor.type not in forms or not tensor.content:
         return None
@@ -256,7 +256,7 @@ def integers(lowering: Lowering, number: int) -> list[int]:
     """Values of a constant of int32 or int64.
 
     Raises:
-        BoardModelRefused: the tensor is not constant.
+        BoardModelRefused: the tensor is not such a constant.
     """
     tensor = lowering.tensor(number)
     values = constant_integers(tensor)

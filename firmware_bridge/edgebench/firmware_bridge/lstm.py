@@ -1,8 +1,8 @@
-"""Translation of UNIDIRECTIONAL_SEQUENCE_LSTM, as converters of TensorFlow quantise it.
+"""Translation of UNIDIRECTIONAL_SEQUENCE_LSTM, in the form to which TensorFlow quantises it.
 
-Input, output and weights are int8; gates and cell are int16. The weights of the four gates become
-two matrices, and the zero points of input and hidden state are folded into biases. The hidden state
-and the cell are variables. Parameters: `core/blob.h`.
+Input, output and weights are int8; gates and cell are int16. The weights of the four gates are
+stacked to two matrices, and the zero points of input and hidden state are folded into biases. The
+hidden state and the cell are variables. `core/blob.h` describes the parameters.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from edgebench.protocol.errors import BoardModelRefused
 _INPUT_BIAS, _RECURRENT_BIAS, _GATE_FACTORS, _HIDDEN, _CELL, _TABLE = range(6)
 _CELL_BITS, _CELL_CLIP = 7, 8
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = range(1, 5), range(5, 9), range(12, 16)
-"""Inputs of the operator, for the gates: input, forget, cell, output."""
+"""Indexes of the operator's inputs for the gates, in the order: input, forget, cell, output."""
 _HIDDEN_STATE, _CELL_STATE = 18, 19
 _ABSENT = (*range(9, 12), 16, 17, *range(20, 24))
-"""Inputs for peepholes, projection and layer normalisation."""
+"""Indexes of the inputs for peepholes, projection and layer normalisation, all unsupported."""
 _TANH = 4
 _GATE_SCALE = 2.0**-12
 _HIDDEN_INTERMEDIATE = 4
@@ -42,17 +42,17 @@ _ROUNDED_UP = {
     *(4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41),
     *(43, 44, 45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255),
 }
-"""Items of TFLite's table that are larger by 1 than the nearest number."""
+"""Indexes of the items of TFLite's table that are larger by 1 than the nearest integer."""
 _MAX_CELL_BITS = 4
-"""Largest number of bits before the point of a cell, of which the firmware computes tanh."""
+"""Maximum number of bits before the point of a cell value for which the firmware computes tanh."""
 
 
 def lstm(lowering: Lowering, operator: ModelOperator) -> None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM.
+    """Translate UNIDIRECTIONAL_SEQUENCE_LSTM.
 
     Raises:
-        BoardModelRefused: it is not of int8, or has peepholes, a projection or layer normalisation,
-            or no input gate.
+        BoardModelRefused: the tensors are not int8, or the operator has peepholes, a projection,
+            layer normalisation, no input gate, or another form that the firmware lacks.
 
     Source: tensorflow/lite/kernels/unidirectional_sequence_lstm.cc, and for TensorFlow Lite Micro
     tensorflow/lite/micro/kernels/lstm_eval_common.cc.
@@ -117,7 +117,7 @@ def _bias(lowering: Lowering, number: int, count: int) -> list[int]:
 def _folded(
     matrices: Sequence[ModelTensor], biases: Sequence[Sequence[int]], zero_point: int
 ) -> list[int]:
-    """Biases of all gates with the zero point folded into them, modulo 2^32."""
+    """Biases of all gates, with the zero point of the input folded into them, modulo 2^32."""
     values: list[int] = []
     for matrix, bias in zip(matrices, biases, strict=True):
         rows, columns = matrix.shape
@@ -130,7 +130,7 @@ def _folded(
 
 
 def _gate_factor(lowering: Lowering, weights: ModelTensor, source: ModelTensor) -> tuple[int, int]:
-    """LiteRT computes this in single precision, TensorFlow Lite Micro in double."""
+    """Factor of a gate; LiteRT computes it in single precision, TFLite Micro in double."""
     product = weights.scale * source.scale
     ratio = (product if lowering.is_tflm else float32(product)) / _GATE_SCALE
     factor = fixed_point(ratio)
@@ -140,9 +140,10 @@ def _gate_factor(lowering: Lowering, weights: ModelTensor, source: ModelTensor) 
 def _output_parameters(
     lowering: Lowering, operator: ModelOperator, hidden: ModelTensor
 ) -> dict[int, int]:
-    """Factor of a product of Q0, and zero point of the output.
+    """Factor of a product of two numbers in Q0, and zero point of the output.
 
-    LiteRT has the scale of an intermediate tensor, TensorFlow Lite Micro that of the state.
+    LiteRT uses scale and zero point of an intermediate tensor; TensorFlow Lite Micro uses scale and
+    zero point of the hidden state.
     """
     factor: FixedPoint
     if lowering.is_tflm:
@@ -167,7 +168,7 @@ def _cell_parameters(operator: ModelOperator, cell: ModelTensor) -> dict[int, in
 
 
 def _logistic_table(lowering: Lowering) -> int:
-    """logistic(i / 24) in units of 2^-16.
+    """Add a table of logistic(i / 24) in units of 2^-16, for i from 0 to 255; return its number.
 
     Source: `sigmoid_table_uint16` of tensorflow/lite/kernels/internal/common.cc.
     """

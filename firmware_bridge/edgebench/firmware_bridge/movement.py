@@ -1,6 +1,7 @@
-"""Translation of operators that only move elements.
+"""Translation of operators that move elements or resize: TRANSPOSE, SLICE, SPLIT, RESIZE.
 
-All become copies at strides, or a choice of rows and columns.
+Each operator becomes copies at strides, a selection of rows and columns, or the firmware's bilinear
+resize.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from edgebench.protocol.errors import BoardModelRefused
 
 
 def steps_of(shape: Sequence[int]) -> list[int]:
-    """Distance between neighbours in each dimension, in elements."""
+    """Distance between neighbouring elements along each dimension, as a number of elements."""
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def copy_at_strides(
     lowering: Lowering, view: int, out: int, first: int, steps: Sequence[int]
 ) -> None:
-    """Append a copy: of the element `first` of the source, and those at these steps from it.
+    """Append a copy of the source's elements that begin at `first`, and are `steps` apart.
 
     Args:
-        lowering: Translation.
-        view: Source, a tensor of the blob.
-        out: Tensor of the blob.
-        first: Number of the first element.
-        steps: Elements to the next, for each of the last dimensions of `out`.
+        lowering: State of the translation.
+        view: Number of the source in the blob.
+        out: Number of the destination in the blob.
+        first: Index of the first element in the source.
+        steps: Distance in the source to the next element, for each of the last dimensions of `out`.
     """
     sizes = lowering.tensors[out].shape[4 - len(steps) :]
     parameters = {0: first}
@@ -40,7 +41,7 @@ def copy_at_strides(
 
 
 def join_inputs(lowering: Lowering) -> int:
-    """Add a tensor for the bytes of all inputs of the model, and copies from it; its number."""
+    """Add a tensor for the bytes of all inputs, and copies to the inputs; return its number."""
     views = [lowering.bytes_view(number) for number in lowering.model.inputs]
     sizes = [lowering.tensors[view].size_bytes for view in views]
     joined = lowering.intermediate(INT8, rows_of(sum(sizes)), 1.0, 0)
@@ -57,10 +58,10 @@ def _same_type(operator: ModelOperator, source: ModelTensor, out: ModelTensor) -
 
 
 def transpose(lowering: Lowering, operator: ModelOperator) -> None:
-    """TRANSPOSE.
+    """Translate TRANSPOSE.
 
     Raises:
-        BoardModelRefused: the order of the dimensions is not constant, or is none.
+        BoardModelRefused: the order of the dimensions is not constant, or is invalid.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     _same_type(operator, source, out)
@@ -85,12 +86,12 @@ def slice_bounds(
     """Start, count and stride of a STRIDED_SLICE in each dimension, and the dimensions that stay.
 
     Args:
-        operator: With its masks.
+        operator: STRIDED_SLICE, with masks in its options.
         shape: Shape of the input.
-        numbers: Begin, end and strides.
+        numbers: Begins, ends and strides, in this order.
 
     Raises:
-        BoardModelRefused: it adds dimensions, or does not name all of them.
+        BoardModelRefused: the operator adds dimensions or has an ellipsis, or a stride is 0.
 
     Source: tensorflow/lite/kernels/internal/strided_slice_logic.h.
     """
@@ -133,10 +134,10 @@ def slice_bounds(
 
 
 def strided_slice(lowering: Lowering, operator: ModelOperator) -> None:
-    """STRIDED_SLICE and SLICE.
+    """Translate STRIDED_SLICE or SLICE.
 
     Raises:
-        BoardModelRefused: the bounds are not constant, or do not give the shape of the output.
+        BoardModelRefused: the bounds are not constant, or do not result in the output's shape.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     _same_type(operator, source, out)
@@ -156,7 +157,7 @@ def strided_slice(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def split(lowering: Lowering, operator: ModelOperator) -> None:
-    """SPLIT and SPLIT_V.
+    """Translate SPLIT or SPLIT_V.
 
     Raises:
         BoardModelRefused: the dimension is not constant.
@@ -176,7 +177,7 @@ def split(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _nearest(count: int, size: int, *, is_aligned: bool, is_half_pixel: bool) -> list[int]:
-    """Place in the input for each place of the output.
+    """Index of the nearest input row or column, for each row or column of the output.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h.
     """
@@ -189,10 +190,10 @@ def _nearest(count: int, size: int, *, is_aligned: bool, is_half_pixel: bool) ->
 
 
 def resize(lowering: Lowering, operator: ModelOperator) -> None:
-    """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
+    """Translate RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR.
 
     Raises:
-        BoardModelRefused: the tensors are not int8 in four dimensions.
+        BoardModelRefused: the tensors are not int8, or do not have four dimensions.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)

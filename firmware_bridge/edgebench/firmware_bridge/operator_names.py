@@ -38,11 +38,11 @@ DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_S
 STABLEHLO_CBRT STABLEHLO_CASE
 """
 _NAMES = _TEXT.split()
-"""Names in the order of their codes, from 0."""
+"""Names of operators in the order of their codes, which begin at 0."""
 
 
 def operator_name(code: int, custom_name: str = "") -> str:
-    """Name of an operator, by its code, and by its own name if it is a custom operator.
+    """Name of an operator by its code; a custom operator's own name is appended.
 
     >>> operator_name(27), operator_name(32, "SignalRfft"), operator_name(9999)
     ('SVDF', 'CUSTOM:SignalRfft', 'operator 9999')

@@ -10,7 +10,7 @@ from edgebench.protocol.record import OperatorTime
 from edgebench.protocol.target import TargetProfile
 
 CYCLE_COUNTERS = frozenset({"cyccnt", "cyccnt-internal", "systick", "ccount", "cycle_count"})
-"""Values of `tick_source` whose ticks are cycles of the processor, except in an emulator."""
+"""Values of `tick_source` for which a tick is a cycle of the processor, except in an emulator."""
 
 
 def operator_times(
@@ -20,13 +20,14 @@ def operator_times(
     *,
     instruction_ns: float | None,
 ) -> TargetProfile:
-    """Times of the operators, without those of the readings of the counter.
+    """Convert a board's ticks to times of the operators, without the time of reading the counter.
 
     Args:
         profile: Ticks of the operators.
-        sources: Operators of the model that they are parts of; others are named by the firmware.
+        sources: For each operator, its counterpart in the model, which gives its name; an operator
+            without a counterpart is named by the firmware.
         info: Facts of the firmware.
-        instruction_ns: Virtual time of an instruction, if the board is emulated and counts them.
+        instruction_ns: Virtual time of an instruction on an emulated board; None: any other board.
     """
     ns_per_tick = 1e9 / profile.tick_rate_hz
     is_named = len(sources) == len(profile.operators)

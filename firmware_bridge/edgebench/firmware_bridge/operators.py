@@ -1,8 +1,8 @@
-"""Translation of a model's operators to those of the firmware, with precomputed parameters.
+"""Translation of a model's operators to the firmware's operators, with precomputed parameters.
 
 An operator that only changes a shape becomes another view of the same bytes.
 
-Rounding: `docs/model-blob.md`. Parameters are those of `core/blob.h`.
+docs/model-blob.md describes the rounding, `core/blob.h` the parameters.
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ from edgebench.protocol.errors import BoardModelRefused
 
 _ZERO_A, _ZERO_B = 0, 1
 _ADD_LEFT_SHIFT, _ADD_LEFT_SHIFT_OF_WORDS = 20, 15
-"""Left shift of an addition of int8 and int16. Source: tensorflow/lite/kernels/add.cc."""
+"""Left shift of the inputs of an addition: of int8, and of int16 (words). Source:
+tensorflow/lite/kernels/add.cc."""
 _LOG2_TOLERANCE = 0.00101
-"""Difference of a scale's logarithm to an integer that LiteRT ignores, 0.001, and the error of its
-logarithm in single precision. Source: tensorflow/lite/kernels/kernel_util.h, `CheckedLog2`."""
+"""Maximum difference at which LiteRT takes the binary logarithm of a scale for an integer, 0.001,
+plus the error of a logarithm in single precision. Source: tensorflow/lite/kernels/kernel_util.h,
+`CheckedLog2`."""
 _SCALE_TOLERANCE = 0.001
-"""Relative difference to 1/65536 that TFLite ignores. Source: tensorflow/lite/micro/kernels/
-softmax_common.cc."""
+"""Maximum relative difference from 1/65536 that TFLite accepts for the scale of an int16 softmax.
+Source: tensorflow/lite/micro/kernels/softmax_common.cc."""
 
 
 def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
@@ -80,7 +82,7 @@ def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _refuse_powers_of_two(operator: ModelOperator, *tensors: ModelTensor) -> None:
-    """LiteRT adds int16 whose scales are about powers of two in another way: it only shifts."""
+    """Reject an int16 addition with scales near powers of two, for which LiteRT only shifts."""
     logarithms = [log2(tensor.scale) for tensor in tensors]
     if all(abs(value - round(value)) < _LOG2_TOLERANCE for value in logarithms):
         raise BoardModelRefused(
@@ -91,7 +93,7 @@ def _refuse_powers_of_two(operator: ModelOperator, *tensors: ModelTensor) -> Non
 def _product_factor(
     lowering: Lowering, a: ModelTensor, b: ModelTensor, out: ModelTensor
 ) -> FixedPoint:
-    """LiteRT computes this in single precision, TensorFlow Lite Micro in double."""
+    """Factor of a product; LiteRT computes it in single precision, TFLite Micro in double."""
     if lowering.is_tflm:
         return fixed_point(a.scale * b.scale / out.scale)
     return fixed_point(float32(float32(a.scale * b.scale) / out.scale))
@@ -126,7 +128,7 @@ def _rectify(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _choose(lowering: Lowering, operator: ModelOperator) -> None:
-    """The larger or smaller of two int8, whatever their scales, as in TFLite."""
+    """Translate MAXIMUM or MINIMUM, which compare integers and ignore scales, as in TFLite."""
     out = lowering.tensor(operator.outputs[0])
     only_alike(*(lowering.tensor(number) for number in operator.inputs), out)
     kind = BlobKind.MAXIMUM if operator.code == TfliteCode.MAXIMUM else BlobKind.MINIMUM
@@ -134,7 +136,10 @@ def _choose(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
-    """Another view of the same bytes; a copy if both pieces exist already."""
+    """Make the output another view of the input's bytes, or a copy if this is not possible.
+
+    A copy is needed if the output already has a piece of the arena, or the input is a constant.
+    """
     source, out = operator.inputs[0], operator.outputs[0]
     if out in lowering.storages or lowering.tensor(source).content:
         inputs = (lowering.view(source),)
@@ -251,7 +256,7 @@ def _convert(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def to_uint8(lowering: Lowering, number: int, view: int) -> int:
-    """Append a conversion of int8 to uint8 with the same scale; returns the new tensor."""
+    """Append a conversion from int8 to uint8 with the same scale; return the tensor's number."""
     tensor = lowering.tensor(number)
     parameters = {
         **pair(0, fixed_point(1.0)),
@@ -312,7 +317,7 @@ def refuse_missing(model: TfliteGraph) -> None:
     """Check that the firmware supports every operator.
 
     Raises:
-        BoardModelRefused: it does not; the error has all of the missing operators.
+        BoardModelRefused: operators are not supported; the error lists all of them.
     """
     counts = Counter(
         operator.name for operator in model.operators if operator.code not in _LOWERINGS
@@ -326,10 +331,10 @@ def refuse_missing(model: TfliteGraph) -> None:
 
 
 def lower(lowering: Lowering) -> None:
-    """Translate every operator of a model, all of which the firmware supports.
+    """Translate every operator of a model, after `refuse_missing` has checked their kinds.
 
     Raises:
-        BoardModelRefused: it does not support the tensors of an operator.
+        BoardModelRefused: the firmware does not support the tensors or options of an operator.
     """
     for operator in lowering.model.operators:
         begin = len(lowering.operators)
@@ -349,7 +354,7 @@ def lower(lowering: Lowering) -> None:
 
 
 def _float_count(model: TfliteGraph) -> int:
-    """Number of operators that compute floats; conversions from and to integers do not count."""
+    """Number of operators with float results, except conversions from and to integers."""
     return sum(
         model.tensors[number].type == FLOAT32
         for operator in model.operators

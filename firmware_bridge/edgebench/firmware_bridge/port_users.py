@@ -1,4 +1,4 @@
-"""Programs that have a serial port open, as far as this user may see."""
+"""Programs that have a serial port open, as far as this user may see them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PSEUDO_TERMINALS = "/dev/pts/"
-"""Source: pts(4)."""
+"""Directory of pseudo-terminals. Source: pts(4)."""
 
 
 def users_of(path: str, processes: Path = Path("/proc")) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fixed-point factors, equal to those of TFLite to the last bit.
+"""Fixed-point factors that equal TFLite's factors bit for bit.
 
 Source: tensorflow/lite/kernels/internal/quantization_util.cc, kernels/kernel_util.cc.
 """
@@ -13,8 +13,8 @@ from functools import lru_cache
 _ACTIVATIONS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Bounds of `ActivationFunctionType`: NONE, RELU, RELU_N1_TO_1, RELU6."""
 _FACTOR_ERROR = 2.0**-29
-"""More than the relative distance of a real factor from the int32 factors beside the nearest, which
-is at most 1.5 · 2^-30."""
+"""Upper bound of the relative difference between a real factor and the nearest int32 factor or its
+two neighbours; the difference is at most 1.5 · 2^-30."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +25,25 @@ class FixedPoint:
     shift: int
 
     def once(self, value: int) -> int:
-        """Product with a value, rounded once, halves up (`scale_once` of the firmware)."""
+        """Multiply a value, and round once, halves up, as `scale_once` of the firmware."""
         bits = 31 - self.shift
         return (value * self.multiplier + (1 << (bits - 1))) >> bits
 
 
 def float32(value: float) -> float:
-    """The nearest float32 number."""
+    """Round to the nearest float32 number."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def rounded(value: float) -> int:
-    """The nearest integer, halves away from zero, as C's `round`."""
+    """Round to the nearest integer, halves away from zero, as `round` of C."""
     whole = math.floor(abs(value))
     whole += abs(value) - whole >= 0.5
     return whole if value >= 0 else -whole
 
 
 def fixed_point(factor: float) -> FixedPoint:
-    """The int32 factor for a non-negative real factor (`QuantizeMultiplier`)."""
+    """Convert a non-negative real factor to fixed point, as `QuantizeMultiplier` of TFLite."""
     if factor == 0:
         return FixedPoint(0, 0)
     mantissa, shift = math.frexp(factor)
@@ -54,11 +54,11 @@ def fixed_point(factor: float) -> FixedPoint:
 
 
 def fixed_point_once(factor: float, sums: range, outputs: range) -> FixedPoint:
-    """The int32 factor whose products, rounded once, are those of double precision.
+    """Find the int32 factor that gives the same rounded products as double precision.
 
     LiteRT multiplies sums of FULLY_CONNECTED by the factor in double precision, and rounds halves
-    away from zero. The nearest int32 factor gives other outputs only for sums at a half between two
-    outputs; there, one of the factors beside it may be right.
+    away from zero. The nearest int32 factor gives another output only if a product is about halfway
+    between two outputs; then, the next larger or smaller int32 factor may give the right output.
 
     Args:
         factor: Non-negative real factor.
@@ -66,7 +66,7 @@ def fixed_point_once(factor: float, sums: range, outputs: range) -> FixedPoint:
         outputs: Products that are not clamped.
 
     Returns:
-        The factor; the nearest one if none has all products of double precision.
+        The factor that gives all outputs right, or the nearest int32 factor if there is none.
     """
     nearest = fixed_point(factor)
     doubtful = [total for total in _sums_at_halves(factor, outputs) if total in sums]
@@ -80,7 +80,7 @@ def fixed_point_once(factor: float, sums: range, outputs: range) -> FixedPoint:
 
 @lru_cache(maxsize=16)
 def _sums_at_halves(factor: float, outputs: range) -> tuple[int, ...]:
-    """Sums for which an int32 factor beside a real one may give another output."""
+    """Sums for which a real factor and an int32 factor close to it may give different outputs."""
     if fixed_point(factor).multiplier == 0:
         return ()
     halves = [(output + 0.5) / factor for output in outputs]
@@ -97,7 +97,7 @@ def _sums_at_halves(factor: float, outputs: range) -> tuple[int, ...]:
 def activation_range(
     code: int, scale: float, zero_point: int, bits: int = 8
 ) -> tuple[int, int] | None:
-    """Bounds of an output of 8 or 16 bits; None for an activation that is not a clamp."""
+    """Bounds of an int8 or int16 output; None: the activation does more than clamp values."""
     if code not in _ACTIVATIONS:
         return None
     low, high = _ACTIVATIONS[code]
@@ -110,7 +110,7 @@ def activation_range(
 
 
 def mean_factor(scale_in: float, scale_out: float, count: int) -> FixedPoint:
-    """Factor of a mean: that of the scales, divided by the count.
+    """Factor of a mean: the ratio of the scales, divided by the number of elements.
 
     Source: tensorflow/lite/kernels/internal/reference/reduce.h, `QuantizedMeanOrSum`.
     """
@@ -120,7 +120,7 @@ def mean_factor(scale_in: float, scale_out: float, count: int) -> FixedPoint:
 
 
 def softmax_factor(scale: float, beta: float) -> tuple[FixedPoint, int]:
-    """Factor of the differences to the largest input, and the lowest difference with an effect.
+    """Factor for differences from the largest input, and lowest difference that has an effect.
 
     Source: tensorflow/lite/kernels/internal/quantization_util.cc, `PreprocessSoftmaxScaling` and
     `CalculateInputRadius`, with 5 bits before the point.

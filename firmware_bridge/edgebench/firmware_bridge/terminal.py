@@ -26,7 +26,8 @@ def converse(
         transport: Connection to the board.
         commands: Commands as they are typed.
         silence_s: Maximum time without data while the board executes a command.
-        quiet_s: Maximum time without data after `m-ready`: an interface board continues after it.
+        quiet_s: Maximum time without data after `m-ready`, which an interface board prints before
+            the reply of the board behind it.
 
     Raises:
         LocalProtocolError: a command is invalid.

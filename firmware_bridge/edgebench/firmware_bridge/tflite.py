@@ -21,7 +21,7 @@ _DAMAGED = "the file is not a TensorFlow Lite model, or is damaged"
 
 
 class TfliteCode(IntEnum):
-    """Operators that the generator supports, by `BuiltinOperator`."""
+    """Operators that the generator supports, with the codes of TFLite's `BuiltinOperator`."""
 
     ADD = 0
     AVERAGE_POOL_2D = 1
@@ -76,9 +76,9 @@ class ModelTensor:
     type: str
     shape: tuple[int, ...]
     content: bytes
-    """Bytes of a constant; empty if it is computed."""
+    """Bytes of a constant; empty: the tensor is computed."""
     scales: tuple[float, ...]
-    """Scale of the tensor, or of each slice along `axis`; empty if it is not quantised."""
+    """Scale of the tensor, or of each slice along `axis`; empty: the tensor is not quantised."""
     zero_points: tuple[int, ...]
     axis: int
 
@@ -106,7 +106,7 @@ class ModelTensor:
 
 @dataclass(frozen=True, slots=True)
 class ModelOperator:
-    """An operator; tensors by number, -1 for an input that is left out."""
+    """An operator; inputs and outputs are numbers of tensors, -1 for an omitted input."""
 
     code: int
     name: str
@@ -114,10 +114,10 @@ class ModelOperator:
     outputs: tuple[int, ...]
     options: FlatTable | None
     intermediates: tuple[int, ...] = ()
-    """Tensors with the scales of values within an operator."""
+    """Numbers of tensors that only state the scales of values inside the operator."""
 
     def option(self, field: int, form: str = "<b", default: int = 0) -> int:
-        """A field of its options.
+        """Value of a field of the operator's options; `default`: the field is absent.
 
         Raises:
             ModelRefused: the field is outside of the file.
@@ -132,14 +132,14 @@ class ModelOperator:
 
 @dataclass(frozen=True, slots=True)
 class TfliteGraph:
-    """A graph of a model."""
+    """A graph of a model, with its tensors and operators."""
 
     tensors: tuple[ModelTensor, ...]
     operators: tuple[ModelOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     others: tuple[TfliteGraph, ...] = ()
-    """Graphs after the first one, which its operators call; only the first graph has them."""
+    """Further graphs, which operators of the model's first graph call; only that graph has them."""
 
 
 def read_model(data: bytes) -> TfliteGraph:

@@ -41,11 +41,11 @@ class BoardFlashing:
     kind: str
     """Kind of the board."""
     serial: str | None
-    """Serial number of its debug probe; None: the tool chooses the probe."""
+    """Serial number of the board's debug probe; None: the tool selects the probe."""
 
     @property
     def adapter_pins(self) -> str | None:
-        """Pins of the serial line of edgebench's firmware; None: the line is at the board's USB."""
+        """Pins of the serial line, which needs an adapter; None: the board's USB has the line."""
         return FLASH_RECIPES[self.kind].adapter_pins
 
     @property
@@ -70,7 +70,7 @@ class BoardFlashing:
             self.memory.forget(self._keys())
 
     def _keys(self) -> set[str | None]:
-        """Keys of the board; if its port is unknown, of all known boards that it may be."""
+        """Keys of the board; if its port is unknown, keys of all known boards that match."""
         if self.serial is not None:
             # A probe has the serial number of its port; a board in its bootloader has no port.
             ports = [
@@ -118,7 +118,7 @@ class BoardTools:
         ]
 
     def check_model(self, data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
-        """What a model needs, and which boards it fits on."""
+        """Compute the memory that a model needs, and the boards on which it fits."""
         return check_model(data, name, boards)
 
     def flash_command(
@@ -131,7 +131,7 @@ class BoardTools:
         serial: str | None,
         is_tool_needed: bool = True,
     ) -> BoardFlashing:
-        """Command that writes firmware onto a board; None: the firmware in the package."""
+        """Command that writes firmware onto a board; `firmware` None: the packaged firmware."""
         known, kind = KnownBoards(memory), board
         if board not in FLASH_RECIPES:
             ports = known.keyed(list_serial_ports())
@@ -162,7 +162,7 @@ class BoardTools:
 
 
 def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo, KnownBoard]:
-    """The only confirmed board that a user means: by path, USB serial number, or its own name.
+    """The confirmed board that has the given path, USB serial number or reported name.
 
     Raises:
         UsageError: no board matches, or several do.

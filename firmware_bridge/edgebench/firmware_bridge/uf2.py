@@ -11,16 +11,16 @@ import struct
 from edgebench.firmware_bridge.elf_segments import loaded_segments
 
 UF2_FAMILIES = {"rp2040-pico": 0xE48B_FF56, "pico2": 0xE48B_FF59}
-"""Families of firmware for the RP2040, and for the RP2350's Arm processors."""
+"""UF2 family ids of firmware: for the RP2040, and for the Arm processors of the RP2350."""
 RAW_IMAGES = frozenset({"arduino-nano-33-ble"})
-"""Boards whose bootloader takes the content of flash without addresses (`.bin`)."""
+"""Boards with a bootloader that accepts the content of flash without addresses (`.bin`)."""
 PAGE_BYTES = 256
 _BLOCK = struct.Struct("<8I476sI")
 _HAS_FAMILY = 0x2000
 
 
 def flash_pages(elf: bytes) -> dict[int, bytes]:
-    """Flash content of a 32-bit little-endian ELF: pages of 256 bytes, by address.
+    """Flash content of a 32-bit little-endian ELF file: pages of 256 bytes, by address.
 
     Bytes outside of all segments are 0xff, like erased flash.
     """
@@ -34,7 +34,7 @@ def flash_pages(elf: bytes) -> dict[int, bytes]:
 
 
 def uf2(elf: bytes, family: int) -> bytes:
-    """The UF2 file of an ELF: a block of 512 bytes for each page."""
+    """Convert an ELF file to a UF2 file, with a block of 512 bytes for each page of flash."""
     pages = flash_pages(elf)
     return b"".join(
         _BLOCK.pack(

@@ -1,8 +1,9 @@
-"""USB ids of the connections of boards: hints, never identities.
+"""USB ids that serial ports of boards have; an id is a hint of a board, never its identity.
 
 A debug probe has the same id on every board of its vendor, and a USB serial adapter on any device.
-So an id only chooses the ports that an agent opens by itself, and the board's own name decides.
-A user can have any other port on USB opened.
+Therefore the id of a port only determines whether an agent opens the port without a request. Only a
+port that replies with a name has a board. At a user's request, any other port on USB is also
+opened.
 
 Source: mlcommons/tiny, benchmark/runner (the first six); udev rules of the vendors; usb.ids;
 boards.txt of the Arduino cores (Adafruit, Seeed, Teensy); Zephyr, CONFIG_USB_DEVICE_VID and _PID.
@@ -15,22 +16,22 @@ from dataclasses import dataclass
 from edgebench.protocol.bridge import BAUD_RATE
 
 DEFAULT_BAUD_RATES = (BAUD_RATE, 921_600, 9600, 76_800)
-"""Performance mode, the reference for anomaly detection, energy mode, and the reference for image
-classification."""
+"""Speeds of MLPerf Tiny's firmware: in performance mode, for anomaly detection, in energy mode, and
+for image classification."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardHint:
-    """Kind of device that may have a USB id."""
+    """Kind of device to which a USB id may belong."""
 
     vendor: int
     product: int | None
-    """None: any of this vendor's."""
+    """Product id; None: any product of this vendor."""
     text: str
     baud_rates: tuple[int, ...] = DEFAULT_BAUD_RATES
     """Speeds to try, in this order; never 1200, which starts bootloaders."""
     is_interface: bool = False
-    """Whether it is MLPerf Tiny's interface board, with a board behind it."""
+    """Whether the device is MLPerf Tiny's interface board, with a board behind it."""
 
 
 BOARD_HINTS: tuple[BoardHint, ...] = (
@@ -75,18 +76,19 @@ BOARD_HINTS: tuple[BoardHint, ...] = (
     BoardHint(0x0403, 0x6014, "FTDI serial adapter"),
     BoardHint(0x0403, 0x6015, "FTDI serial adapter"),
 )
-"""Hints; the first match is used."""
+"""Hints by USB id; the first hint that matches is used."""
 
 METER_IDS = frozenset({(0x1915, 0xC00A)})
-"""Ids that only energy meters have (PPK2); they never get a `name` command, because `%` begins a
-command that changes the PPK2's calibration. Source: IRNAS/ppk2-api-python (SET_USER_GAINS)."""
+"""Ids that only energy meters have (PPK2). No `name` command is sent to these ports, because its
+terminator `%` begins a command that changes the PPK2's calibration. Source: IRNAS/ppk2-api-python
+(SET_USER_GAINS)."""
 SHARED_IDS = {(0x0483, 0x5740): "STM32 with its own USB port, or LPM01A"}
-"""Ids of a meter and of boards, which are opened only at the user's request: the LPM01A has the id
-that all serial ports with ST's USB software have, so its reply decides."""
+"""Ids that meters and boards share: the LPM01A meter has the id of all serial ports with ST's USB
+software, so only a reply distinguishes them. These ports are opened only at the user's request."""
 
 
 def hint_of(vendor: int | None, product: int | None) -> BoardHint | None:
-    """Hint for a USB id; None: the id is unknown, or that of a meter."""
+    """Hint for a USB id; None: the id is unknown, or meters have it."""
     if vendor is None or (vendor, product) in METER_IDS | SHARED_IDS.keys():
         return None
     fitting = (board_hint for board_hint in BOARD_HINTS if board_hint.vendor == vendor)

@@ -1,8 +1,9 @@
-"""Translation of variables: memory of a model that stays from one inference to the next.
+"""Translation of variables: memory of a model that keeps its content between inferences.
 
-A variable is a piece of the arena that no other tensor uses. READ_VARIABLE is a view of it, unless
-it is assigned before the last use of what was read. The first values, of the graph that CALL_ONCE
-names, are written by operators that run when the state is reset.
+A variable is a piece of the arena that no other tensor uses. READ_VARIABLE becomes a view of the
+piece, or a copy if the variable is assigned before the last use of the value that was read. The
+initial values are in the graph that CALL_ONCE calls; operators that run when the state is reset
+write them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _VIEWS = {TfliteCode.RESHAPE, TfliteCode.SQUEEZE, TfliteCode.EXPAND_DIMS}
 
 
 def _handles(graph: TfliteGraph) -> dict[int, bytes]:
-    """Names of the variables, by the tensor that refers to them."""
+    """Names of the variables, by the number of the tensor that refers to the variable."""
     return {
         operator.outputs[0]: operator.options.content(1)
         for operator in graph.operators
@@ -46,14 +47,14 @@ def _handles(graph: TfliteGraph) -> dict[int, bytes]:
 
 
 def declare(lowering: Lowering, operator: ModelOperator) -> None:
-    """VAR_HANDLE: memory of its own, once its size is known."""
+    """Translate VAR_HANDLE; the variable gets its memory later, when its size is known."""
     if not lowering.handles:
         lowering.handles.update(_handles(lowering.model))
     lowering.storages[operator.outputs[0]] = -1
 
 
 def _variable(lowering: Lowering, handle: int, tensor: ModelTensor) -> int:
-    """A view of a variable, with the shape of this tensor."""
+    """Add a view of a variable, with the shape of a tensor; return its number."""
     name = lowering.handles.get(handle)
     if name is None:
         raise BoardModelRefused(
@@ -67,7 +68,7 @@ def _variable(lowering: Lowering, handle: int, tensor: ModelTensor) -> int:
 
 
 def read(lowering: Lowering, operator: ModelOperator) -> None:
-    """READ_VARIABLE.
+    """Translate READ_VARIABLE.
 
     Raises:
         BoardModelRefused: the variable is not int8, or its handle is unknown.
@@ -92,7 +93,7 @@ def _is_read_before_assigned(lowering: Lowering, operator: ModelOperator) -> boo
 
 
 def assign(lowering: Lowering, operator: ModelOperator) -> None:
-    """ASSIGN_VARIABLE.
+    """Translate ASSIGN_VARIABLE.
 
     Raises:
         BoardModelRefused: the variable is not int8, or its handle is unknown.
@@ -103,10 +104,10 @@ def assign(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def call_once(lowering: Lowering, operator: ModelOperator) -> None:
-    """CALL_ONCE of a graph that assigns constants to variables.
+    """Translate CALL_ONCE of a graph that only assigns constants to variables.
 
     Raises:
-        BoardModelRefused: the graph does more than that.
+        BoardModelRefused: the graph does not exist, or has other operators or values.
     """
     number = operator.option(0, "<i")
     if not 1 <= number <= len(lowering.model.others):
@@ -127,9 +128,9 @@ def call_once(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def fill(lowering: Lowering, target: int, content: bytes) -> None:
-    """Append an operator that gives a variable these values when the state is reset."""
+    """Append an operator that writes `content` to a variable when the state is reset."""
     if len(set(content)) == 1:
-        # Padding around a single element: not as many bytes in the blob as the variable has.
+        # Padding around a single element: the blob need not contain all bytes of the variable.
         value = content[0] - 256 if content[0] > 127 else content[0]
         variable = lowering.tensors[target]
         width = variable.size_bytes // prod(variable.shape)
@@ -143,9 +144,9 @@ def fill(lowering: Lowering, target: int, content: bytes) -> None:
 
 
 def variable_tensor(lowering: Lowering, number: int) -> int:
-    """Add a view of a tensor that is a variable, with its first values.
+    """Add a view of a variable tensor, and its initial values; return its number.
 
-    Source: `ResetVariableTensors`: int8 begins with its zero point, other types with zeros.
+    Source: `ResetVariableTensors`: an int8 tensor is filled with its zero point, others with zeros.
     """
     tensor = lowering.tensor(number)
     variable = lowering.state(b"%d" % number, tensor)
@@ -155,10 +156,10 @@ def variable_tensor(lowering: Lowering, number: int) -> int:
 
 
 def svdf(lowering: Lowering, operator: ModelOperator) -> None:
-    """SVDF, whose variable has the last values of each feature.
+    """Translate SVDF, which keeps the last values of each feature in a variable.
 
     Raises:
-        BoardModelRefused: weights or variable have another type.
+        BoardModelRefused: the type of the weights or of the variable is not supported.
 
     Source: tensorflow/lite/kernels/svdf.cc.
     """

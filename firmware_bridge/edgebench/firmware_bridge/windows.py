@@ -1,8 +1,8 @@
-"""Translation of operators with a sliding window: convolutions and pools.
+"""Translation of operators with a sliding window: convolutions and pooling.
 
-FULLY_CONNECTED becomes a convolution of 1 x 1, and a depthwise convolution of a single channel an
-ordinary convolution. The zero point of the input is folded into the bias. Parameters are those of
-`core/blob.h`.
+FULLY_CONNECTED becomes a convolution of 1 x 1. A depthwise convolution of a single channel becomes
+an ordinary convolution. The zero point of the input is folded into the bias. `core/blob.h`
+describes the parameters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _DILATION_H, _DILATION_W = 7, 8
 _MULTIPLIERS, _SHIFTS, _ZERO_WEIGHTS = range(10, 13)
 _FILTER_H, _FILTER_W = 7, 8
 _MAX_SHIFT, _MAX_SHIFT_OF_WORDS = 30, 7
-"""Largest shift of a factor, and for sums of 64 bits. Source: `core/model.c`."""
+"""Maximum shift of a factor: for sums of 32 bits, and for sums of 64 bits (int16 inputs). Source:
+`core/model.c`."""
 _SAME = 0
 _CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
 _DEPTHWISE_OPTIONS = {"act": 4, "dilation_w": 5, "dilation_h": 6}
@@ -56,11 +57,11 @@ def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) 
 def _real_factors(
     source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
 ) -> list[float]:
-    """A factor for each channel of the output, or a single factor for all.
+    """Factors from sums to outputs: a factor for each channel, or a single factor for all channels.
 
     Args:
         source: Input.
-        weights: With a scale for each channel, or one for all.
+        weights: Weights, with a scale for each channel, or a single scale for all channels.
         out: Output.
         is_single: Whether the product of the scales has single precision, as in convolutions of
             uint8. Source: tensorflow/lite/kernels/kernel_util.cc,
@@ -83,7 +84,7 @@ def _real_factors(
 def _factors(
     source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
 ) -> list[FixedPoint]:
-    """Factors of `_real_factors`, as int32 and shift.
+    """Factors of `_real_factors`, converted to fixed point.
 
     Raises:
         BoardModelRefused: a factor is too large for the firmware.
@@ -93,7 +94,10 @@ def _factors(
 
 
 def _biases(lowering: Lowering, number: int, count: int, source: ModelTensor) -> Sequence[int]:
-    """The bias; LiteRT computes a bias of int32 with an input of int16 in another way."""
+    """Values of the bias.
+
+    A bias of int32 with an input of int16 is rejected, because LiteRT computes it in another way.
+    """
     if number < 0:
         return [0] * count
     tensor = lowering.tensor(number)
@@ -109,7 +113,10 @@ def _biases(lowering: Lowering, number: int, count: int, source: ModelTensor) ->
 
 
 def _bias(lowering: Lowering, number: int, sums: Sequence[int], source: ModelTensor) -> int:
-    """The bias: of int64 for an input of int16, else with its zero point folded, modulo 2^32."""
+    """Add the bias to the blob, as int64 for an int16 input, else as int32; return its number.
+
+    An int32 bias includes the zero point of the input, modulo 2^32.
+    """
     biases = _biases(lowering, number, len(sums), source)
     if source.type == INT16:
         return lowering.wide_constant(biases)
@@ -117,7 +124,7 @@ def _bias(lowering: Lowering, number: int, sums: Sequence[int], source: ModelTen
 
 
 def _folded(biases: Sequence[int], sums: Sequence[int], source: ModelTensor) -> list[int]:
-    """Biases with the zero point of the input, modulo 2^32."""
+    """Fold the zero point of the input into biases, modulo 2^32."""
     folded = [bias - source.zero_point * total for bias, total in zip(biases, sums, strict=True)]
     return [(value + 2**31) % 2**32 - 2**31 for value in folded]
 
@@ -139,7 +146,7 @@ def _add_conv(
     factors: list[FixedPoint],
     channels: int,
 ) -> None:
-    """Append a convolution; its factors are per channel, or a single factor for all."""
+    """Append a convolution; there is a factor for each channel, or a single factor for all."""
     if len(factors) not in (1, channels):
         raise BoardModelRefused(f"weights have {len(factors)} scales, not 1 or {channels}")
     every = factors * channels if len(factors) == 1 else factors
@@ -149,13 +156,13 @@ def _add_conv(
 
 
 def _conv_scratch(depth: int, rows: int) -> int:
-    """Size of the scratch memory, equal to `conv_scratch_bytes` of the firmware."""
+    """Size of the scratch memory in bytes, as `conv_scratch_bytes` of the firmware computes it."""
     row = -(-depth // 4) * 4
     return (2 if rows > 1 else 1) * row * 2 + row
 
 
 def convolution(lowering: Lowering, operator: ModelOperator) -> None:
-    """CONV_2D and DEPTHWISE_CONV_2D.
+    """Translate CONV_2D or DEPTHWISE_CONV_2D.
 
     Raises:
         BoardModelRefused: the firmware does not support the types, or the shape of the weights.
@@ -214,7 +221,7 @@ def convolution(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
-    """TRANSPOSE_CONV; its output has the shape that the file states, whatever its shape input.
+    """Translate TRANSPOSE_CONV; the output has the shape in the file, the shape input is ignored.
 
     Raises:
         BoardModelRefused: the firmware does not support the types.
@@ -249,7 +256,7 @@ def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _transposed_padding(size: int, filter_size: int, stride: int) -> int:
-    """Padding of the convolution whose transpose it is: from the output to the input."""
+    """Padding of the convolution from the output to the input of a transposed convolution."""
     return _padding(True, size, filter_size, stride, -(-size // stride))
 
 
@@ -260,11 +267,11 @@ def _factors_once(
     zero: int,
     out: ModelTensor,
 ) -> list[FixedPoint]:
-    """Factors of sums that are rounded once, a factor for each channel.
+    """Fixed-point factor of each channel, for products that are rounded once.
 
     Args:
-        factors: A real factor for each channel, or one for all.
-        biases: Biases with the zero point of the input.
+        factors: A real factor for each channel, or a single factor for all channels.
+        biases: Biases, including the zero point of the input.
         values: Weights, a row for each channel.
         zero: Zero point of the weights.
         out: Output.
@@ -285,7 +292,7 @@ def _factors_once(
 
 
 def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
-    """FULLY_CONNECTED.
+    """Translate FULLY_CONNECTED.
 
     Raises:
         BoardModelRefused: tensors are not int8, or the weights are shuffled.
@@ -328,10 +335,10 @@ def fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def pool(lowering: Lowering, operator: ModelOperator) -> None:
-    """AVERAGE_POOL_2D and MAX_POOL_2D.
+    """Translate AVERAGE_POOL_2D or MAX_POOL_2D.
 
     Raises:
-        BoardModelRefused: tensors are not int8, or the scale changes.
+        BoardModelRefused: tensors are not int8, or input and output differ in scale or zero point.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)

@@ -1,4 +1,4 @@
-"""The host: finds devices, measures on them, judges and stores the results.
+"""The host part of edgebench: finds and measures devices, judges and stores the results.
 
 from edgebench.host import Lab
 

@@ -1,4 +1,4 @@
-"""Arrays from a .npz file of unknown origin."""
+"""Reading of arrays from a .npz file of unknown origin."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def read_array_file(path: Path, kind: str) -> ArrayFile:
 
 
 def load_arrays(content: bytes, *, is_compression_allowed: bool) -> dict[str, NDArray[Any]]:
-    """Arrays of a .npz file by name; pickled objects are rejected, so no code is executed.
+    """Read the arrays of a .npz file; pickled objects are rejected, so no code is executed.
 
     Args:
-        content: The file.
-        is_compression_allowed: Whether to accept compression; a compressed file of unknown origin
+        content: Content of the file.
+        is_compression_allowed: Whether to accept a compressed file; such a file of unknown origin
             may unpack to any size.
 
     Raises:

@@ -38,39 +38,43 @@ ANSWER_TIMEOUT_S = 30.0
 HASHED_BYTES_PER_S = 10e6
 """Speed at which the slowest devices, with a slow card and a slow core, read and hash files."""
 DESCRIBE_TIMEOUT_S = 200.0
-"""Timeout of a description; the first imports every runtime in turn, slowly on slow boards."""
+"""Timeout for the description of a device; for the first description, the agent imports every
+runtime in turn, which is slow on slow boards."""
 LEASE_TTL_S = 30.0
 CHUNK_BYTES = 256 * 1024
 """Bytes of a model per message."""
 CHUNKS_PER_POLL = 4
-"""Chunks sent between two checks for an early error of the agent; a check takes 30 µs."""
+"""Number of chunks sent between two checks whether the agent has reported an error; a check takes
+30 µs."""
 PROBE_COUNT = 8
-"""Probes per group; the probe with the shortest round trip is used. On loopback, the shortest round
-trip was 264 µs with 8 probes, 252 µs with 12 and 242 µs with 16 (medians of 300 groups, two loaded
-cores), and each further probe takes 120 µs of CPU time of two threads."""
+"""Number of clock probes in a group, of which the probe with the shortest round trip is used. On
+loopback, the shortest round trip was 264 µs with 8 probes, 252 µs with 12 and 242 µs with 16
+(medians of 300 groups, two loaded cores); each further probe takes 120 µs of CPU time in two
+threads."""
 MAX_FILE_BYTES = 2**32
-"""Limit on a file of a run; the trace of a few million inferences takes some hundred megabytes."""
+"""Maximum size of a file of a run; the trace of a few million inferences takes a few hundred
+megabytes."""
 
 _T = TypeVar("_T")
 OnBytes = Callable[[int, int], None]
-"""Called with the number of bytes sent, and the total."""
+"""Callback with the number of bytes sent so far, and the total number of bytes."""
 
 
 class Client:
     """A connection to an agent; each client has its own lease."""
 
     def __init__(self, link: Link, via: str = "", seat: str = "", agent: str = "") -> None:
-        """Greet the agent.
+        """Exchange `Hello` and `Welcome` with the agent.
 
         Args:
-            link: An open connection to the agent; it is closed if the greeting fails.
-            via: Name of the transport; an agent keeps runs apart by transport.
-            seat: Name of the seat to use; empty for the first.
-            agent: Fingerprint of the agent's certificate; empty if it has none.
+            link: An open connection to the agent; it is closed if this exchange fails.
+            via: Name of the transport; an agent keeps the runs of different transports apart.
+            seat: Name of the seat to use; empty: the first seat of the agent.
+            agent: Fingerprint of the agent's certificate; empty if the agent has no certificate.
 
         Raises:
             NoSuchDevice: the agent has no such seat.
-            EdgebenchError: the agent refused, or the link failed.
+            EdgebenchError: the agent refused the request, or the connection failed.
         """
         self._link = link
         self.via = via
@@ -78,7 +82,7 @@ class Client:
         self._numbers = itertools.count(1)
         self._followed = 0
         self._notices: deque[Frame] = deque()
-        """Notices of the followed run that were received while waiting for a reply."""
+        """Notices of the followed run that were received while this client waited for a reply."""
         hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), secrets.token_hex(8), seat)
         try:
             welcome = self.ask(hello, m.Welcome)
@@ -96,7 +100,7 @@ class Client:
         self.board = welcome.board
         """Id of the board that carries the device; empty if unknown."""
         self.hardware = hardware_of(welcome, seat)
-        """Machine that the agent runs on, as far as its kernel reports it."""
+        """Hardware identifiers of the agent's machine, as far as the kernel reports them."""
         self.instance = welcome.instance
         """Random id that the agent chose at its start; empty with an older agent."""
         self._protocol = welcome.protocol
@@ -115,20 +119,20 @@ class Client:
         """Send a request and wait for the reply.
 
         Raises:
-            EdgebenchError: the agent refused, or the link failed.
+            EdgebenchError: the agent refused the request, or the connection failed.
         """
         return self._expect(self._send(request), answer, timeout_s)[0]
 
     def seats(self) -> tuple[m.SeatState, ...]:
-        """State of every seat of the agent; empty with an agent that is too old for seats."""
+        """Request the state of every seat of the agent; empty if the agent is too old for seats."""
         return self.ask(m.SeatList(), m.Seats).seats if self._protocol >= m.SEATS_SINCE else ()
 
     def describe(self) -> SystemDescription:
-        """Description of the device, its current conditions, and its runtimes."""
+        """Request the description of the device, the system and the runtimes."""
         return self.ask(m.Describe(), m.Described, DESCRIBE_TIMEOUT_S).system
 
     def acquire(self, wait_s: float = 0.0) -> None:
-        """Take or renew the lease; the agent waits up to `wait_s` until the lease is free.
+        """Take or renew the lease; the agent waits up to `wait_s` seconds until the lease is free.
 
         An agent that is too old does not wait.
 
@@ -160,7 +164,7 @@ class Client:
                 return ClockProbe(sent_ns, reply.received_ns, reply.sent_ns, received_ns)
 
     def push_model(self, path: Path, sha256: str, on_bytes: OnBytes | None = None) -> int:
-        """Send the part of a model that the device does not have yet.
+        """Send the part of a model file that the device does not have yet.
 
         Returns:
             Number of bytes sent.
@@ -203,11 +207,11 @@ class Client:
     ) -> None:
         """Start a run.
 
-        The device first checks the model, so the timeout depends on the size of the model.
-        `host_file` is spooled with the run, unless the agent is too old.
+        The device first verifies the model file, so the timeout depends on the size of the model.
+        `host_file` is kept in the spool with the run, unless the agent is too old.
 
         Raises:
-            EdgebenchError: the run was not admitted, or the link failed.
+            EdgebenchError: the agent rejected the run, or the connection failed.
         """
         self._notices.clear()
         kept = host_file if self._protocol >= m.SEATS_SINCE else b""
@@ -215,14 +219,14 @@ class Client:
         self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
     def follow(self, run_id: str) -> None:
-        """Subscribe to a run that an earlier client of this host started; see `follow_run`.
+        """Subscribe to the notices of a run that an earlier client of this host started.
 
-        The notices begin with the current phase; for a finished run, `RunEnded` follows
-        immediately. If the lease is free, this client takes it.
+        `follow_run` then yields the notices, beginning with the current phase; for a finished run,
+        `RunEnded` follows immediately. If the lease is free, this client takes it.
 
         Raises:
             UsageError: this host has no such run on the device.
-            TargetError: the agent is too old to support it.
+            TargetError: the agent is too old to support this request.
         """
         if self._protocol < m.SEATS_SINCE:
             raise TargetError(f"agent does not support following a run: {self.software}")
@@ -231,7 +235,7 @@ class Client:
         self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)
 
     def follow_run(self) -> Iterator[m.Progress | m.Telemetry | m.RunEnded]:
-        """Notices of the run that was started or is followed; ends after `RunEnded`."""
+        """Yield the notices of the run that this client started or follows, up to `RunEnded`."""
         while True:
             # No timeout: the pings of the connection detect a dead device.
             frame = self._notices.popleft() if self._notices else self._receive(None)
@@ -263,7 +267,7 @@ class Client:
         return self.ask(m.RunList(), m.RunListing)
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Copy the files of a finished run; resumes after the bytes that the directory already has.
+        """Copy the files of a finished run, without the bytes that the directory already has.
 
         Raises:
             StoreError: the directory cannot be written.
@@ -287,7 +291,7 @@ class Client:
         self.ask(m.RunAcknowledge(run_id), m.Done)
 
     def _fetch_file(self, run_id: str, file: m.SpooledFile, path: Path) -> None:
-        """Fetch the rest of a file; the whole file if a power cut damaged the first part.
+        """Fetch the rest of a file, or the whole file if its first part is damaged by a power cut.
 
         Raises:
             RemoteProtocolError: the file arrived damaged.
@@ -315,7 +319,7 @@ class Client:
             return sha256_of(target).hexdigest() == file.sha256
 
     def _raise_early_problem(self) -> None:
-        """Check between two chunks whether the agent has refused a chunk.
+        """Check, between two chunks of a model, whether the agent has refused a chunk.
 
         Raises:
             EdgebenchError: the agent refused a chunk.
@@ -337,7 +341,7 @@ class Client:
         """Wait for the reply to a request.
 
         Raises:
-            EdgebenchError: the reply to this request, or to a request since `first`, is an error.
+            EdgebenchError: the reply to this request, or to any request since `first`, is an error.
         """
         while True:
             frame = self._receive(timeout_s)
@@ -346,7 +350,9 @@ class Client:
                 return _of_type(message, answer), frame
 
     def _reply_in(self, frame: Frame, number: int, first: int | None = None) -> m.Message | None:
-        """Reply in a frame to request `number`, or to any request since `first`; queues notices.
+        """Return a frame's message if it replies to a request from `first` to `number`; else None.
+
+        A notice of the followed run is queued.
 
         Raises:
             EdgebenchError: the frame contains an error.
@@ -362,7 +368,7 @@ class Client:
 
 
 def hardware_of(welcome: m.Welcome, seat: str) -> Hardware:
-    """Machine of the agent that sent a welcome; older agents send only the board."""
+    """Hardware of the agent that sent `welcome`; older agents send only the id of the board."""
     if seat or welcome.hardware != Hardware():
         return welcome.hardware
     return Hardware(welcome.board)
@@ -400,9 +406,10 @@ def _refuse_full_disk(files: Sequence[m.SpooledFile], directory: Path) -> None:
 def _keep_freed_memory() -> None:
     """Make the allocator reuse buffers of a chunk's size instead of returning them to the kernel.
 
-    A chunk is copied four times before it is sent, and fresh pages for each copy took longer than
-    its encryption. Once glibc has freed a large block, it keeps blocks up to that size; with other
-    allocators, this has no effect. Source: mallopt(3), M_MMAP_THRESHOLD.
+    A chunk is copied four times before it is sent, and allocating fresh pages for each copy took
+    longer than encrypting the chunk. After glibc has freed a large block, it keeps further freed
+    blocks up to that size; with other allocators, this function has no effect. Source: mallopt(3),
+    M_MMAP_THRESHOLD.
     """
     bytes(8 * CHUNK_BYTES)
 

@@ -1,4 +1,4 @@
-"""The Python interface: a store and devices, with methods named like the commands."""
+"""The Python interface to a store and to devices, with methods named like the commands."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 class Lab(StoredResults):
     """A result store, and the devices that this host is paired with.
 
-    Methods that contact devices raise a `UsageError` if the store is a bundle. `watcher` is called
-    with every event of a measurement; without a watcher, failures are raised. `cancellation` stops
-    a measurement from another thread, as Ctrl-C does in the main thread. `cluster` is the scheduler
-    of lab hosts, such as "tcp://server:8786"; without it, the devices are those paired with this
-    host.
+    Methods that contact devices raise a `UsageError` if the store is a bundle. Several methods have
+    the following parameters. `watcher` is called with every event of a measurement; without a
+    watcher, failures are raised. `cancellation` stops a measurement from another thread, as Ctrl-C
+    does in the main thread. `cluster` is the address of the scheduler of several lab hosts, such as
+    "tcp://server:8786"; without `cluster`, the devices paired with this host are used.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Lab(StoredResults):
         agent_state: Path | None = None,
         state: Path | None = None,
     ) -> None:
-        """Open the store; None selects the default location from the user's environment.
+        """Open the store and the settings; None selects a default location of this user.
 
         Args:
             store: Directory of the results, or a bundle, which is read-only.
@@ -81,12 +81,12 @@ class Lab(StoredResults):
     def devices(
         self, timeout_s: float = 3.0, *, on_doubt: Callable[[EdgebenchError], None] | None = None
     ) -> list[DiscoveredDevice]:
-        """This machine, paired devices, and agents announced on the network.
+        """List this machine, paired devices, and agents that announce themselves on the network.
 
         Args:
             timeout_s: Time to wait for announcements.
-            on_doubt: Called with the error of each source that cannot be read; devices of other
-                sources are still returned.
+            on_doubt: Called with the error of each source of devices that cannot be read; the
+                devices of all other sources are still returned.
         """
         return self._host.devices(timeout_s, on_doubt or (lambda _: None))
 
@@ -98,7 +98,7 @@ class Lab(StoredResults):
                 paired devices, and this machine if it runs an agent.
 
         Raises:
-            NoSuchDevice: no paired device has a name, or there are no devices.
+            NoSuchDevice: a name matches no paired device, or there are no devices.
         """
         from edgebench.host.watch import watch
 
@@ -108,7 +108,7 @@ class Lab(StoredResults):
     def check(
         self, *names: str, on_checked: Callable[[HealthCheck], None] | None = None
     ) -> list[HealthCheck]:
-        """Check devices with a quick run on each; start or end their quarantine accordingly.
+        """Check devices with a quick run on each; start or end quarantines by the results.
 
         Args:
             *names: Devices; without names, this machine and every seat of every paired agent.
@@ -126,7 +126,7 @@ class Lab(StoredResults):
     def label(
         self, device: str, *labels: str, remove: Sequence[str] = ()
     ) -> tuple[KnownDevice, tuple[str, ...]]:
-        """Add and remove labels of a device or seat in the farm file; return its labels."""
+        """Add and remove labels of a device in the farm file; return the device and its labels."""
         return label(self._host.files, self._host.farm_file, device, add=labels, remove=remove)
 
     def forget(self, device: str) -> KnownDevice:
@@ -138,8 +138,9 @@ class Lab(StoredResults):
 
         Args:
             text: Pairing string.
-            decide: Returns whether the agent replaces a known device that no longer responds, and
-                takes over its name, labels and history; None: the agent is always a new device.
+            decide: Callback that returns whether the agent replaces a known device that no longer
+                responds, and so takes over that device's name, labels and history; None: the agent
+                is always a new device.
         """
         return self._host.pair(text, decide)
 
@@ -154,9 +155,10 @@ class Lab(StoredResults):
         return export_lab(self._host.files, Path(path)).devices
 
     def join_lab(self, path: str | Path, *, replaces: bool = False) -> JoinReport:
-        """Share the identity and devices of the host that wrote this file.
+        """Take over the identity and the devices of the host that wrote this file, to share them.
 
-        Afterwards, each host with this identity can collect the runs of all of these hosts.
+        Afterwards, each host with this identity can collect the runs that any of these hosts
+        started.
 
         Raises:
             UsageError: the file is not the file of a lab, or this host already has devices.
@@ -169,7 +171,7 @@ class Lab(StoredResults):
         """Install an agent over SSH or adb, and pair with it.
 
         Args:
-            target: Account or phone, as for `edgebench deploy`.
+            target: Account or phone, in the form that `edgebench deploy` takes.
             on_step: Called with each step.
             settings: Fields of `DeployRequest`.
         """
@@ -191,7 +193,7 @@ class Lab(StoredResults):
         Args:
             device: Name of the device.
             any_environment: Whether the agent on this machine may run in another Python environment
-                than this process, if nothing is measured.
+                than this process; only for connections that do not measure.
         """
         known = named(self._host.files.devices(), device)
         return self._host.connect(known, any_environment=any_environment)
@@ -225,11 +227,12 @@ class Lab(StoredResults):
         The models are compared separately on each device.
 
         Args:
-            baseline: Path, name of a built-in model, or stored runs such as the id of a set: the
-                file that they measured is found by its SHA-256 and measured again.
-            candidate: As the baseline.
+            baseline: Path, name of a built-in model, or stored runs, such as the id of a set. The
+                model file of stored runs is found by its SHA-256 and measured again.
+            candidate: Other side of the comparison, in the same form as `baseline`.
             watcher: As described for the class.
-            **options: As for `bench`, and pairs, metrics, margin_ratio, allowed; see `PairOptions`.
+            **options: The options of `bench`, and pairs, metrics, margin_ratio, allowed; see
+                `PairOptions`.
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
@@ -249,7 +252,7 @@ class Lab(StoredResults):
         """Make the runs of a request; return the runs that did not fail.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            Interrupted: the user pressed Ctrl-C, or `cancellation` was used.
             EdgebenchError: a measurement failed, and there is no watcher.
         """
         runs = self._host.measure(
@@ -280,31 +283,34 @@ class Lab(StoredResults):
         watcher: Notify | None = None,
         cancellation: Cancellation | None = None,
     ) -> list[StoredRun]:
-        """Store what earlier commands left on devices; a run in progress is followed to its end.
+        """Fetch and store runs that earlier commands left on devices; wait for runs in progress.
 
         Args:
-            on: Devices, as for `bench`.
-            is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
+            on: Devices, in the form that `bench` takes.
+            is_waiting: Whether to wait for runs in progress; if not, devices with a run in progress
+                are skipped.
             watcher: As described for the class.
-            cancellation: As described for the class; the runs that are followed also stop.
+            cancellation: As described for the class; runs in progress are stopped, too.
 
         Returns:
             The runs, including runs that failed on their device (`result.failure`).
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-            LeaseHeld: another client is measuring on the only device.
-            EdgebenchError: the only device cannot be reached, or the store cannot be written.
+            Interrupted: the user pressed Ctrl-C, or `cancellation` was used.
+            LeaseHeld: `on` selects a single device, on which another client is measuring.
+            EdgebenchError: `on` selects a single device that cannot be reached, or the store cannot
+                be written.
         """
         notify, cancelled = watcher or raise_failures, cancellation or Cancellation()
         runs = self._host.collect(name_list(on), notify, cancelled, is_waiting=is_waiting)
         return self._stored(runs)
 
     def analyse_set_aside(self, watcher: Notify | None = None) -> list[StoredRun]:
-        """Analyse again the runs that were set aside, for example after an upgrade.
+        """Analyse again the runs that could not be analysed, for example after an upgrade.
 
         Args:
-            watcher: Receives events for runs that are stored now, and for runs that stay set aside.
+            watcher: Receives an event for each run that is stored now, and for each run that still
+                cannot be analysed.
 
         Returns:
             The runs that are stored now, including runs that failed on their device.
@@ -357,18 +363,18 @@ class Lab(StoredResults):
         cluster: str | ClusterAddress | None = None,
         store_url: str | None = None,
     ) -> Campaign:
-        """Fetch a campaign's finished runs from its devices, and make the runs that are left.
+        """Fetch a campaign's finished runs from its devices, and make the remaining runs.
 
         Args:
             name: Id or name of the campaign, or `last`.
             watcher: Called with every event; without a watcher, failures are ignored.
-            cancellation: As described for the class; the campaign can be resumed.
+            cancellation: As described for the class; the campaign can be resumed afterwards.
             cluster: As described for the class.
             store_url: fsspec URL through which lab hosts transfer finished runs, such as
                 "s3://bucket/runs"; None: through the scheduler.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            Interrupted: the user pressed Ctrl-C, or `cancellation` was used.
             NoSuchCampaign: the store has no such campaign.
             CampaignRunning: another process is running the campaign.
             FileChanged: a model changed since the campaign was planned.
@@ -395,21 +401,22 @@ class Lab(StoredResults):
         on_connected: Callable[[str, Sequence[str]], None] = lambda *_: None,
         on_away: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Offer this host's devices to campaigns over several lab hosts, until Ctrl-C.
+        """Offer this host's devices, as a lab host of a cluster, to campaigns until Ctrl-C.
 
         Args:
             cluster: As described for the class.
-            on: Devices to offer, as for `bench`; this machine itself is not offered.
+            on: Devices to offer, in the form that `bench` takes; this machine itself is not
+                offered.
             name: Name of this lab host; None: this machine's name.
             host: Address at which the scheduler reaches this machine; None: determined by Dask.
             on_connected: Called each time the scheduler accepts this lab host, with its name and
                 the names of its devices.
-            on_away: Called with the reason if the scheduler is away, or rejects this lab host;
-                further attempts follow.
+            on_away: Called with the reason if the scheduler cannot be reached, or rejects this lab
+                host; attempts to connect continue.
 
         Raises:
             UsageError: the address is malformed, or Dask is not installed.
-            NoSuchDevice: a word selects no device, or no paired device is selected.
+            NoSuchDevice: an item of `on` selects no device, or no paired device is selected.
         """
         from edgebench.host.campaign.cluster.lab import work_for
 
@@ -437,7 +444,8 @@ class Lab(StoredResults):
             on_ready: Called with the page's address once the server is listening.
             host: Address to listen on; any address other than loopback needs a token.
             port: Port to listen on; 0: any free port.
-            token: Token that every request needs; None: no token on loopback, else a new token.
+            token: Token that every request needs; None: no token if `host` is loopback, else a new
+                random token.
 
         Raises:
             UsageError: the extra `serve` is not installed, the token is too short, or the address

@@ -27,7 +27,7 @@ MAX_LINES = 50
 
 
 class NotebookProgress:
-    """Shows the progress of measurements; failures are raised, as they are without a watcher."""
+    """Watcher that shows the progress of measurements; it raises failures, as without a watcher."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

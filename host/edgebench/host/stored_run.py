@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from edgebench.host.series.run_series import LatencySeries, RunSeries
 
 Names = str | Path | Sequence[str | Path]
-"""Names of runs: one, or several."""
+"""A name of runs, or several names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class StoredSet(RunSet):
 
     @classmethod
     def of(cls, run_set: RunSet, stored: Sequence[StoredRun] = ()) -> StoredSet:
-        """Convert a `RunSet`."""
+        """Convert a `RunSet`; keep only the runs in `stored` that count in the set."""
         own = {each.name: getattr(run_set, each.name) for each in fields(run_set)}
         counted = {run.run_id for run in run_set.counted}
         return cls(**own, stored=tuple(run for run in stored if run.id in counted))
@@ -78,7 +78,7 @@ class StoredSet(RunSet):
 
     @property
     def latencies(self) -> list[LatencySeries]:
-        """Latencies of the runs that count; empty if a file cannot be read."""
+        """Latencies of the runs that count in the set; empty if a file cannot be read."""
         try:
             latencies = [run.series.latency for run in self.stored]
         except StoreError:  # the numbers are shown without the picture
@@ -87,7 +87,7 @@ class StoredSet(RunSet):
 
 
 class StoredSets(list[StoredSet]):
-    """Sets of a command, displayed with their main result in a notebook."""
+    """Sets of runs, displayed in a notebook with their main result."""
 
     def _repr_html_(self) -> str:
         """Display in a notebook: the main result, and each set."""
@@ -117,7 +117,7 @@ class StoredRun:
 
     @property
     def path(self) -> Path:
-        """Directory of the run; that of a run in a bundle is removed when this process ends."""
+        """Directory of the run; for a run in a bundle, removed when this process ends."""
         return self._store.directory(self.id)
 
     @cached_property
@@ -170,7 +170,7 @@ class StoredRun:
 
     @cached_property
     def queries(self) -> pd.DataFrame:
-        """One row per inference, including the warm-up; `latency_ns` covers only the invocation."""
+        """Table with a row per inference, warm-up included; `latency_ns` excludes copying."""
         frame = self._frame(QUERIES_FILE)
         frame["latency_ns"] = frame["invoke_end_ns"] - frame["invoke_start_ns"]
         frame["end_to_end_ns"] = frame["end_ns"] - frame["scheduled_ns"]
@@ -178,7 +178,7 @@ class StoredRun:
 
     @cached_property
     def telemetry(self) -> pd.DataFrame:
-        """Sensor readings: time_ns, sensor, value."""
+        """Sensor readings, with the columns `time_ns`, `sensor` and `value`."""
         return self._frame(TELEMETRY_FILE)
 
     def _frame(self, name: str) -> pd.DataFrame:
@@ -189,19 +189,20 @@ class StoredRun:
 
     @cached_property
     def series(self) -> RunSeries:
-        """All traces of the run on one axis: seconds since the first timed inference."""
+        """All traces of the run on a common time axis: seconds since the first timed inference."""
         from edgebench.host.series.run_series import read_series
 
         return read_series(self.path, self.result)
 
     @cached_property
     def power(self) -> pd.DataFrame:
-        """Power over time: one row per block of the meter's samples.
+        """Power over time, with a row per block of the meter's samples.
 
-        Columns: `time_s`, the middle of the block on the axis of `series`; `duration_s`;
-        `channel`; `power_w`, the mean; `power_w_min` and `power_w_max` of the samples. Empty
-        without a meter. If the meter's clock was not aligned with the device's, times count from
-        the meter's first sample, and `attrs["power_apart"]` gives the reason.
+        Columns: `time_s`, the middle of the block on the time axis of `series`; `duration_s`;
+        `channel`; `power_w`, the mean; `power_w_min` and `power_w_max`, the extremes of the
+        samples. The table is empty for a run without a meter. If the meter's clock was not aligned
+        with the device's clock, times count from the meter's first sample, and
+        `attrs["power_apart"]` gives the reason.
         """
         import numpy as np
         import pandas as pd
@@ -239,13 +240,15 @@ class StoredRun:
     def power_samples(
         self, begin_s: float | None = None, end_s: float | None = None
     ) -> pd.DataFrame:
-        """Every sample of the meter between two times: `time_s`, `channel`, `power_w`.
+        """Every sample of the meter between two times; columns: `time_s`, `channel`, `power_w`.
 
-        An hour of a fast meter has hundreds of millions of samples, so select a part of it.
+        A fast meter records hundreds of millions of samples per hour, so select a part of the
+        recording.
 
         Args:
-            begin_s: First time, as in `power`; None: the beginning of the recording.
-            end_s: Last time; None: the end of the recording.
+            begin_s: Start of the interval, on the time axis of `power`; None: the beginning of the
+                recording.
+            end_s: End of the interval; None: the end of the recording.
         """
         import numpy as np
         import pandas as pd
@@ -280,7 +283,7 @@ class StoredResults:
         self.store = open_store(Path(store) if store is not None else None)
 
     def runs(self, *names: str | Path, **selected: Unpack[RunSelection]) -> pd.DataFrame:
-        """The stored runs, one row each, oldest first; column `created` is the run's time in UTC.
+        """List stored runs, a row per run, oldest first; column `created` is the run's time in UTC.
 
         Args:
             *names: Bundles, tags, sets, or runs as for `run`; without names, all runs of the store.
@@ -310,7 +313,7 @@ class StoredResults:
         return StoredRun(address.store, address.run_id)
 
     def sets(self, runs: Sequence[StoredRun]) -> StoredSets:
-        """Sets of runs of the same model, each with the interval between its runs."""
+        """Group runs into sets of the same model, each with the interval between its runs."""
         sets = find_sets(run.result for run in runs)
         return StoredSets(StoredSet.of(run_set, runs) for run_set in sets)
 
@@ -320,13 +323,13 @@ class StoredResults:
         """Write runs to a bundle, a file that can be used in place of a run.
 
         Args:
-            runs: A run, set, tag, directory or bundle, or several.
+            runs: Name of a run, set, tag, directory or bundle, or several such names.
             path: `.zip` file to write, which must not exist; None: a file in the working directory,
                 named after the runs.
             is_annotated: Whether to include tags and notes.
 
         Raises:
-            UsageError: no such run, or the file exists or has another suffix.
+            UsageError: there is no such run, or the file exists, or its suffix is not `.zip`.
             StoreError: the file cannot be written.
         """
         addresses = [address for name in name_list(runs) for address in find_runs(self.store, name)]
@@ -342,16 +345,19 @@ class StoredResults:
         margin_ratio: float | None = None,
         **selected: Unpack[RunSelection],
     ) -> list[History]:
-        """A metric over time and its changes, for each model, device and settings.
+        """History of a metric for each combination of model, device and settings, with changes.
 
         Args:
-            runs: Only histories with these runs: ids, sets, tags; empty: all.
-            metric: A metric such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
+            runs: Ids, sets or tags of runs; only histories that contain these runs are returned.
+                Empty: all histories.
+            metric: Key of the metric, such as `latency_ns.p50` or `energy_j`; None: the headline of
+                the runs.
             margin_ratio: Largest change for the worse that is ignored; None: 1 %.
             **selected: As for `runs`.
 
         Raises:
-            UsageError: no such runs, or the metric is unknown or has no direction that is better.
+            UsageError: there are no such runs, the metric is unknown, or neither higher nor lower
+                values of the metric are defined as better.
         """
         from edgebench.host.store.history import read_histories
 
@@ -368,7 +374,7 @@ class StoredResults:
         margin_ratio: float | None = None,
         **selected: Unpack[HistorySelection],
     ) -> tuple[list[LevelChange], list[History]]:
-        """Levels that moved since a time, the worst first, and the histories with runs since then.
+        """Changes of a metric's level since a time, worst first, and the histories with later runs.
 
         Args:
             since: The time; without a time zone, in local time.
@@ -377,7 +383,8 @@ class StoredResults:
             **selected: model, device and tag, as for `runs`.
 
         Raises:
-            UsageError: no such runs, or the metric is unknown or has no direction that is better.
+            UsageError: there are no such runs, the metric is unknown, or neither higher nor lower
+                values of the metric are defined as better.
         """
         from edgebench.host.store.history import read_changes
 
@@ -390,14 +397,15 @@ class StoredResults:
         """Compare stored runs, selected as for `runs`; one result per metric.
 
         Args:
-            baseline: The runs of one side; without a candidate, runs that `bench_against` made,
-                named by the id of their comparison: `pairs-1f2e3d4c`.
-            candidate: The runs of the other side.
+            baseline: The runs of the first side; without a candidate, runs that `bench_against`
+                made, named by the id of their comparison, such as `pairs-1f2e3d4c`.
+            candidate: The runs of the second side.
             **options: metrics, margin_ratio, allowed; see `ComparisonOptions`.
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
-            MeasurementError: a run is invalid; for pairs, all pairs have an invalid run.
+            MeasurementError: a run is invalid; in a comparison in pairs, every pair has an invalid
+                run.
         """
         before = name_list(baseline)
         metrics, allowed = options.get("metrics"), name_list(options.get("allowed", ()))
@@ -465,11 +473,11 @@ class StoredResults:
         """Write stored runs, or a campaign, as a self-contained HTML file.
 
         Args:
-            *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.
-                The first run or set is the baseline of the others.
+            *names: Runs by id, part of the id, set, tag or directory; or a single campaign by id or
+                name. The first run or set is the baseline of all others.
             output: File to write; None: a file in the current directory, named after the first run.
             allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
-            is_anonymous: Leave out names of devices, hosts and users, paths and addresses.
+            is_anonymous: Whether to omit names of devices, hosts and users, paths and addresses.
 
         Returns:
             Path of the file.

@@ -29,7 +29,8 @@ def write_wheel(
         file: Path or file object to write to.
         info: Directory of the metadata, such as `name-1.0.dist-info`.
         members: Files by path, without `WHEEL` and `RECORD`.
-        compressed: Members that are already compressed, and are stored as they are.
+        compressed: Names of members that are compressed already, and are stored without further
+            compression.
     """
     record = f"{info}/RECORD"
     whole = {**members, f"{info}/WHEEL": METADATA.encode()}

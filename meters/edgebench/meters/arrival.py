@@ -1,8 +1,9 @@
 """Arrival of samples on the host's clock: their rate, and the offset between the two clocks.
 
-Bytes wait in buffers but never arrive early. So the earliest arrivals, relative to the meter's own
-timeline, reveal its true rate, and with it losses that no counter shows. The line just below all
-arrivals maps meter time to host time; its result is late by the transit time of the fastest bytes.
+Bytes can wait in buffers, but cannot arrive before they are sent. So the earliest arrivals,
+relative to the meter's own timeline, show the meter's true rate, and also losses that no counter
+shows. The line just below all arrivals maps meter time to host time; the resulting host times are
+late by the transit time of the fastest bytes.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 MIN_SPAN_S = 2.0
-"""In a shorter recording, delays of milliseconds would look like errors of a thousand ppm."""
+"""Minimum time between the two ends from which a rate is computed: in less time, delays of
+milliseconds would look like rate errors of a thousand ppm."""
 _PARTS = 10
 _END_BINS = 3
 """Minimum number of bins at each end of a recording, because the last bin may be incomplete and
-the host may be late for a while. The first end has at most a third of all bins, so that the ends of
-a short recording differ."""
+the host may be late for a while. The beginning takes at most a third of all bins, so that the two
+ends of a short recording do not consist of the same bins."""
 BIN_S = 0.25
-"""Length of a bin. The earliest arrival of an end may lie anywhere in its bins: in a recording of
-3 s, the earliest arrivals of the two ends are at least 2.2 s apart."""
+"""Length of a bin in seconds. The earliest arrival at an end may lie anywhere in the bins of this
+end: in a recording of 3 s, the earliest arrivals at the two ends are at least 1.5 s apart."""
 
 
 class ArrivalRate:
@@ -30,7 +32,7 @@ class ArrivalRate:
         self._period_ns = 1e9 / rate_hz
         self._bin_ns = round(1e9 * bin_s)
         self._bins: dict[int, tuple[float, int]] = {}
-        """Least delay and its arrival time, per bin: an hour in quarter seconds is 14,400 pairs."""
+        """By bin: least delay, and the arrival time with this delay; an hour has 14,400 bins."""
         self._first_ns: int | None = None
 
     def add(self, rx_ns: int, sample_count: int) -> None:
@@ -43,7 +45,10 @@ class ArrivalRate:
             self._bins[number] = (delay_ns, rx_ns)
 
     def error_ppm(self) -> float | None:
-        """Deviation of the meter's rate from the host's, in ppm; negative: samples are missing."""
+        """Deviation of the arrival rate from the nominal rate, in ppm; None if `span_s` is None.
+
+        A negative value means that samples are missing, or that the meter's clock is slow.
+        """
         ends = self._ends()
         if ends is None:
             return None
@@ -51,14 +56,15 @@ class ArrivalRate:
         return -1e6 * (last_delay_ns - first_delay_ns) / (last_ns - first_ns)
 
     def span_s(self) -> float | None:
-        """Time over which the rate was measured."""
+        """Time over which the rate was measured; None if the recording is too short."""
         ends = self._ends()
         return None if ends is None else (ends[1][1] - ends[0][1]) / 1e9
 
     def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
-        """Earliest arrivals of the first and the last tenth; None if the recording is too short.
+        """Delay and time of the earliest arrival at each end; None if the recording is too short.
 
-        A single late arrival has no effect, because other arrivals of its end are earlier.
+        An end is a tenth of the recording, but at least `_END_BINS` bins. A single late arrival has
+        no effect, because other arrivals at the same end are earlier.
         """
         earliest = [self._bins[number] for number in sorted(self._bins)]
         if len(earliest) < 2:
@@ -76,9 +82,9 @@ class ArrivalLine:
     offset_ns: float
     """Host time minus meter time at the meter's zero; includes the transit of the fastest bytes."""
     slope: float
-    """Drift of the host's clock against the meter's; 0 if the recording is too short."""
+    """Drift of the host's clock relative to the meter's clock; 0 if the recording is too short."""
     residual_ns: float
-    """Median height of the earliest arrivals of each second above the line."""
+    """Median delay of the earliest arrivals of each second relative to the line."""
 
 
 @dataclass(slots=True)
@@ -86,7 +92,7 @@ class ArrivalEnvelope:
     """Earliest arrival of each second, for any kind of meter."""
 
     _earliest: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """Host minus meter time, and the meter's time, per second of the meter's clock."""
+    """By second of the meter's clock: host time minus meter time, and meter time."""
 
     def add(self, rx_ns: int, meter_ns: int) -> None:
         """Record that the sample of this meter time had arrived by this host time."""
@@ -95,11 +101,13 @@ class ArrivalEnvelope:
         self._earliest[second] = min(point, self._earliest.get(second, point))
 
     def line(self) -> ArrivalLine | None:
-        """Edge of the lower convex hull below the centre; None if there are no arrivals.
+        """Compute the line below all arrivals; None if there are no arrivals.
+
+        Of all lines below the delays, this line has the least sum of distances to the delays. The
+        line contains the edge of the lower convex hull at the mean meter time.
 
         Source: Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
-        measurements, INFOCOM 1999: of all lines below the delays, the line with the least sum of
-        distances, which is that edge.
+        measurements, INFOCOM 1999
         """
         points = sorted((meter_ns, delay_ns) for delay_ns, meter_ns in self._earliest.values())
         if not points:
@@ -117,7 +125,7 @@ class ArrivalEnvelope:
 
 
 def _edge_below(points: list[tuple[int, int]], x: float) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Edge of the lower hull that spans this x; points are in order of x."""
+    """Find the edge of the lower convex hull that spans this x; the points are sorted by x."""
     hull: list[tuple[int, int]] = []
     for point in points:
         while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):

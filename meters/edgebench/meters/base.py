@@ -5,9 +5,10 @@
     Recording  the raw bytes and a header that describes how to decode them
     Decoder    raw bytes → blocks of samples; identical live, later, and on another machine
 
-A driver never invents a number: a value that it could not read is a flag on the sample or a gap,
-and a missing meter is an `AbsentMeter` with the reason. Sample times are nanoseconds of the
-meter's own clock, whose domain is named; this package never compares clocks of two domains.
+A driver never invents a number: if it could not read a value, the sample has a flag, or the
+recording has a gap. A missing meter is represented by an `AbsentMeter` with the reason. Sample
+times are nanoseconds of the meter's own clock, and the capability names the domain of this clock;
+this package never compares clocks of two domains.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from edgebench.protocol.text import printable
 Floats = NDArray[np.float64]
 
 USB_ARRIVAL_S = 2e-3
-"""Assumed: USB polls once per millisecond, and the host's wake-up takes as long again."""
+"""Assumed delay of the earliest bytes over USB: the bus is polled once per millisecond, and the
+host needs another millisecond to wake up."""
 
 
 class Flag(IntFlag):
@@ -36,18 +38,19 @@ class Flag(IntFlag):
 
     NONE = 0
     MISSING = 1
-    """The meter did not reply: the value is not a number."""
+    """The meter did not reply: the value is NaN."""
     SATURATED = 2
     """The true value may be higher."""
     UNCALIBRATED = 4
     """The meter's calibration was not complete."""
     RANGE_SWITCH = 8
-    """The meter changed its range here; its own filter made the value."""
+    """The meter switched its measuring range here: the value comes from a filter that hides the
+    artefact of the switch."""
     INTERPOLATED = 16
     CLIPPED = 32
     """The true value may be lower."""
     DUPLICATE = 64
-    """The meter had no new value: this is a repeat of the last value."""
+    """The meter had no new value, so the sample repeats the previous value."""
 
 
 LossDetection = Literal["counter", "mod64", "device_timestamps", "wallclock", "none"]
@@ -75,26 +78,27 @@ class Capability:
     rate_hz: float
     """Samples per second and channel during a session."""
     is_averaging: bool
-    """Values are means since the previous sample, not instants."""
+    """Whether values are means since the previous sample, instead of instantaneous values."""
     clock_domain: str
     is_uniform: bool = False
-    """Samples are spaced at exactly this rate of the meter's clock."""
+    """Whether samples are spaced at exactly `rate_hz` on the meter's clock."""
     is_paced: bool = False
-    """Samples are taken at the meter's own pace, although their times are of the host's clock."""
+    """Whether the meter determines when it samples, although the times are of the host's clock."""
     is_counter: bool = False
-    """Values are differences of an energy counter, which has no range that ends."""
+    """Whether values are differences of an energy counter, which cannot exceed a range."""
     bandwidth_hz: float | None = None
     smoothing_s: float | None = None
-    """Time constant of the meter's own averaging; None: unknown, or no longer than a sample."""
+    """Time constant of the meter's own averaging; None: unknown, or at most a sample interval."""
     digital_count: int = 0
-    """Digital inputs, sampled with every value."""
+    """Number of digital inputs, which are sampled together with every value."""
     loss_detection: LossDetection = "none"
     min_window_s: float = 0.0
     """Shortest window whose energy is meaningful."""
     arrival_error_s: float | None = USB_ARRIVAL_S
-    """Possible delay of even the earliest samples; None: arrivals carry no timing information."""
+    """Largest possible delay of the earliest samples; None: arrivals contain no information about
+    the time of measurement."""
     current_limits: tuple[CurrentLimit, ...] = ()
-    """Limits of the meter's ranges, lowest first, or of its channels; empty if unknown."""
+    """Current limits of the meter's ranges, lowest first, or of its channels; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +124,7 @@ class AbsentMeter:
 
     reason: str
     permission: Permission | None = None
-    """The permission that the user lacks, if that is the reason."""
+    """The permission that the user lacks; None: the reason is something else."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", printable(self.reason))
@@ -145,9 +149,10 @@ class SampleBlock:
     channel: int
     """Index into the capability's channels."""
     index0: int
-    """Number of the first sample on the meter's own timeline, which also counts lost samples."""
+    """Number of the first sample on the meter's own timeline; lost samples have numbers too."""
     time_ns: NDArray[np.int64]
-    """Ascending, on the meter's clock: the end of the averaging interval, or the instant."""
+    """Times on the meter's clock, ascending: the end of each averaging interval, or the instant of
+    each value."""
     power_w: Floats
     flags: NDArray[np.uint8]
     begin_ns: NDArray[np.int64] | None = None
@@ -155,13 +160,14 @@ class SampleBlock:
     current_a: Floats | None = None
     voltage_v: Floats | None = None
     digital: NDArray[np.uint8] | None = None
-    """A bit per digital input."""
+    """Levels of the digital inputs, a bit per input; None: none is recorded."""
     ranges: NDArray[np.uint8] | None = None
-    """Range of each sample; None: all have the same error."""
+    """Measuring range of each sample; None: all samples have the same error."""
     spike_w: Floats | None = None
     """Power removed by the driver's own filter, mostly 0; None: the driver has no filter."""
     came_ns: int | None = None
-    """Host clock: arrival of the last sample, if the decoder held it back; None: just arrived."""
+    """Arrival of the last sample on the host's clock, if the decoder held the samples back; None:
+    they have just arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +177,7 @@ class Gap:
     begin_ns: int
     """Time of the last sample before the gap, meter clock."""
     end_ns: int
-    """Time of the first sample after the gap."""
+    """Time of the first sample after the gap, meter clock."""
     count: int
     """Minimum number of missing samples."""
     cause: str
@@ -183,24 +189,25 @@ class LossReport:
 
     received_count: int
     lost_count: int = 0
-    """Samples known to be lost."""
+    """Number of samples known to be lost."""
     is_ambiguous: bool = False
-    """More samples may be lost: the meter's counter cannot rule it out."""
+    """Whether more samples may be lost, because the meter's counter cannot rule this out."""
     desync_count: int = 0
     """Number of times that the stream lost its framing."""
     gaps: tuple[Gap, ...] = ()
     saturated_count: int = 0
     bounded_count: int = 0
-    """Saturated samples right before the meter switched to a higher range: the lower range reached
-    its limit first, and the next samples show how high the power was."""
+    """Number of saturated samples right before the meter switched to a higher range: the lower
+    range reached its limit, and the samples after the switch show how high the power was."""
     rate_error_ppm: float | None = None
-    """Arrival rate relative to the host's clock; None: the recording is too short."""
+    """Deviation of the arrival rate from the nominal rate, by the host's clock; None: the recording
+    is too short."""
     rate_span_s: float | None = None
     """Time over which `rate_error_ppm` was measured."""
     trouble: str | None = None
-    """Why the recording ended early, or was not made as requested; one line."""
+    """Why the recording ended early or was not made as requested, on one line; None: no problem."""
     torn_bytes: int = 0
-    """Bytes of an incomplete packet at the end of the file, left by a crash of the host."""
+    """Number of bytes of an incomplete packet at the end of the file, after a crash of the host."""
 
     @property
     def lost_ratio(self) -> float:
@@ -211,7 +218,7 @@ class LossReport:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """Raw bytes of a read, with its times."""
+    """Raw bytes that a single read returned, with the times of the read."""
 
     first_rx_ns: int
     """Host clock (monotonic) at the start of the read."""
@@ -228,7 +235,7 @@ class Decoder(Protocol):
         ...
 
     def finish(self) -> list[SampleBlock]:
-        """Return the samples that were held back for more bytes."""
+        """Return the samples that were held back, because no more bytes will arrive."""
         ...
 
     def loss(self) -> LossReport:
@@ -243,7 +250,7 @@ class Recording:
     path: Path
     header: Header
     trouble: str | None = None
-    """Why the recording ended early; None: it did not."""
+    """Why the recording ended early; None: it ended as planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +262,7 @@ class NewestPackets:
 
 
 class MeterSession(Protocol):
-    """A recording: starts when the `with` block is entered; always stops the meter at its end."""
+    """A recording; a `with` block starts it, and always stops the meter when the block ends."""
 
     def __enter__(self) -> MeterSession:
         """Start the meter and the recording."""
@@ -271,11 +278,11 @@ class MeterSession(Protocol):
         ...
 
     def newest(self) -> NewestPackets:
-        """The most recent packets; safe to call while another thread appends to them."""
+        """Return the most recent packets; safe to call while another thread appends packets."""
         ...
 
     def recording(self) -> Recording:
-        """The finished recording; valid after the block has ended."""
+        """Return the finished recording; valid after the `with` block has ended."""
         ...
 
 
@@ -301,7 +308,7 @@ class Meter(Protocol):
 
 
 def blocks_of(decoder: Decoder, packets: Iterable[Packet]) -> Iterator[SampleBlock]:
-    """Decode packets in order, including the samples held back until the end."""
+    """Decode packets in order, including the samples that the decoder holds back until the end."""
     for packet in packets:
         yield from decoder.feed(packet)
     yield from decoder.finish()

@@ -1,4 +1,4 @@
-"""Instruments with a pair of USB bulk endpoints, through pyusb; a message is a transfer."""
+"""Instruments with a pair of USB bulk endpoints, through pyusb; each message is a USB transfer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _REFUSALS = {
 
 
 class BulkTransport:
-    """An interface of a device; a `ByteStream` of whole messages.
+    """A `ByteStream` that reads and writes whole messages through an interface of a USB device.
 
-    A kernel driver bound to the interface is detached, and attached again on close.
+    If a kernel driver is bound to the interface, it is detached, and `close` attaches it again.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class BulkTransport:
             out_endpoint: Address of the endpoint for messages to the device.
             in_endpoint: Address of the endpoint for messages from the device.
             what: Name of the kind of device, used in messages.
-            message_max_bytes: Longest message from the device; if messages can be as long as a
-                bus packet, this length is the only way to find their end.
+            message_max_bytes: Length of the longest message from the device. If such a message
+                fills its last bus packet completely, only this length marks its end.
 
         Raises:
             TargetError: another program uses the interface, or the device was disconnected.
@@ -89,7 +89,11 @@ class BulkTransport:
             raise self._refusal(exc) from exc
 
     def write(self, data: bytes) -> None:
-        """Send a message."""
+        """Send a message.
+
+        Raises:
+            TargetError: the device does not accept the message within a second.
+        """
         try:
             self._device.write(self._out, data, _WRITE_MS)
         except self._usb.core.USBError as exc:
@@ -121,7 +125,7 @@ class BulkTransport:
         self._usb.util.dispose_resources(self._device)
 
     def texts(self) -> tuple[str, str]:
-        """Product and serial number as reported by the device; empty if it reports none."""
+        """Product and serial number as reported by the device; empty strings if not reported."""
         try:
             return self._device.product or "", self._device.serial_number or ""
         except (ValueError, self._usb.core.USBError):
@@ -171,7 +175,7 @@ def find_device(
 
 
 def _serial_of(device: Any) -> str | None:
-    """Serial number; None without permission to read it: claiming the device reports why."""
+    """Serial number; None if it cannot be read: the attempt to claim the device reports why."""
     import usb.core
 
     try:

@@ -1,7 +1,7 @@
 """USB cable testers: they measure both directions, and can be plugged in backwards.
 
 A device only draws power, so negative power means that the tester is reversed, not that the device
-supplies any.
+supplies power.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edgebench.protocol.errors import UsageError
 T = TypeVar("T")
 
 BACKWARDS_W = 0.01
-"""Smaller values may be the offset of a tester without a load."""
+"""Largest power in W that may be the offset of a tester without a load, in either direction."""
 
 
 def only_tester(
@@ -30,7 +30,8 @@ def only_tester(
         testers: Matching testers.
         known: Vendor and product ids that were searched for.
         serial: Serial number that was searched for; empty: any.
-        hint: How to select a tester if there are several; follows "name one".
+        hint: Text on how to select a tester, for the error about several testers; it follows "name
+            one".
         what: Name of the kind of tester, used in messages.
 
     Raises:
@@ -54,11 +55,11 @@ def refuse_backwards(power_w: float, *, is_reversed: bool) -> None:
     """Reject a tester that would record negative energy.
 
     Args:
-        power_w: Current power, with the sign that would be recorded.
+        power_w: Present power, with the sign that would be recorded.
         is_reversed: Whether the user gave the option `reversed`.
 
     Raises:
-        UsageError: the power is negative.
+        UsageError: the power is negative, by more than a tester's offset.
     """
     if power_w < -BACKWARDS_W:
         advice = "leave out" if is_reversed else "add"

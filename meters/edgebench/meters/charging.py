@@ -1,9 +1,9 @@
 """Suspends the charging of a phone while its battery is measured, and always resumes it.
 
-A phone on a cable charges, and its gauge then measures the charger. Android has a property that
-makes the phone run from its battery despite the cable. Some vendors ignore it, so only the gauge's
-readings afterwards are proof. `edgebench.system.android_settings` resumes charging even if the
-agent is killed.
+A phone on a USB cable charges, and its gauge then measures the charging current. Android has a
+property that makes the phone run from its battery although the cable is connected. Some vendors'
+systems ignore this property, so only the gauge's readings prove that charging has stopped.
+`edgebench.system.android_settings` resumes charging even if the agent is killed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from edgebench.system.android_settings import ChangedSettings
 from edgebench.system.paths import user_paths
 
 MARK_FILE = "charging-suspended"
-"""Name of the mark in the user's data directory."""
+"""Name of the file in the user's data directory that stores the previous setting while charging is
+suspended."""
 
 
 def mark_path() -> Path:
-    """Path of this user's mark."""
+    """Path of the file that stores the previous setting while charging is suspended."""
     return Path(user_paths(os.environ).data) / MARK_FILE
 
 

@@ -1,8 +1,8 @@
 """Power-monitor chips on I2C: resolution and accuracy of the values from their Linux drivers.
 
-Limits are those that the maker guarantees at 25 °C, if a data sheet was available; otherwise they
-are assumed, rather too wide than too narrow, and marked as such. fitted_chip.py derives the limits
-on a board.
+If a data sheet was available, the error limits are the maker's guaranteed limits at 25 °C.
+Otherwise the limits are assumed, wide rather than narrow, and marked as assumed. fitted_chip.py
+derives the limits of a chip with its shunt on a board.
 
 Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c, for steps, codes, defaults and
 averaging
@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from edgebench.meters.uncertainty import Origin
 
 DEFAULT_SHUNT_OHM = 0.010
-"""INA2XX_RSHUNT_DEFAULT and INA3221_RSHUNT_DEFAULT of the kernel."""
+"""Default shunt of the kernel: INA2XX_RSHUNT_DEFAULT and INA3221_RSHUNT_DEFAULT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """A kind of chip."""
+    """A type of chip: steps, limits and errors of its values."""
 
     shunt_step_v: float
     highest_code: int
-    """Highest current code that can be read, in steps, with the kernel's settings of the chip."""
+    """Highest code of the current, in steps, that can be read with the kernel's chip settings."""
     power_factor_v: float
     """Ratio of the step of power to the step of current."""
     gain_ratio: float
@@ -32,23 +32,27 @@ class Chip:
     bus_gain_ratio: float
     bus_offset_v: float
     update_s: float
-    """Conversion time, used if the kernel has no update_interval."""
+    """Conversion time, used if the kernel's driver has no file update_interval."""
     reference: str
     origin: Origin = Origin.DATASHEET
     shunt_ohm: float | None = None
     """Resistance of the built-in shunt; None: the shunt is external."""
     full_gain: int | None = None
-    """Value of ti,shunt-gain with full steps; smaller gains have smaller steps; None: fixed."""
+    """Value of the device tree's ti,shunt-gain at which `shunt_step_v` applies; at smaller gains,
+    the steps are smaller. None: the steps are fixed."""
     least_gain: float | None = None
-    """Lowest in_voltage0_hardwaregain of a chip with amplifier; higher gains have fewer steps."""
+    """Lowest in_voltage0_hardwaregain, at which `highest_code` applies; higher gains have fewer
+    steps. None: the chip has no amplifier."""
     default_shunt_ohm: float = DEFAULT_SHUNT_OHM
-    """Shunt that the kernel assumes if none is specified; the smallest, where kernels differ."""
+    """Shunt that the kernel assumes if none is specified; if versions differ, the smallest."""
     power_step_w: float | None = None
-    """Step of power, if it does not depend on the shunt."""
+    """Step of power; None: it depends on the shunt."""
     kernel_steps: int = 1
-    """Steps of current that new kernels store together as whole uA and divide as integers."""
+    """New kernels store the sum of this number of steps of current in whole uA, and divide the sum
+    as an integer."""
     old_kernel_steps: int | None = None
-    """Steps of current that old kernels round to whole mA, because calibration is an integer."""
+    """Old kernels round the sum of this number of steps of current to whole mA, because they store
+    the sum as an integer, the calibration. None: old kernels do not round the step."""
     voltage_file: str = "in1_input"
     """File of hwmon that holds the voltage of the rail."""
 
@@ -89,7 +93,7 @@ _INA230 = replace(
 )
 _INA238 = Chip(
     shunt_step_v=5e-6,
-    highest_code=32764,  # 8191 of the coarse steps of older kernels, see below; 32767 of newer
+    highest_code=32764,  # older kernels: 8191 of the coarse steps below; newer kernels: 32767
     power_factor_v=0.8,  # 0.2, of a step that older kernels' calibration makes four times as coarse
     full_gain=4,
     default_shunt_ohm=0.0025,  # INA238_RSHUNT_DEFAULT of newer kernels; 0.010 of older
@@ -126,7 +130,7 @@ CHIPS: dict[str, Chip] = {
         _INA238,
         shunt_step_v=312.5e-9,
         highest_code=524284,  # 20 bits; 131071 of the coarse steps
-        power_factor_v=16 * 0.8,  # its power step is that of the others
+        power_factor_v=16 * 0.8,  # its power step is the same as an INA238's
         kernel_steps=16,
         origin=Origin.ASSUMED,
         reference="the limits of an INA238 are assumed",
@@ -171,4 +175,4 @@ CHIPS: dict[str, Chip] = {
         reference="TI SBOS576A, electrical characteristics",
     ),
 }
-"""Chips by the name in /sys/class/hwmon/hwmon*/name or .../iio:device*/name, in small letters."""
+"""Chips by the name in /sys/class/hwmon/hwmon*/name or .../iio:device*/name, in lower case."""

@@ -1,4 +1,4 @@
-"""Meters that are files: opened once, then read repeatedly."""
+"""Meters whose values are the contents of files, which are opened once and read repeatedly."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_there(path: Path) -> bool:
 
 
 def why_unreadable(paths: Iterable[Path]) -> str:
-    """Describe why the first existing but unreadable path cannot be read; empty if none is."""
+    """Describe why the first path that exists but is unreadable cannot be read; empty if none."""
     for path in paths:
         try:
             if path.is_dir():
@@ -84,12 +84,12 @@ def why_unreadable(paths: Iterable[Path]) -> str:
 
 
 def bases_of(root: Path, *patterns: str) -> list[Path]:
-    """Folders in which these patterns are searched."""
+    """Folders in which the search for these patterns starts: each pattern's part before its `*`."""
     return [root / pattern[: pattern.index("*")].rpartition("/")[0] for pattern in patterns]
 
 
 def folders_of(root: Path, *patterns: str) -> list[Path]:
-    """Matching folders in numerical order, without duplicates reached through links."""
+    """Matching folders in numerical order; a folder reached through several links occurs once."""
     folders: dict[Path, Path] = {}
     for pattern in patterns:
         for folder in sorted(root.glob(pattern), key=lambda path: (len(path.name), path.name)):

@@ -1,12 +1,12 @@
 """A power-monitor chip with its shunt on a board: steps, limits and uncertainty of its values.
 
 The step of power is a multiple of the chip's step of current. Old kernels fix the step of current
-at 1 mA, new kernels derive it from the shunt. The value itself shows which of the two applies; in
-doubt, the step is the coarser of the two.
+at 1 mA, new kernels derive it from the shunt. A value of power shows which of the two steps
+applies; if it is a multiple of the step of old kernels, the coarser of the two steps is assumed.
 
 A saturated converter shows its highest code, one step below its nominal full scale, and hwmon
-rounds that to whole mA. So a current counts as saturated from half a step, or half a mA, below the
-highest value that can be read.
+rounds the current of this code to whole mA. So a current counts as saturated if it is at most half
+a step, or half a mA, below the highest value that can be read.
 
 Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c
 """
@@ -37,7 +37,7 @@ _SHUNT = term(Kind.GAIN, SHUNT_TOLERANCE_RATIO, "tolerance of the shunt resistor
 
 
 def voltage_when_on(voltage_v: float) -> float:
-    """Voltage that converts errors in A to W; a rail that is off now is assumed to be at 5 V."""
+    """Voltage that converts errors from A to W; 5 V is assumed for a rail that is off now."""
     return voltage_v if voltage_v > _OFF_V else _ASSUMED_V
 
 
@@ -48,7 +48,7 @@ class FittedChip:
     chip: Chip
     shunt_ohm: float
     voltage_v: float
-    """Voltage of the rail when the meter was opened; converts errors in A to W."""
+    """Voltage of the rail when the meter was opened; converts errors from A to W."""
     is_shunt_known: bool = True
 
     @property
@@ -60,8 +60,8 @@ class FittedChip:
     def sysfs_limit_a(self) -> float | None:
         """Current at which curr*_input shows a saturated converter; None: unknown.
 
-        This is the lowest value that any kernel shows: some round and some truncate, and they
-        round the step differently.
+        The result is the lowest value that any kernel shows for a saturated converter: some kernels
+        round the current, others truncate it, and the rounding of the step also differs.
         """
         if not self.is_shunt_known:
             return None
@@ -71,7 +71,7 @@ class FittedChip:
 
     @property
     def sysfs_limit_v(self) -> float:
-        """Voltage across the shunt, in whole mV, at which the converter saturates."""
+        """Voltage across the shunt at which in*_input, in whole mV, shows a saturated converter."""
         highest_v = self.chip.highest_code * self.chip.shunt_step_v
         return (math.floor(round(highest_v / SYSFS_VOLTAGE_STEP_V, 6)) - 0.5) * SYSFS_VOLTAGE_STEP_V
 
@@ -81,7 +81,7 @@ class FittedChip:
         return _POWERS_PER_ENERGY * self.chip.power_factor_v * self.current_step_a
 
     def _kernel_steps_a(self) -> Iterator[float]:
-        """The step of current, exact and as kernels round it."""
+        """Yield the step of current: first exact, then as new and as old kernels round it."""
         exact_a, steps = self.current_step_a, self.chip.kernel_steps
         yield exact_a
         yield max(_nearest(exact_a * steps / _KERNEL_STEP_A) // steps, 1) * _KERNEL_STEP_A
@@ -95,7 +95,7 @@ class FittedChip:
         return self.chip.shunt_step_v / self.shunt_ohm
 
     def power_step_w(self, seen_w: float) -> float:
-        """Step of the power register, inferred from a value of it."""
+        """Step of the power register, inferred from a value that was read from it."""
         if self.chip.power_step_w is not None:
             return self.chip.power_step_w
         fine_w = self.chip.power_factor_v * self.current_step_a
@@ -106,12 +106,12 @@ class FittedChip:
     def terms(
         self, step: float, unit: Unit = Unit.WATT, *, note: str = ""
     ) -> tuple[UncertaintyTerm, ...]:
-        """Uncertainty of the values, without that of their timing.
+        """Uncertainty of the values, without the uncertainty of their timing.
 
         Args:
             step: Step of the values that are read.
-            unit: Unit of the step: W, or J for a counter, which is off by up to a step at each end
-                of a window.
+            unit: Unit of the step: W, or J for an energy counter, whose reading at each end of a
+                window is off by up to a step.
             note: Text to append to the reference of the resolution.
         """
         chip, where = self.chip, f"at {self.voltage_v:g} V across {self.shunt_ohm:g} ohm"
@@ -131,7 +131,7 @@ class FittedChip:
     def _term(
         self, kind: Kind, value: float, note: str = "", unit: Unit | None = None
     ) -> UncertaintyTerm:
-        """A term from the data sheet; with an unknown shunt, absolute terms are only assumed."""
+        """Make a term from the data sheet; without a known shunt, absolute terms are assumed."""
         reference, origin = self.chip.reference, self.chip.origin
         if unit is not None and not self.is_shunt_known:
             reference, origin = f"shunt unknown; {reference}", Origin.ASSUMED
@@ -139,14 +139,14 @@ class FittedChip:
 
 
 def with_gain(chip: Chip, gain: int | None) -> Chip:
-    """A chip whose converter uses part of its range; None: unknown, the full range is assumed."""
+    """Adapt a chip to the gain of its converter; None: unknown, so the full range is assumed."""
     if gain is None or chip.full_gain is None:
         return chip
     return replace(chip, shunt_step_v=chip.shunt_step_v * gain / chip.full_gain)
 
 
 def with_amplifier(chip: Chip, gain: float) -> Chip:
-    """A chip whose amplifier has this gain: the steps are the same, but there are fewer."""
+    """Adapt a chip to the gain of its amplifier: the steps keep their size, but are fewer."""
     if chip.least_gain is None or gain <= chip.least_gain:
         return chip
     return replace(chip, highest_code=round(chip.highest_code * chip.least_gain / gain))

@@ -1,17 +1,19 @@
 """Sign and unit of a battery's gauge, determined before recording starts.
 
-Theory of operation. The kernel's rules define current in uA, negative while the battery
-discharges. Vendors deviate in both, and trusting a gauge blindly gives energy of the wrong sign or
-a thousandth of the true value. So sign and unit are determined before recording starts, and stored
-with the recording:
+Theory of operation. By the kernel's rules, current is in uA, and negative while the battery
+discharges. Vendors deviate from both rules, so an unchecked gauge can yield energy of the wrong
+sign, or a thousandth of the true energy. So sign and unit are determined before recording starts,
+and stored with the recording:
 
     sign   given by the user, or as observed while `status` is Discharging
-    unit   given by the user; or uA, if in mA the value would exceed what any battery gives; or mA,
-           if in uA it would be less than a device under load draws, and the user states that it is
-           under load; otherwise the gauge is rejected
+    unit   given by the user;
+           otherwise uA, if the value in mA would be more than any battery supplies;
+           otherwise mA, if the user states that the device is under load, and the value in uA would
+           be less than such a device draws;
+           otherwise the gauge is rejected
 
-Many laptops have a gauge that reports power instead of current. Its unit is uW by the same rules,
-which is accepted only if the value, read as mW, would exceed what any battery gives.
+Many laptops have a gauge that reports power instead of current. By the same rules, its unit is uW,
+which is accepted only if the value in mW would be more than any battery supplies.
 
 Source: https://docs.kernel.org/power/power_supply_class.html; amps#1, perfetto#1441 and
 home-assistant/android#2846 (signs and units), #4977 (INT_MIN for no value)
@@ -26,11 +28,11 @@ from edgebench.meters.file_meter import number_of, text_of, why_unreadable
 from edgebench.protocol.errors import TargetError, UsageError
 
 LOAD_MIN_A = 0.010
-"""A phone with a busy processor draws more than this (community-code/amps#1)."""
+"""A phone with a busy processor draws more current than this (community-code/amps#1)."""
 CURRENT_MAX_A = 20.0
-"""Upper limit of what the battery of a phone or a laptop can give."""
+"""Upper limit of the current that the battery of a phone or a laptop supplies."""
 VOLTAGE_LIMITS_V = (2.5, 60.0)
-"""An empty single cell, and the upper limit of extra-low voltage."""
+"""Plausible battery voltages, from an empty single cell to the upper limit of extra-low voltage."""
 STATUS, DISCHARGING = "status", "Discharging"
 NO_VALUE = -(2**31)
 """Number that some gauges report if they have no value (home-assistant/android#4977)."""
@@ -42,13 +44,13 @@ _WATTS = {"uw": 1e-6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeHints:
-    """What the user states about a battery."""
+    """Properties of a battery, as stated by the user."""
 
     sign: str | None = None
     """Sign of the current or power while discharging."""
     unit: str | None = None
     is_loaded: bool = False
-    """The processor is busy while the meter is being opened."""
+    """Whether the processor is busy while the meter is being opened."""
 
     def __post_init__(self) -> None:
         """Reject unknown words.
@@ -85,7 +87,7 @@ class Gauge:
     files: tuple[str, str, str]
     """File names of current or power, of voltage, and of status."""
     how: str
-    """Source of sign and unit, and the observed value, which differs each time."""
+    """Text with the sources of the sign and the unit, and with the value when it was opened."""
 
 
 def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
@@ -163,7 +165,7 @@ def _unit_of_current(count: int, hints: GaugeHints) -> str:
 
 
 def _unit_of_power(count: int, voltage_v: float, hints: GaugeHints) -> str:
-    """Unit uW, as the kernel's rules define it, if the value is plausible."""
+    """Return uW, the unit by the kernel's rules; raise TargetError if the value is implausible."""
     if hints.unit:
         raise TargetError(
             f"battery reports power in uW and no current: leave out unit={hints.unit}"

@@ -1,6 +1,6 @@
 """Instruments with a USB HID interface: reports of 64 bytes, through /dev/hidraw.
 
-This needs no library, and no kernel driver has to be detached.
+Access through /dev/hidraw needs no library, and the kernel's driver need not be detached.
 
 Source: https://docs.kernel.org/hid/hidraw.html: a read returns one report; a write starts with the
 report number, 0 if the device does not number its reports.
@@ -44,7 +44,7 @@ class HidDevice:
 
 
 class HidTransport:
-    """Reads and writes whole reports; a `ByteStream`."""
+    """A `ByteStream` that reads and writes whole reports."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -75,7 +75,7 @@ class HidTransport:
         return report
 
     def write(self, data: bytes) -> None:
-        """Send a report."""
+        """Send a report; raises TargetError if the device is gone."""
         try:
             os.write(self._file, _NO_NUMBER + data)
         except OSError as exc:

@@ -1,16 +1,17 @@
 """Power monitors of the INA2xx family, through the Linux hardware-monitoring drivers.
 
 Theory of operation. A chip is identified by its `name`, because the numbers of hwmon folders change
-with each boot. The best available quantity is read: an energy counter (uJ), else power (uW), else
-current times voltage, which are whole mA and mV. In addition to energy and power the current is
-read, because otherwise clipping of the converter would go unnoticed. ina238.c has no file for the
-shunt, so the voltage across it is read as well if the device tree does not specify the shunt.
-Clipping of a counter that lies between two reads is visible in neither read: on a busy bus, where
-reads are late, less clipping is detected.
+with each boot. The best available quantity is read: an energy counter (uJ), otherwise power (uW),
+otherwise current times voltage, which are in whole mA and mV. With energy or power, the current is
+also read, because otherwise clipping of the converter would go unnoticed. ina238.c has no file for
+the shunt's resistance: if the device tree does not specify it either, the voltage across the shunt
+is read as well. With an energy counter, clipping that begins and ends between two reads remains
+undetected, so less clipping is detected on a busy bus, where reads are late.
 
-An INA3221 has three rails and no power; its `in4` to `in6` are voltages across shunts and `in7` is
-their sum. A TSC1641 has the rail voltage in `in0`, where the others have the shunt voltage. A read
-is a transfer on the I2C bus, and on an INA3221 it waits for the conversion.
+An INA3221 has three rails and no power values; its `in4` to `in6` are voltages across shunts and
+`in7` is their sum. `in0` of a TSC1641 is the rail voltage; `in0` of other chips with a single rail
+is the shunt voltage. Each read is a transfer on the I2C bus; a read of an INA3221 waits for the
+conversion.
 
 Source: https://docs.kernel.org/hwmon/ina2xx.html, ina238.html, ina3221.html and tsc1641.html
 """
@@ -45,8 +46,8 @@ _FOLDERS = (
 _RAILS_OF_INA3221 = (1, 2, 3)
 _SHUNT_VOLTAGE = "in0_input"
 PRODUCT_RATIO = 5.0
-"""Largest ratio of power to current times voltage. Assumed: a load that changes between two
-readings differs by more only now and then; a driver with another unit differs by 1,000."""
+"""Largest accepted ratio between power and the product of current and voltage. Assumed: a change of
+load between two readings rarely causes a larger ratio; a wrong unit causes a ratio of 1,000."""
 _CONTRADICTIONS = 5
 _LEAST_MA = 5
 _UNWATCHED = "; no current reading: values beyond its range go unnoticed"
@@ -102,7 +103,8 @@ def _only_rail(folder: Path, name: str) -> Rail | AbsentMeter | None:
 def _contradiction(folder: Path, chip: Chip) -> str | None:
     """Why the power of a chip contradicts its current and voltage; None if it does not.
 
-    The three are read in succession, so all of several readings must contradict.
+    The three values are read in succession, and the load may change in between. So a contradiction
+    counts only if all of several readings show it.
     """
     power_w = product_w = 0.0
     for _ in range(_CONTRADICTIONS):
@@ -127,7 +129,7 @@ def _contradiction(folder: Path, chip: Chip) -> str | None:
 def _watched(
     folder: Path, fitted: FittedChip, file: Path, kind: Literal["energy", "power"]
 ) -> tuple[tuple[Path, ...], RailPlan]:
-    """A file, plus the files that show whether the converter is saturated."""
+    """Add the files that show whether the converter is saturated; return all, and their plan."""
     current, shunt = folder / "curr1_input", folder / _SHUNT_VOLTAGE
     limit_a = fitted.sysfs_limit_a
     if not is_there(current):

@@ -1,12 +1,13 @@
 """Power monitors through Linux industrial I/O: `ina2xx-adc`, and NVIDIA's driver of JetPack 4.
 
-Theory of operation. A chip has either this driver or the hwmon driver. From `ina2xx-adc` the raw
-voltages of shunt and bus are read and multiplied here: they have the chip's full resolution, while
-its power register and hwmon's milliamperes are coarser. Scales convert raw values to mV, mA and
-mW. NVIDIA's ina3221x names its rails and has whole mV, mA and mW.
+Theory of operation. A chip is bound either to an IIO driver or to the hwmon driver. With
+`ina2xx-adc`, the raw voltages of shunt and bus are read, and edgebench computes the power: the raw
+voltages have the chip's full resolution, while the chip's power register and hwmon's values in mA
+are coarser. Scales convert raw values to mV, mA and mW. NVIDIA's driver ina3221x provides names of
+the rails, and values in whole mV, mA and mW.
 
 Source: linux, drivers/iio/adc/ina2xx-adc.c; NVIDIA's kernel 4.9, drivers/staging/iio/meter/
-ina3221.c, by energymon, jetson/energymon-jetson.c
+ina3221.c, as quoted by energymon, jetson/energymon-jetson.c
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from edgebench.meters.rails import Rail, RailMeter
 MICRO, MILLI = 1e-6, 1e-3
 _FOLDERS = ("sys/bus/iio/devices/iio:device*", "sys/bus/i2c/drivers/ina3221x/*/iio:device*")
 _JETSON_SHUNT_OHM = 0.005
-"""NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14; assumed for other modules."""
+"""Shunt of a Jetson AGX Xavier (NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14);
+assumed for other modules."""
 _RAILS_OF_JETSON = range(3)
 _SHUNT = "in_shunt_resistor"
 _VOLTAGES = ("in_voltage0_raw", "in_voltage0_scale", "in_voltage1_raw", "in_voltage1_scale")
@@ -126,6 +128,6 @@ def _number_or_0(path: Path) -> float:
 
 
 def _address(folder: Path) -> str:
-    """Address of the chip, whose folder contains this folder: .../i2c-1/1-0040/iio:device0."""
+    """Address of a chip, from its IIO folder: 1-0040 for .../i2c-1/1-0040/iio:device0."""
     parent = folder.resolve().parent.name
     return parent if "-" in parent else folder.name

@@ -1,6 +1,7 @@
 """Life cycle that all drivers share: connect, describe, record while open, release.
 
-    open      connect, then describe; an exception on the way becomes the reason of an `AbsentMeter`
+    open      connect, then describe; an exception in either step becomes the reason of an
+              `AbsentMeter`
     session   rejected unless the meter is open
     close     releases the connection, once
 
@@ -43,7 +44,7 @@ class InstrumentMeter(ABC, Generic[C]):
         """
         self._connect = connect
         self._connection: C | None = None
-        """None while the meter is not open."""
+        """Connection to the meter; None while the meter is not open."""
         self._header: Header | None = None
 
     def open(self) -> Header | AbsentMeter:
@@ -76,7 +77,7 @@ class InstrumentMeter(ABC, Generic[C]):
 
     @abstractmethod
     def _describe(self, connection: C) -> Header:
-        """Identify the meter by queries only: a session is what configures it.
+        """Identify the meter by queries only, because only a session may configure the meter.
 
         Raises:
             EdgebenchError: the meter does not respond, or an option is missing.

@@ -1,6 +1,6 @@
 """Power rails of NVIDIA Jetson modules, and the rails that add up to the total.
 
-The kernel's sensors and the lines of tegrastats have the same names of rails.
+The kernel's sensors and the output of tegrastats use the same names of rails.
 
 Source: energymon, jetson/energymon-jetson.c (rails from NVIDIA's device trees, L4T 32.6);
 rbonghi/jetson_stats#51, #344 and #900; NVIDIA forum 200883 ("VDD_IN is the total power of module").
@@ -20,25 +20,26 @@ _TOTALS = (
     ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"),  # AGX Xavier: all of them in parallel
 )
 _PROCESSOR_WORDS = {"CPU", "GPU", "SOC", "CV", "DDR"}
-"""Words in the names of rails that are part of a Jetson's total. Other rails, such as a TX2's
-VDD_MUX, may not be part of it."""
+"""Words in the names of rails that are part of a Jetson's total. For other rails, such as a TX2's
+VDD_MUX, it is unknown whether they are part of the total."""
 PARTS_LIMIT_RATIO = 1.1
-"""Maximum ratio of the parts to the whole: two channels may differ by 10 %."""
+"""Maximum ratio of the sum of the parts to the total; it exceeds 1 because the readings of two
+channels may differ by 10 %."""
 _BOUNDARIES = {"VIN": "board", "VDD_IN": "module", "POM_5V_IN": "module"}
 NOT_CONNECTED = "NC"
 _TEGRASTATS_RAIL = re.compile(r"(?<!\S)([A-Z]\w*) (\d+)(?:mW)?/\d+(?:mW)?(?!\S)")
-"""A rail with its present power and its mean since the start, milliwatts.
+"""Pattern of a rail's name, its present power, and its mean power since the start, in milliwatts.
 
 Source: NVIDIA Jetson Linux Developer Guide, "tegrastats Utility"; JetPack 4 writes no units."""
 
 
 def total_of(names: Collection[str]) -> tuple[str, ...]:
-    """Rails that add up to the total; empty: unknown."""
+    """Which of these rails add up to the total power; empty: unknown."""
     return next((total for total in _TOTALS if set(total) <= set(names)), ())
 
 
 def parts_of(names: Iterable[str], total: Collection[str]) -> tuple[str, ...]:
-    """Rails of a processor that a total contains, without the rails that make up the total.
+    """Processor rails that are included in the total, without the rails that make up the total.
 
     >>> parts_of(["VDD_IN", "VDD_CPU_GPU_CV", "VDD_MUX"], ("VDD_IN",))
     ('VDD_CPU_GPU_CV',)
@@ -60,5 +61,5 @@ def rails_of_tegrastats(line: str) -> dict[str, float]:
 
 
 def boundary_of(name: str) -> str:
-    """Boundary of what a rail supplies."""
+    """Boundary of a rail's reading: board, module, or only the rail."""
     return _BOUNDARIES.get(name, "rail")

@@ -1,15 +1,16 @@
-"""TP-Link Kasa plugs that respond in the local network: HS110, HS300, KP115, KP125, EP25 etc.
+"""TP-Link Kasa plugs that respond on the local network: HS110, HS300, KP115, KP125, EP25 etc.
 
     TCP port 9999    length u32, big-endian, then that many bytes: JSON, each byte XORed with the
                      previous byte as sent; the first byte with 171
 
     {"system":{"get_sysinfo":{}}}     model, alias, relay_state, mac, sw_ver, children
-    {"emeter":{"get_realtime":{}}}    power_mw, voltage_mv, current_ma; from the first HS110 power,
+    {"emeter":{"get_realtime":{}}}    power_mw, voltage_mv, current_ma; the first HS110 sends power,
                                       voltage, current
     {"context":{"child_ids":[ID]}, …} one outlet of a strip
 
 Newer plugs (Tapo, and Kasa with recent firmware) require the password of the owner's account and
-do not respond here. python-kasa supports them, but is under the GPL, and edgebench is not.
+do not respond to these requests. python-kasa supports such plugs, but it is under the GPL, and
+edgebench is not.
 
 Source: softScheck, Reverse Engineering the TP-Link HS110 (2016). The emulator in the tests is
 verified against python-kasa.
@@ -39,7 +40,8 @@ from edgebench.protocol.errors import TargetError, UsageError
 PORT = 9999
 _FIRST_KEY = 171
 _RESPONSE_S = 2.0
-"""Assumed, as for the other plugs, to exceed the delay of a busy radio."""
+"""Time to wait for a response; assumed, as for the other plugs, to exceed the delay of a busy
+radio."""
 _RESPONSE_MAX_BYTES = 1 << 16
 _SYSTEM: dict[str, Any] = {"system": {"get_sysinfo": {}}}
 _METER: dict[str, Any] = {"emeter": {"get_realtime": {}}}
@@ -70,14 +72,14 @@ def unscrambled(data: bytes) -> bytes:
 
 
 class KasaLink:
-    """An outlet of a plug or a strip."""
+    """Connection to an outlet of a plug or of a power strip."""
 
     def __init__(self, host: str, port: int, channel: int | None) -> None:
         """Identify the plug.
 
         Raises:
             UsageError: the address is missing, or a strip needs the outlet's number.
-            TargetError: it is not a Kasa plug, or it is switched off.
+            TargetError: the device is not a Kasa plug, or the outlet is switched off.
         """
         refuse_nameless("kasa", host)
         self._place = host, port
@@ -97,14 +99,14 @@ class KasaLink:
         )
 
     def query(self) -> bytes:
-        """Request the present power; returns the undecoded response."""
+        """Request the present power and return the undecoded response."""
         return self._talk(_METER | self._context)
 
     def close(self) -> None:
-        """No connection to close: each request uses its own."""
+        """Do nothing, because each request opens and closes its own connection."""
 
     def _outlet(self, system: dict[str, Any], channel: int | None) -> Any:
-        """The selected outlet; a strip requires a selection."""
+        """Return the selected outlet; a power strip requires a selection."""
         children: Any = system.get("children") or []
         if not isinstance(children, list) or not all(map(_is_outlet, children)):
             raise TargetError(f"this {system['model']} does not report its outlets")
@@ -123,7 +125,7 @@ class KasaLink:
         return child
 
     def _talk(self, request: dict[str, Any]) -> bytes:
-        """Send a request in its own connection, because the plug closes connections at any time."""
+        """Send a request over its own connection, because plugs close connections at any time."""
         transport = TcpTransport(*self._place, "Kasa plug")
         try:
             text = scrambled(json.dumps(request, separators=(",", ":")).encode())
@@ -161,7 +163,7 @@ class KasaDecoder(PlugDecoder):
 
     @staticmethod
     def read(response: bytes) -> PlugReading | None:
-        """Values of a response; None if it has no power."""
+        """Parse the values in a response; None if it contains no power."""
         meter: Any = (object_of(response) or {}).get("emeter")
         values: Any = meter.get("get_realtime") if isinstance(meter, dict) else None
         if not isinstance(values, dict) or values.get("err_code", 0) != 0:

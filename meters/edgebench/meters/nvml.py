@@ -1,17 +1,18 @@
 """NVIDIA GPUs: the driver's energy counter, through NVML.
 
-Theory of operation. Since Volta a GPU counts the millijoules of its board from the loading of the
-driver: `nvmlDeviceGetTotalEnergyConsumption`. Power is the difference of two readings divided by
-the time between them, so a value is a mean, never an instant. The counter has 64 bits and does not
-wrap: a lower value than before means that the driver was reloaded. It is updated about ten times
-per second, at unknown times, so it is read twice per second.
+Theory of operation. GPUs since Volta count the energy of their board in millijoules, from the
+loading of the driver: `nvmlDeviceGetTotalEnergyConsumption`. Power is the difference of two
+readings divided by the time between them, so a value is a mean, never an instant. The counter has
+64 bits and does not wrap around: if a value is lower than the last, the driver was reloaded. The
+counter is updated about ten times per second, at unknown times. The counter is read only twice per
+second, so that these times matter less.
 
 The board is the GPU with its memory and regulators; the counter excludes the rest of the computer.
 
 Source: https://docs.nvidia.com/deploy/nvml-api (the counter, Volta or newer);
 https://ml.energy/blog/energy/measurement/thermally-stable-profiling-for-accurate-gpu-energy-measurement
-(updates every 100 ms); https://arxiv.org/abs/2312.02741 (the sensors: within 5 %, and those of A100
-and H100 see a quarter of the time).
+(updates every 100 ms); https://arxiv.org/abs/2312.02741 (sensors are within 5 %; the sensors of
+A100 and H100 measure during a quarter of the time).
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ UPDATE_S = 0.1
 MIN_WINDOW_S = 100 * UPDATE_S
 _SENSOR_RATIO = 0.05
 _PART_TIME_RATIO = 0.25
-"""Assumed: error of a sensor that samples a quarter of the time, if the load varies in step with
-it; the paper corrected errors of 35 % on average, of up to 65 %."""
+"""Assumed error of a sensor that measures during a quarter of the time, if the load varies in step
+with the sensor; the paper corrected errors of 35 % on average, and of up to 65 %."""
 _PART_TIME = re.compile(r"\b(A100|A30|H100|H200|GH200)\b")
 _PAPER = "arXiv 2312.02741"
 
 
 class Gpu:
-    """A GPU; holds the driver's library open."""
+    """A GPU, reached through the driver's library, which stays open until `close`."""
 
     def __init__(self, choice: str) -> None:
         """Open the library and find the GPU.
@@ -182,7 +183,7 @@ class NvmlDecoder(PolledDecoder):
 
 
 def make_meter(options: Options) -> Nvml:
-    """Create the meter of the GPU with this number or UUID."""
+    """Create the meter of the GPU with this number or UUID, or of the only GPU."""
     choice = options.finish().address
     if choice and not choice.startswith(("GPU-", "MIG-")) and not choice.isdecimal():
         raise UsageError(f"select a GPU by number or UUID, as in nvml:0, got {choice!r}")

@@ -1,15 +1,16 @@
-r"""Google Pixel 6 and newer: the rail monitors in its power chips, readable by root.
+r"""Google Pixel 6 and newer: the rail monitors in the phone's power chips, readable by root.
 
-Theory of operation. Each of two chips has eight channels, and counts the energy of each from its
-start. A file lists all counters with their time of reading, on the phone's boot clock:
+Theory of operation. Each of two chips has eight channels, and counts the energy of each channel
+since the chip's start. For each chip, a file lists all counters with the time at which the driver
+read them, on the phone's boot clock:
 
     t=176103444
     CH0(T=176103444)[S1M_VDD_MIF], 45602150
 
-in ms and uWs. The chip is read again only some 20 ms after the last time; until then the file
-repeats its content. A channel may be switched to another rail, and then counts from zero. Power is
-the difference of two readings divided by the difference of their own times, so a late read of the
-file does no harm.
+Times are in ms, energies in uWs. The driver reads a chip again only some 20 ms after the last read;
+until then, the content of the file does not change. A channel may be switched to another rail, and
+then counts from zero. Power is the difference of two counts divided by the difference of the times
+in the file, so a late read of the file causes no error.
 
 Source: kernel/google-modules/power/odpm, odpm.c: energy_value_show, odpm_take_snapshot_locked,
 enabled_rails_store
@@ -43,7 +44,7 @@ CLOCK = "device:boottime"
 UPDATE_S = 0.020
 _MIN_WINDOW_S = 100 * UPDATE_S
 GAIN_RATIO = 0.125
-"""Error of the chip's clock that the driver accepts; it corrects smaller errors."""
+"""Largest error of the chip's clock that the driver accepts; the driver corrects smaller errors."""
 _CHANNEL_COUNTS = "channel_counts"
 _TIME = re.compile(rb"^t=(\d+)$", re.MULTILINE)
 _CHANNEL = re.compile(rb"^CH(\d+)\(T=\d+\)\[([^\]\n]+)\], (-?\d+)$", re.MULTILINE)
@@ -139,12 +140,12 @@ class OdpmDecoder(PolledDecoder):
         super().__init__(header)
         self._counts: list[int] = header.facts[_CHANNEL_COUNTS]
         self._last: list[tuple[int, ChipCounters] | None] = [None] * len(self._counts)
-        """Host time of each chip's last good reading, and the reading."""
+        """Host time and counters of each chip's last valid reading; None: no valid reading yet."""
         self._end_ns = [0] * len(self._counts)
         """Time of each chip's last point."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each rail of each chip that has new counters."""
+        """Return a point per rail, for each chip whose counters are new."""
         points: list[Point] = []
         channel = 0
         for chip, (count, reading) in enumerate(zip(self._counts, readings, strict=True)):

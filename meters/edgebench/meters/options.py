@@ -11,7 +11,8 @@ from pathlib import Path
 from edgebench.protocol.errors import UsageError
 
 MILLIVOLTS_FROM = 100.0
-"""No small device has a supply of this many volts: the user meant millivolts."""
+"""Value above which the error suggests that the user meant millivolts: no small device has a supply
+of 100 V."""
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -25,10 +26,10 @@ def split_name(text: str) -> tuple[str, str]:
 
 
 def with_absolute_paths(text: str) -> str:
-    """Text of a meter with absolute paths, so that it is valid in any working directory.
+    """Make the paths in a meter's text absolute, so that it is valid in any working directory.
 
-    An address is a path if it starts with ./ or ../, or if such a file exists: `ppk2:./port`. The
-    option `root` is always a path.
+    An address is a path if it starts with ./ or ../, as in `ppk2:./port`, or if a file of this name
+    exists. The option `root` is always a path.
 
     >>> with_absolute_paths("hwmon:INA226,root=/srv"), with_absolute_paths("scpi:TCPIP::10.0.0.7")
     ('hwmon:INA226,root=/srv', 'scpi:TCPIP::10.0.0.7')
@@ -50,7 +51,7 @@ def with_absolute_paths(text: str) -> str:
 
 
 def meant_of(text: str, served: Sequence[str]) -> str | None:
-    """The only meter whose text starts with `text`; None: there is no unique match.
+    """Find the only meter whose text starts with `text`; None: none or several match.
 
     >>> meant_of("ppk2", ("rapl", "ppk2:/dev/ttyACM0,supply=3.3"))
     'ppk2:/dev/ttyACM0,supply=3.3'
@@ -63,9 +64,9 @@ def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: st
     """Reject a supply voltage outside the limits.
 
     Args:
-        supply_v: Requested voltage; None passes.
+        supply_v: Requested voltage; None is accepted.
         limits_v: Lowest and highest voltage.
-        what: Unit and verb before the limits, as in "PPK2 gives".
+        what: Subject and verb of the error message, such as "PPK2 gives"; the limits follow.
 
     Raises:
         UsageError: the voltage is outside the limits.
@@ -81,7 +82,7 @@ def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: st
 
 @dataclass(slots=True)
 class Options:
-    """Options of a meter, read by name; `finish` rejects those that the driver did not read."""
+    """Options of a meter, read by name; `finish` rejects options that the driver did not read."""
 
     driver: str
     address: str
@@ -90,9 +91,10 @@ class Options:
 
     @classmethod
     def parse(cls, driver: str, text: str) -> Options:
-        """Split the text; a word without "=" is the address, or a switch after it.
+        """Split the text at its commas; the first word is the address unless it contains "=".
 
-        A VISA address may itself contain a comma: TCPIP::192.168.1.5::hislip0,4880::INSTR.
+        A later word without "=" is a switch. A VISA address may contain a comma itself, as in
+        TCPIP::192.168.1.5::hislip0,4880::INSTR.
 
         Raises:
             UsageError: an option is given twice.
@@ -111,7 +113,7 @@ class Options:
         return cls(driver, address, values)
 
     def number(self, name: str, default: float | None = None) -> float | None:
-        """Value of a numeric option.
+        """Value of a numeric option; the default if the option is not given.
 
         Raises:
             UsageError: the value is not a finite number.
@@ -128,7 +130,7 @@ class Options:
         return value
 
     def positive(self, name: str) -> float | None:
-        """Value of an option that must be greater than 0.
+        """Value of an option that must be greater than 0; None if it is not given.
 
         Raises:
             UsageError: the value is not a number above 0.
@@ -139,7 +141,7 @@ class Options:
         return value
 
     def ratio(self, name: str) -> float | None:
-        """Value of a ratio as data sheets write it: 0.1% or 0.001.
+        """Value of a ratio in the notation of data sheets, 0.1% or 0.001; None if it is not given.
 
         Raises:
             UsageError: the value is not a ratio between 0 and 1.
@@ -174,7 +176,7 @@ class Options:
         """Samples per second as a whole number, such as 500 or 100k.
 
         Raises:
-            UsageError: the value is not such a number.
+            UsageError: the value is not a whole number, with or without a k.
         """
         text = self.text(name)
         if text is None:
@@ -201,7 +203,7 @@ class Options:
         """Whether an option that takes no value is given.
 
         Raises:
-            UsageError: it has a value.
+            UsageError: the option has a value.
         """
         text = self.text(name)
         if text:
@@ -217,9 +219,10 @@ class Options:
         return self.values.get(name, default)
 
     def where(self) -> tuple[Path, str]:
-        """Root of the file system, and the choice of a meter below it.
+        """Root of the file system, and the name of the selected meter in it; empty: no selection.
 
-        An address that starts with a slash is the root; otherwise the option `root` may name it.
+        An address that starts with a slash is the root. Otherwise the address selects a meter, and
+        the option `root` may name the root.
         """
         root = self.text("root", "/") or "/"
         if self.address.startswith("/"):
@@ -230,7 +233,7 @@ class Options:
         """Root of the file system, for a driver that has a single meter per machine.
 
         Raises:
-            UsageError: the address is not a root.
+            UsageError: the address does not start with a slash.
         """
         root, choice = self.where()
         if choice:
@@ -240,7 +243,7 @@ class Options:
         return root
 
     def finish(self) -> Options:
-        """Reject options that the driver did not read.
+        """Reject options that the driver did not read; return these options.
 
         Raises:
             UsageError: an option is unknown.

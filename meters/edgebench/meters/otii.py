@@ -3,20 +3,22 @@ r"""Qoitech Otii Arc and Ace, through their maker's server: one JSON object per 
     ← {"type":"information","info":"connected","data":{"otii_version":"3.5.5",…}}
     → {"type":"request","cmd":"otii_get_devices","trans_id":"1","data":{"timeout":2}}
     ← {"type":"response","cmd":"otii_get_devices","trans_id":"1","data":{"devices":[…]}}
-      or {"type":"error","errorcode":"No license","trans_id":"1",…}; before it {"type":"progress"}
+      or {"type":"error","errorcode":"No license","trans_id":"1",…};
+      lines of {"type":"progress"} may come before either of them
 
     open     devices, version, main output and its voltage, sample rate: queries only
     session  enable channel mc · start a recording in the active project · fetch its data from the
              end of the last fetch · stop the recording, which stays in the project
 
 Lines end with \r\n. Samples are numbered, so none is lost between two fetches. The unit measures
-current; power is current times the configured voltage. Samples are assumed to be instants: an Arc
-takes 4000 per second, which is too few for the energy of a run, an Ace up to 50,000.
+current; power is current times the configured voltage. Samples are assumed to be instantaneous
+values. An Arc takes 4000 samples per second, too few for the energy of a run; an Ace takes up to
+50,000.
 
 Source: https://www.qoitech.com/help/tcpserver (requests); https://www.qoitech.com/?p=4659
 (accuracies in the low range); https://forum.qoitech.com/t/auto-ranging-issue-at-low-current/149
-(30 µA in the high range); https://www.qoitech.com/blog/otii-and-short-pulses (4 kS/s; errors grow
-with pulses below 1 ms). The emulator in the tests is verified against otii_tcp_client.
+(offset of 30 µA in the high range); https://www.qoitech.com/blog/otii-and-short-pulses (4 kS/s;
+errors grow with pulses below 1 ms). The emulator in the tests is verified against otii_tcp_client.
 """
 
 from __future__ import annotations
@@ -61,10 +63,11 @@ _SEARCH_S = 2
 _FETCH_S = 0.1
 _FETCH_COUNT = 40_000
 _LATE_S = 0.25
-"""Assumed: the server's delay plus the time between two fetches."""
+"""Assumed delay of the earliest samples: the server's delay plus the time between two fetches."""
 _LIMIT_A = 5.0
 _VOLTAGE = "supply_v"
-"""Name of the fact that converts errors of current into errors of power."""
+"""Name of the fact that contains the voltage, which converts errors of current to errors of
+power."""
 _ACCOUNT = ("No license", "Not logged in", "License could not be reserved")
 _GAINS = {"Arc": 1e-3, "Ace": 5e-4}
 _SHEET = "qoitech.com/?p=4659, low range"
@@ -111,7 +114,7 @@ class OtiiLink(Dialog):
         """Read the server's greeting and return its data.
 
         Raises:
-            TargetError: it is not an Otii server.
+            TargetError: the server is not an Otii server, or does not respond in time.
         """
         response = _object_of(self._line("hello"))
         if response.get("info") != "connected":
@@ -224,7 +227,7 @@ class OtiiRecording:
         self._next_index = 0
 
     def read(self, timeout_s: float) -> bytes:
-        """Samples since the last fetch, as an undecoded line; waits up to 0.1 s for new samples."""
+        """Wait up to 0.1 s, then fetch new samples as an undecoded line; b"" if there are none."""
         time.sleep(min(timeout_s, _FETCH_S))
         available_count = _whole(
             self._link, "count", "recording_get_channel_data_count", **self._where
@@ -245,7 +248,7 @@ class OtiiRecording:
 
 
 class OtiiDecoder(UniformDecoder):
-    """Turns the currents of a fetch into power at the output's voltage."""
+    """Turns currents into power, by the configured voltage of the output."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)
@@ -253,7 +256,7 @@ class OtiiDecoder(UniformDecoder):
         self._rest = b""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples of the lines that are now complete."""
+        """Return the samples in the lines that this packet completes."""
         *lines, self._rest = (self._rest + packet.data).split(b"\n")
         blocks = [block for line in lines if (block := self._block(line)) is not None]
         self.timeline.arrive(packet.last_rx_ns)
@@ -314,7 +317,7 @@ def _whole(link: OtiiLink, name: str, command: str, **data: Any) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a JSON value fits into a float: not a bool, not infinite, not 10**400."""
+    """Whether a JSON value is a number that fits into a float; a bool, inf or 10**400 does not."""
     return type(value) in (float, int) and abs(value) <= sys.float_info.max
 
 

@@ -1,12 +1,12 @@
 """Smart plugs: wall power about once per second, over the local network.
 
-A plug shows the last power computed by its metering chip. Cheap chips (HLW8012, BL0937) emit a
-pulse per fixed amount of energy: every second at 12 W, every ten seconds at 1.2 W. So a value
-lags by seconds if the power is low, and the value for a small board is an average over these
+A plug reports the power that its metering chip computed last. Cheap chips (HLW8012, BL0937) emit a
+pulse for each fixed amount of energy: every second at 12 W, every ten seconds at 1.2 W. So at low
+power, a value is some seconds late, and the value for a small board is an average over these
 seconds.
 
-A missing response is a missing value, because a plug's radio may be busy. A plug that misses five
-in a row counts as gone. Plugs are only read, never switched.
+A missing response becomes a missing value, because a plug's radio may be busy. After five missing
+responses in a row, the recording ends. Plugs are only read, never switched.
 
 Source: https://labparvum.com/shelly-power-plug-s-with-esphome (pulses of the HLW8012).
 """
@@ -36,18 +36,19 @@ from edgebench.protocol.text import one_line
 RATE_HZ = 1.0
 RATE_LIMITS_HZ = (0.1, 5.0)
 MIN_WINDOW_S = 60.0
-"""Long enough for 60 values at 1 Hz, and for many times the lag of a plug."""
+"""Shortest window: long enough for 60 values at 1 Hz, and many times the lag of a plug."""
 _HTTP_PORT = 80
-"""Port of a web server if the address has none: RFC 9110, section 4.2.1."""
+"""Port of a web server if the address contains no port: RFC 9110, section 4.2.1."""
 _RESPONSE_S = 2.0
-"""Assumed to exceed the delay of a plug's busy radio; five missing responses take 10 s."""
+"""Time to wait for a response; assumed to exceed the delay of a plug's busy radio. So five missing
+responses end a recording after 10 s."""
 _RESPONSE_MAX_BYTES = 1 << 16
 _UNANSWERED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlugReading:
-    """Values of a response."""
+    """Values of a plug's response; NaN if the plug does not report the value."""
 
     power_w: float
     current_a: float = math.nan
@@ -65,7 +66,7 @@ class PlugTraits:
     gain_origin: Origin = Origin.ASSUMED
     offset_w: float
     lag_s: float
-    """Largest lag of a value."""
+    """Largest delay between a change of power and the value that shows it."""
 
 
 class PlugLink(Protocol):
@@ -74,7 +75,7 @@ class PlugLink(Protocol):
     info: MeterInfo
 
     def query(self) -> bytes:
-        """Request the present power; returns the undecoded response.
+        """Request the present power and return the undecoded response.
 
         Raises:
             TargetError: the plug does not respond.
@@ -106,7 +107,7 @@ class Plug(InstrumentMeter[PlugLink]):
         self._unanswered_count = 0
 
     def _describe(self, connection: PlugLink) -> Header:
-        """Read the plug once: without a power in its response, it has no meter."""
+        """Read the plug once, and reject it if its response contains no power."""
         response = connection.query()
         reading = self._read(response)
         if reading is None:
@@ -161,15 +162,15 @@ class Plug(InstrumentMeter[PlugLink]):
 
 
 class PlugDecoder(PolledDecoder, ABC):
-    """A point per response; a response without a power is a missing value."""
+    """Makes a point from each response; a response without a power becomes a missing value."""
 
     @staticmethod
     @abstractmethod
     def read(response: bytes) -> PlugReading | None:
-        """Values of a response; None if it has no power."""
+        """Parse the values in a response; None if it contains no power."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The point of a round's single response."""
+        """Return the point of a polling round, which has a single response."""
         [(time_ns, content)] = readings
         reading = None if content is None else self.read(content)
         if reading is None:
@@ -185,7 +186,7 @@ class PlugDecoder(PolledDecoder, ABC):
 
 
 class HttpHost:
-    """Web server of a plug; bypasses proxies, because the plug is in the local network."""
+    """Web server of a plug; requests bypass proxies, because plugs are on the local network."""
 
     def __init__(self, driver: str, address: str) -> None:
         """Prepare requests; nothing is connected yet.
@@ -199,7 +200,7 @@ class HttpHost:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get(self, path: str) -> bytes:
-        """Content of a page.
+        """Load a page and return its content.
 
         Raises:
             TargetError: the page cannot be loaded.
@@ -222,7 +223,7 @@ class HttpHost:
             raise TargetError(f"no {self._name}: {why}") from exc
 
     def get_json(self, path: str) -> dict[str, Any]:
-        """Content of a page that is a JSON object.
+        """Load a page that contains a JSON object, and return the object.
 
         Raises:
             TargetError: the page cannot be loaded, or is not a JSON object.
@@ -243,7 +244,7 @@ def object_of(content: bytes) -> dict[str, Any] | None:
 
 
 def number_in(values: dict[str, Any], name: str) -> float:
-    """A number, the sum of a list of numbers (phases), or NaN."""
+    """Number of this name, or sum of a list of numbers (phases); NaN if it is neither."""
     value = values.get(name)
     parts = value if isinstance(value, list) else [value]
     numbers = [
@@ -259,7 +260,7 @@ def number_in(values: dict[str, Any], name: str) -> float:
 
 
 def refuse_nameless(driver: str, address: str) -> None:
-    """Require the address of a plug, because plugs are not searched for.
+    """Reject an empty address, because drivers do not search for plugs.
 
     Raises:
         UsageError: the address is empty.
@@ -280,7 +281,7 @@ def web_address_of(options: Options) -> str:
 
 
 def rate_of(options: Options) -> float:
-    """Polls per second.
+    """Polls per second, from the option `rate`.
 
     Raises:
         UsageError: the rate is outside the limits of plugs.

@@ -1,7 +1,7 @@
 """Polled meters: a thread that takes readings at a mean rate.
 
-A packet holds a round of readings: the contents of the files and their times. The driver's
-decoder converts them to numbers later.
+A packet holds a round of readings: the contents of files, and the times when they were read. The
+driver's decoder converts the contents to numbers later.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from edgebench.meters.recorder import Recorder
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
 INTERVAL_RATIOS = 0.5, 1.5
-"""Bounds of an interval relative to the mean interval, for values that are instants: polling in
-step with the inferences would sample the same moment of each. Intervals with a spread as wide as
-their mean do not lock to any period.
+"""Bounds of a polling interval relative to the mean interval, for instantaneous values: polling in
+step with the inferences would sample the same moment of each inference. Random intervals with a
+spread as wide as their mean do not stay in step with any period.
 
 Source: Shapiro and Silverman, Alias-free sampling of random noise (1960), additive random sampling.
 """
@@ -37,14 +37,14 @@ _ROUNDS = 256
 _INTEGER_END = 1 << 64
 
 Reading = tuple[int, bytes | None]
-"""Host clock in nanoseconds, and the content of a file; None: it could not be read."""
+"""Time of the host's clock in ns, and the content of a file; None: the file could not be read."""
 Read = Callable[[], list[Reading]]
-"""Reads a round; raises TargetError if the meter is gone."""
+"""Function that reads a round; raises TargetError if the meter is gone."""
 Clock = Callable[[], int]
 
 
 def timed(read: Callable[[], bytes | None], clock_ns: Clock = time.perf_counter_ns) -> Reading:
-    """Response of `ask`, with the time in the middle of the call."""
+    """Call `read`, and return its result with the time in the middle of the call."""
     before_ns = clock_ns()
     content = read()
     return (before_ns + clock_ns()) // 2, content
@@ -83,12 +83,12 @@ class Files:
             content = os.pread(descriptor, READ_BYTES, 0)
         except OSError:
             return before_ns, None
-        # Reading a sensor on a bus takes a millisecond: assign the value to the middle of it.
+        # Reading a sensor on a bus takes a millisecond: the time of the value is the middle of it.
         return (before_ns + self._clock_ns()) // 2, content
 
 
 class PolledSession(Recorder):
-    """Calls `read` in its own thread; at random moments if values are instants."""
+    """Calls `read` in its own thread, at random intervals if values are instantaneous."""
 
     def __init__(
         self,
@@ -115,13 +115,13 @@ class PolledSession(Recorder):
 
     def _interval_s(self) -> float:
         capability = self._header.capability
-        # A mean over its interval misses nothing, and is noisier the shorter the interval is.
+        # Means cover all time between readings, and are noisier over shorter intervals.
         low, high = (1.0, 1.0) if capability.is_averaging else INTERVAL_RATIOS
         return self._chance.uniform(low, high) / capability.rate_hz
 
     def _finish(self) -> None:
         if self.trouble is None:
-            self._keep()  # the end of the last
+            self._keep()  # the end of the last interval
 
     def _keep(self) -> None:
         readings = self._read()
@@ -166,7 +166,7 @@ class PolledDecoder(ABC):
         """Points of a round; the first round of a counter has none."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return a block per channel after every `_ROUNDS` rounds, otherwise none."""
         readings = [(int(time_ns), data) for time_ns, data in msgpack.unpackb(packet.data)]
         self._watch(packet.first_rx_ns)
         for point in self.points(readings):
@@ -175,7 +175,7 @@ class PolledDecoder(ABC):
         return self.finish() if self._rounds % _ROUNDS == 0 else []
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back for a larger block."""
+        """Return the samples that were held back until a block is full."""
         blocks = [self._block(c, points) for c, points in enumerate(self._points) if points]
         self._points = [[] for _ in self._points]
         return blocks
@@ -196,7 +196,7 @@ class PolledDecoder(ABC):
     def _watch(self, time_ns: int) -> None:
         """Record a gap if rounds are missing between this round and the last.
 
-        Averaging meters lose nothing by that, because the next mean covers the whole time.
+        Averaging meters lose nothing in a missed round: the next mean covers the whole time.
         """
         if self._capability.is_averaging:
             return

@@ -1,4 +1,4 @@
-r"""SPEC PTDaemon, used by MLPerf Power and SPECpower to read power analysers, as a client.
+r"""Client of SPEC PTDaemon, which MLPerf Power and SPECpower use to read power analysers.
 
     →                  ←
     Hello              Hello, PTDaemon here!
@@ -10,15 +10,16 @@ r"""SPEC PTDaemon, used by MLPerf Power and SPECpower to read power analysers, a
 
     a sample           Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,…,Mark,x
 
-Lines end with \r\n. A sample is the analyser's mean over its averaging interval; its time is the
-end of the interval on the daemon's machine: wall clock, whole milliseconds, no time zone. RL
-returns all unread samples, so nothing is lost between two requests; -1 W is a sample that the
-analyser did not supply. The daemon of a direct-current analyser supports DC-RL instead.
+Lines end with \r\n. A sample is the analyser's mean over its averaging interval. The time of a
+sample is the end of this interval by the wall clock of the daemon's machine, in whole milliseconds
+and without a time zone. RL returns all unread samples, so nothing is lost between two requests. A
+power of -1 W means that the analyser supplied no value. The daemon of a direct-current analyser
+supports DC-RL instead of RL.
 
-Clocks. The daemon's clock and the host's differ by a constant. A sample cannot be read before it
-was taken, so the constant is the least difference between the time of a response and the time of
-its newest sample. The daemon is polled until a new sample arrives, which keeps this difference at
-a few milliseconds.
+Clocks. The daemon's clock and the host's clock differ by a constant. A sample cannot be read before
+it was taken, so the constant is estimated as the least difference between the time of a response
+and the time of its newest sample. The daemon is polled until a new sample arrives, so the error of
+this estimate is a few milliseconds.
 
 Source: mlcommons/power-dev, ptd_client_server/lib/server.py and compliance/check.py (Hello, RR, Go,
 RL, DC-RL, Stop); SPEC CPU 2017, power analyser client in Perl (fields of Identify, "No unread").
@@ -55,22 +56,24 @@ _LINE = re.compile(rb"\r?\n")
 _COUNT = re.compile(r"Last (\d+) samples?")
 _NO_SAMPLE = re.compile(r"(?:No|Insufficient) unread|No data|Last 0 ")
 _RESPONSE_S = 5.0
-"""RL itself may wait for a sample."""
+"""Time to wait for a response; long, because the daemon may delay the response to RL until it has a
+sample."""
 _PAUSE_S = 0.02
-"""Time between two requests while no new sample is available; a sample is late by up to this.
+"""Time between two requests while no new sample is available; a sample is late by up to this time.
 Assumed: 50 short requests per second are a negligible load for the daemon's machine."""
 _SILENT_INTERVALS = 5
-"""Intervals without a sample after which the analyser counts as stopped."""
+"""Number of intervals without a sample after which the analyser counts as stopped."""
 _SAMPLES_MAX = 1 << 16
 _MIN_WINDOW_SAMPLES = 20
 _LATE_RATIO = 1.9
 """Samples were missed if the time since the last sample exceeds this many intervals."""
 NOT_GIVEN_W = (-1.0, -2.0)
-"""Powers that the daemon writes if the analyser gives no value, or does not answer. Source:
+"""Powers that the daemon writes if the analyser supplies no value, or does not respond. Source:
 mlcommons/power-dev#38."""
 _EPOCH = datetime(1970, 1, 1)
 _INTERVALS_S = (0.01, 4.0)
-"""Limits of the averaging interval; at its end a session waits for a last sample."""
+"""Shortest and longest averaging interval that is accepted; longer intervals are rejected, because
+a session waits for a last sample before it ends."""
 _GAIN_RATIO = 0.01
 _GAIN_SOURCE = (
     "SPEC Power and Performance Benchmark Methodology: 1 % or better, as MLPerf Power requires; "
@@ -79,8 +82,8 @@ _GAIN_SOURCE = (
 _OF_RANGE = 1e-3
 """Error of a power as a share of the range, in addition to the share of the reading.
 
-Source: Yokogawa IM WT310E-02EN, 7.3.2: 0.05 % at 45 to 66 Hz, twice that at crest factor 6; for
-the WT310, IM WT310-02EN, 0.1 %."""
+Source: Yokogawa IM WT310E-02EN, 7.3.2: 0.05 % at 45 to 66 Hz, and 0.1 % at crest factor 6; IM
+WT310-02EN: 0.1 % for the WT310."""
 _RANGE_MAX = 1e4
 """Highest range in volts or amperes. Assumed: the ranges of a WT310E end at 600 V and 20 A, and a
 current transformer multiplies the amperes; a higher value in the response is not a range."""
@@ -100,7 +103,7 @@ class PtdLink(Dialog):
         """Send a command and return the first line of the response.
 
         Raises:
-            TargetError: no response in time.
+            TargetError: the daemon does not respond in time.
         """
         self.write(command.encode("ascii") + b"\r\n")
         return self.line(command)
@@ -109,7 +112,7 @@ class PtdLink(Dialog):
         """Read the next line.
 
         Raises:
-            TargetError: no line in time.
+            TargetError: no line arrives in time.
         """
         self._received = read_until(self._transport, _LINE, _RESPONSE_S, self._received)
         end = _LINE.search(self._received)
@@ -183,7 +186,7 @@ class PtdSession(PolledSession):
             self._link.query("Stop")
 
     def _samples(self) -> list[Reading]:
-        """Wait for a new sample; returns the responses up to it, each with its time of arrival."""
+        """Wait for a new sample; return all responses until then, each with its arrival time."""
         silent_s = _SILENT_INTERVALS * self._sample_s + _RESPONSE_S
         deadline_s = time.monotonic() + silent_s
         readings = self._response()  # may be old: the samples waited for this request
@@ -224,7 +227,7 @@ class PtDaemonDecoder(PolledDecoder):
         """Host time of the last sample."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Samples of all responses, with missing points for gaps between them."""
+        """Return a point for each sample of the responses, and missing points for the gaps."""
         return [point for reading in readings for point in self._answered(*reading)]
 
     def _answered(self, rx_ns: int, content: bytes | None) -> Iterator[Point]:
@@ -242,7 +245,7 @@ class PtDaemonDecoder(PolledDecoder):
                 self._newest_ns = taken_ns
 
     def _placed(self, end_ns: int, power_w: float) -> Iterator[Point]:
-        """The sample that ends at this time, preceded by missing points for a gap before it."""
+        """Yield the point that ends at this time, after missing points for a gap before it."""
         begin_ns = end_ns - self._interval_ns if self._end_ns is None else self._end_ns
         while end_ns - begin_ns > _LATE_RATIO * self._interval_ns:
             yield Point.missing(begin_ns + self._interval_ns, begin_ns=begin_ns)
@@ -273,9 +276,10 @@ def sample_of(line: bytes) -> tuple[int, float] | None:
 
 
 def power_of(values: Mapping[str, str]) -> float:
-    """Power of a sample in watts, for driver and importer; NaN if the analyser gave none.
+    """Power of a sample in watts; NaN if the analyser supplied no value.
 
-    An analyser without a value has no voltage and no current either: they are then negative, too.
+    Without a value, the daemon writes -1 or -2 for voltage and current, too. The importer of
+    PTDaemon's logs also uses this function.
 
     Args:
         values: Values of a line by name.

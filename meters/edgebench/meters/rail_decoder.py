@@ -1,14 +1,16 @@
 """Decoder of power rails, independent of the driver that provides their files.
 
     energy   a counter of microjoules: a point is the mean since the last reading; after a long
-             interval it is missing if the current's sign has changed
+             interval, the point is missing if the sign of the current has changed
     power    a power value
-    both     are read with the current, which supplies the sign that they lack, and reveals
-             clipping; or also with the voltage across the shunt, if the current limit is unknown
-    product  current and voltage, multiplied here; they may stem from different conversions
+    product  current and voltage, which are multiplied here; the two values may stem from different
+             conversions
 
-A value equal to the last, read before the chip can have a new value, is a duplicate; a value that
-is merely equal is not.
+With energy or power, the current is read as well, because it has the sign, and shows clipping. If
+the current limit is unknown, the voltage across the shunt is also read, and shows clipping instead.
+
+A value is a duplicate if it equals the last value, and is read before the chip can have a new
+value. A later value that equals the last value is not a duplicate.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from edgebench.meters.polled import Point, PolledDecoder, Reading, number
 from edgebench.protocol.plain import from_plain
 
 RAILS, UPDATE_NS = "rails", "update_ns"
-"""Facts of a recording's header: a plan for each rail, and the update interval of the chips."""
+"""Names of facts in a recording's header: the plan of each rail, and the chips' update interval."""
 _SIGN_UPDATES = 2
 
 
@@ -35,12 +37,13 @@ class RailPlan:
     scales: list[float]
     """SI units per count, for each file."""
     limit_a: float | None = None
-    """Current at which the converter saturates."""
+    """Current at which the converter saturates; None: unknown."""
     limit_shunt_v: float | None = None
-    """Voltage across the shunt (in this case the last file) at which the converter saturates."""
+    """Voltage across the shunt at which the converter saturates; the last file contains this
+    voltage. None: no file contains this voltage."""
 
     def is_at_end(self, current_a: float, last: float) -> bool:
-        """Whether the converter is saturated, according to the current and the last file."""
+        """Whether the converter is saturated, by the current or by the value of the last file."""
         if self.limit_shunt_v is not None:
             return abs(last) >= self.limit_shunt_v
         return self.limit_a is not None and abs(current_a) >= self.limit_a
@@ -56,12 +59,12 @@ class RailState:
     _last: tuple[int, list[int]] | None = None
     """Time and values of the last update."""
     _last_a: float = math.nan
-    """Current read together with the counter at that time."""
+    """Current that was read together with the counter at the last update."""
     _is_clipped: bool = False
     """Whether the counter's converter was saturated since the last point."""
 
     def instant(self, time_ns: int, values: list[int]) -> Point:
-        """Power as read, or as the product of current and voltage."""
+        """Make a point from a power, or from a current and a voltage."""
         plan = self.plan
         scaled = [value * scale for value, scale in zip(values, plan.scales, strict=True)]
         if plan.kind == "product":
@@ -130,7 +133,7 @@ class RailDecoder(PolledDecoder):
         self._rails = [RailState(plan, place, update_ns) for place, plan in enumerate(plans)]
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point per rail, except for counters without a new value."""
+        """Return a point per rail, except for counters without a new value."""
         points: list[Point] = []
         first = 0
         for rail in self._rails:

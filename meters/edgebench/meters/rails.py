@@ -1,6 +1,6 @@
 """Power rails exposed as kernel files: discovered, selected, and read at a suitable rate.
 
-A value is read twice per update of its chip; rail_decoder.py defines its meaning.
+Each value is read twice per update of its chip; rail_decoder.py defines the meaning of the values.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from edgebench.protocol.errors import TargetError
 from edgebench.protocol.plain import to_plain
 
 RATE_MAX_HZ = 60.0
-"""Twice the update rate of an INA226 with the kernel's settings (35 ms). A read is a transfer on a
-bus that the device itself waits for, and is delayed when busy: more reads would disturb the device
-and be missed as well."""
+"""Highest polling rate, about twice the update rate of an INA226 with the kernel's settings
+(35 ms). The device itself waits during each transfer on the bus, and a busy device delays the
+transfers. So more reads would disturb the device, and some of them would be missed."""
 _READS_PER_UPDATE = 2
 _BUSY_RATIO = 0.5
-"""Maximum share of the time spent on reading; beyond it rounds are missed."""
+"""Maximum share of the time spent on reading; with a larger share, rounds would be missed."""
 _MIN_WINDOW_UPDATES = 100
 TOTAL = "total_rails"
 LEFT_OUT = "left_out"
-"""Fact of a header: rails that exist but are not measured, and why."""
+"""Name of a fact in the header: the rails that exist but are not measured, with the reasons."""
 _END = {
     "energy": "converter limit, checked only at the moments of reading",
     "power": "converter limit",
@@ -53,7 +53,7 @@ class Rail:
     name: str
     chip: str
     address: str
-    """Address of the chip; several chips may share a name."""
+    """Address of the chip, because several chips may have the same name."""
     files: tuple[Path, ...]
     plan: RailPlan
     update_s: float

@@ -4,9 +4,9 @@ Theory of operation. Each zone under /sys/class/powercap has a counter of microj
 the zone's `max_energy_range_uj` and is updated about once per millisecond. Power is the difference
 of two readings divided by the time between them, so a value is a mean, never an instant. Only
 top-level zones are read: `core` and `uncore` are parts of `package`, and adding them would count
-them twice. Since Linux 5.10 only root can read the counters, because fine readings reveal what
-other processes compute (CVE-2020-8694). perf exposes the same counters, and is closed to users for
-the same reason (perf_event_paranoid), so it does not help.
+their energy twice. Since Linux 5.10, only root can read the counters, because fine readings reveal
+what other processes compute (CVE-2020-8694). perf exposes the same counters, but for the same
+reason, it is also closed to other users (perf_event_paranoid).
 
 Source: https://docs.kernel.org/power/powercap/powercap.html
 """
@@ -23,11 +23,12 @@ from edgebench.meters.uncertainty import Kind, term
 from edgebench.protocol.errors import TargetError
 
 RATE_HZ = 10.0
-"""Reads every hundredth update of the counter."""
+"""Polling rate: a reading at every hundredth update of the counter."""
 UPDATE_S = 1e-3
-"""Maximum age of the counter."""
+"""Interval between two updates of the counter, and so the maximum age of its value."""
 MODEL_RATIO = 0.05
-"""Assumed error: vendors state none. On some processors the counter is a model of the work."""
+"""Assumed error, because vendors state none. On some processors, the counter is the result of a
+model of the work, not of a measurement."""
 MIN_WINDOW_S = 100 * UPDATE_S
 OPEN_THEM = (
     "to let all users read them: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
@@ -92,7 +93,7 @@ class RaplMeter(FileMeter):
 
 
 def make_meter(options: Options) -> RaplMeter:
-    """Create the meter below this root of the file system; tests override it."""
+    """Create the meter; the address is the root of the file system, / unless a test sets it."""
     return RaplMeter(Path(options.finish().address or "/"))
 
 

@@ -1,4 +1,4 @@
-"""Base class of sessions: a file, the thread that writes it, and why recording ended early."""
+"""Base class of sessions: the file, the thread that writes it, and the reason for an early end."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NEWEST_COUNT = 32
-"""Number of recent packets kept in memory: those of seconds, or, if fast, of milliseconds."""
+"""Number of recent packets kept in memory: some seconds, or for a fast meter, milliseconds."""
 JOIN_S = 10.0
-"""Assumed: a read that takes longer is stuck, and the run must not wait for it."""
+"""Time to wait for the recording thread. Assumed: a read that takes longer than this is stuck, and
+the run must not wait for it."""
 
 
 class Recorder(ABC):
     """A session; subclasses define what the recording thread does."""
 
     _writer: SpoolWriter
-    """Only set while the session is open."""
+    """Exists only while the session is open."""
 
     def __init__(
         self, header: Header, path: Path, *, set_up: Callable[[], Header] | None = None
@@ -50,7 +51,8 @@ class Recorder(ABC):
         self._is_over = threading.Event()
         self._is_done = threading.Event()
         """Set when the thread has ended. `Thread.join` is unreliable here: after Ctrl-C has
-        interrupted it, it treats a running thread as finished (Python 3.11, CPython gh-90882)."""
+        interrupted a join, the next join treats the running thread as finished (Python 3.11,
+        CPython gh-90882)."""
         self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
         self.trouble: str | None = None
         """Why the recording has stopped; None while it is running normally."""
@@ -75,7 +77,7 @@ class Recorder(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Start the meter, before the thread; if this fails, `_finish` is still called."""
+        """Start the meter before the thread starts; if this fails, `_finish` is still called."""
 
     @abstractmethod
     def _work(self) -> None:
@@ -86,11 +88,11 @@ class Recorder(ABC):
         """Stop the meter, after the thread has ended or if it never started."""
 
     def recording(self) -> Recording:
-        """The finished recording; valid after the block has ended."""
+        """Return the finished recording; valid after the `with` block has ended."""
         return Recording(self._path, self._header, self.trouble)
 
     def newest(self) -> NewestPackets:
-        """The most recent packets."""
+        """Return the most recent packets, at most `NEWEST_COUNT`."""
         # Copying a deque is atomic, so the reading thread may append at the same time.
         return NewestPackets(self._header, tuple(self._newest.copy()))
 
@@ -105,7 +107,7 @@ class Recorder(ABC):
         self._end(f"recording cannot be written: {exc.strerror}: {self._path}")
 
     def _end(self, why: str) -> None:
-        """End the recording; the first reason is kept."""
+        """End the recording; if there are several reasons, the first is kept."""
         self.trouble = self.trouble or why
         self._is_over.set()
 

@@ -26,33 +26,36 @@ from edgebench.protocol.errors import (
 class Driver:
     """Factories of a meter and its decoder; their modules are imported on first use.
 
-    Importing all drivers takes 0.1 s, and several times that on a Raspberry Pi.
+    Importing all drivers takes 0.1 s, and several times as long on a Raspberry Pi.
     """
 
     meter_factory: str
-    """As `module:function` below `edgebench.meters`."""
+    """Function that creates the meter, as `module:function` in the package `edgebench.meters`."""
     decoder_factory: str
     summary: str
     """Description on a single line, for `edgebench meters`."""
     usage: str = ""
     """Syntax of the address and the options after the name; empty: the driver takes neither."""
     is_external: bool = False
-    """The meter has its own wires and can measure any device; others measure their own machine."""
+    """Whether the meter has its own wires and can measure any device; other meters only measure the
+    machine on which they run."""
     extra: str = ""
     """Extra of pyproject.toml that installs the driver's library; empty: none is needed."""
     sets_supply: bool = False
-    """The option `supply` sets the voltage of the meter's output; other drivers only read it."""
+    """Whether the option `supply` sets the voltage of the meter's output; otherwise the option only
+    states the voltage of another source."""
     supply_switch: str = ""
-    """Switch without which `supply` is the voltage of another source; empty: none is needed."""
+    """Option that is necessary for `supply` to set a voltage; without it, `supply` only states the
+    voltage of another source. Empty: no option is necessary."""
 
     @property
     def usage_parts(self) -> tuple[str, ...]:
-        """The address, and each option with its comma."""
+        """Parts of `usage`: the address, then each option with its comma."""
         address, *options = self.usage.split("[,")
         return (address, *(f"[,{option}" for option in options))
 
     def make_meter(self, options: Options) -> Meter:
-        """Create the meter, not opened yet.
+        """Create the meter without opening it.
 
         Raises:
             UsageError: an option is invalid.
@@ -262,7 +265,7 @@ def with_supply(text: str, supply_v: float) -> str:
 
     Raises:
         NoSuchMeter: no driver has that name.
-        WrongMeterOption: the meter cannot set this voltage, or its text contains another one.
+        WrongMeterOption: the meter cannot set this voltage, or its text contains another voltage.
     """
     name, rest = split_name(text)
     driver, options = _driver(name), Options.parse(name, rest)
@@ -294,9 +297,9 @@ def with_supply(text: str, supply_v: float) -> str:
 
 
 def supply_of(text: str) -> float | None:
-    """The supply voltage to which a meter with this text sets the device, in volts.
+    """Supply voltage in volts that a meter with this text sets; None: it sets no voltage.
 
-    None if it sets none: a voltage that the text only states is that of another supply.
+    A voltage that the text only states belongs to another supply, and is not returned.
 
     >>> supply_of("ppk2:/dev/ttyACM0,source,supply=1.8"), supply_of("ppk2:/dev/ttyACM0,supply=1.8")
     (1.8, None)
@@ -316,7 +319,7 @@ def supply_of(text: str) -> float | None:
 
 
 def is_external(text: str) -> bool:
-    """Whether the named meter can measure a machine other than the machine it is connected to.
+    """Whether the named meter can measure machines other than the machine that runs its driver.
 
     Raises:
         NoSuchMeter: no driver has that name.

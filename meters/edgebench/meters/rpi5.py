@@ -1,4 +1,4 @@
-"""Raspberry Pi 5: converters of its power management chip, by `vcgencmd pmic_read_adc`.
+"""Raspberry Pi 5: the converters of the power management chip, by `vcgencmd pmic_read_adc`.
 
 Theory of operation. The firmware prints a current and a voltage for each of twelve rails; pairs
 are matched by name, not by the numbers in parentheses:
@@ -6,10 +6,11 @@ are matched by name, not by the numbers in parentheses:
      VDD_CORE_A current(7)=1.91102000A
      VDD_CORE_V volt(15)=0.87355220V
 
-EXT5V and BATT have only a voltage. The rails are outputs of the chip: their sum is less than the
-supply's power, by the losses of the converters and by all loads on 5 V, such as USB and HATs. The
-sum is not scaled up, because published fits do not transfer to other boards. Each query starts a
-process, which costs power on the measured board: it is limited to ten per second.
+EXT5V and BATT have only a voltage. The rails are outputs of the chip, so the sum of their powers is
+less than the power of the supply: it includes neither the losses of the regulators nor the loads on
+5 V, such as USB and HATs. The sum is not scaled up, because published scale factors do not apply
+to other boards. Each query starts a process, which costs power on the measured board, so there are
+at most ten queries per second.
 
 Source: raspberrypi/documentation, os/graphics-utilities.adoc; zeus#273; raspberrypi/linux#6473
 """
@@ -40,7 +41,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 
 RATE_MAX_HZ = 10.0
 MODEL_RATIO = 0.1
-"""Assumed: the accuracy of the converters is undocumented."""
+"""Assumed error, because the accuracy of the converters is undocumented."""
 _BUSY_RATIO = 0.1
 """Maximum share of the time spent on queries, because they keep a core busy."""
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
@@ -58,14 +59,14 @@ class Vcgencmd:
         self._clock_ns = clock_ns
 
     def read(self) -> list[Reading]:
-        """Query once; returns the output with its time."""
+        """Query once, and return the output with its time."""
         return [timed(self.query, self._clock_ns)]
 
     def close(self) -> None:
-        """Nothing to release between two queries."""
+        """Do nothing: no resource is held between two queries."""
 
     def query(self) -> bytes | None:
-        """Output of `pmic_read_adc`; None if it failed."""
+        """Run `pmic_read_adc` and return its output; None if the command failed."""
         words = [str(self.command), "pmic_read_adc"]
         try:
             result = subprocess.run(words, capture_output=True, timeout=_TIMEOUT_S, check=False)
@@ -143,7 +144,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
 
 
 def make_meter(options: Options) -> Rpi5Meter:
-    """Create the meter of this board, at the given or the highest rate."""
+    """Create the meter of this board; without the option `rate`, it has the highest rate."""
     root = options.root()
     rate_hz = options.number("rate", RATE_MAX_HZ) or 0.0
     options.finish()

@@ -6,8 +6,8 @@
     generation 1            GET /shelly  {"type":"SHPLG-S","mac":…,"fw":…,"num_meters":1}
                             GET /meter/0                       {"power":22.95,"is_valid":true,…}
 
-EM1 names its power `act_power`, EM `total_act_power`. A Shelly of generation 2 has a new value
-about once per second, in steps of 0.1 W.
+The power is `act_power` in EM1, and `total_act_power` in EM. A Shelly of generation 2 has a new
+value about once per second, in steps of 0.1 W.
 
 Source: https://shelly-api-docs.shelly.cloud (Switch, PM1, EM1, EM, Cover, generation 1: Shelly
 Plug S). The emulator in the tests is verified against aioshelly.
@@ -43,11 +43,11 @@ _TRAITS = PlugTraits(
     offset_w=0.5,
     lag_s=5.0,
 )
-"""Lag: assumed for all models from the pulses of a HLW8012 at 2.4 W."""
+"""The lag is assumed for all models, from the pulses of a HLW8012 at 2.4 W."""
 
 
 class ShellyLink:
-    """A component of a Shelly that measures power."""
+    """Connection to a component of a Shelly that measures power."""
 
     def __init__(self, address: str, channel: int) -> None:
         """Find the component that measures.
@@ -73,14 +73,14 @@ class ShellyLink:
         )
 
     def query(self) -> bytes:
-        """Request the present power; returns the undecoded response."""
+        """Request the present power and return the undecoded response."""
         return self._host.get(self._path)
 
     def close(self) -> None:
-        """No connection to close: each request uses its own."""
+        """Do nothing, because each request opens and closes its own connection."""
 
     def _component(self, model: str, channel: int) -> str:
-        """Path of the component with this number that measures power."""
+        """Find the component with this number that measures power, and return its path."""
         status = self._host.get_json("/rpc/Shelly.GetStatus")
         for kind, method in _METHODS.items():
             part: Any = status.get(f"{kind}:{channel}")
@@ -97,7 +97,7 @@ class ShellyDecoder(PlugDecoder):
 
     @staticmethod
     def read(response: bytes) -> PlugReading | None:
-        """Values of a response; None if it has no power."""
+        """Parse the values in a response; None if it contains no power."""
         document = object_of(response)
         if document is None or document.get("is_valid") is False:
             return None

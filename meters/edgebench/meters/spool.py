@@ -4,10 +4,10 @@ r"""Raw bytes of a meter on disk: a header, then packets with their arrival time
     packet: first_rx_ns i64, last_rx_ns i64, length u32, CRC-32 of these 20 bytes, CRC-32 of the
             payload, little-endian; then `length` bytes of payload
 
-All bytes are stored before they are decoded, so a bug in a decoder never costs a measurement.
+All bytes are stored before they are decoded, so a bug in a decoder never destroys a measurement.
 A file whose end is cut off or zeroed, as after a crash, is read up to that point. A file that is
-damaged in the middle is also read up to the damage. `Packets` reports which of the two happened
-after the last packet.
+damaged in the middle is read up to the damage. After the last packet, `Packets` reports which of
+the two cases applies.
 """
 
 from __future__ import annotations
@@ -113,9 +113,11 @@ class Packets:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.torn_bytes = 0
-        """Bytes at the end left by a crash: zeros or a partial packet; valid after iteration."""
+        """Number of bytes at the end that a crash left: zeros or a partial packet; valid after
+        iteration."""
         self.damage: str | None = None
-        """Why the rest cannot be read, unless a crash explains it; one line."""
+        """Why the rest of the file cannot be read, on one line; None: there is no rest, or a crash
+        left it."""
 
     def __iter__(self) -> Iterator[Packet]:
         self.torn_bytes, self.damage = 0, None
@@ -153,7 +155,7 @@ def recorded_s(path: Path) -> float:
 
 
 def read_packets(path: Path) -> Packets:
-    """Packets of this recording."""
+    """Return the packets of a recording, which are read from the file during iteration."""
     return Packets(path)
 
 
@@ -169,7 +171,7 @@ def _head_of(content: bytes) -> _Head | None:
 
 
 def _is_torn(file: BinaryIO, begin: int) -> bool:
-    """Whether the rest is what a crash leaves: part of a packet, zeros, or nothing."""
+    """Whether a crash may have left the rest of the file: part of a packet, zeros, or nothing."""
     file.seek(begin)
     head = _head_of(file.read(_HEAD_BYTES))
     file.seek(begin)

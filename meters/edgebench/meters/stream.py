@@ -1,6 +1,6 @@
 """Session of streaming meters: a thread that only moves bytes to disk.
 
-Decoding is deferred until samples are requested, because any work between reads loses bytes.
+Decoding is deferred until samples are requested, because bytes are lost if a read is late.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
 
 _READ_S = 0.1
-"""How long a stop may wait for the thread's read."""
+"""Timeout of a read, and so the longest time for which a stop waits for the thread's read."""
 SILENT_S = 2.0
-"""A meter that sends nothing for this long has stopped."""
+"""A meter that sends nothing for this time counts as stopped."""
 _SILENT_SAMPLES = 3
-"""A slow meter has stopped if this many samples are overdue."""
+"""A slow meter counts as stopped if this number of samples is overdue."""
 
 
 class ByteSource(Protocol):
     """Source of a stream: a transport, or an object that polls a transport."""
 
     def read(self, timeout_s: float) -> bytes:
-        """Return bytes that have arrived; waits up to the timeout for the first byte.
+        """Return the bytes that have arrived; wait up to the timeout for the first byte.
 
         Raises:
             TargetError: the instrument is gone.

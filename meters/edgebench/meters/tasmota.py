@@ -5,8 +5,9 @@
     GET /cm?cmnd=Status%2010   {"StatusSNS":{"Time":…,"ENERGY":{"Total":…,"Power":23,"Voltage":230,
                                 "Current":0.105,…}}}; before version 6: Status 8
 
-Power is in whole watts unless `PowerRes` is set, and a list if there are several phases. Tasmota
-runs on plugs of any make: their accuracy is unspecified unless the owner has calibrated them.
+Power is in whole watts unless `PowerRes` is set; if there are several phases, it is a list. Tasmota
+runs on plugs of many makers, so the accuracy is unspecified unless the owner has calibrated the
+plug.
 
 Source: https://tasmota.github.io/docs/Commands (Status, PowerRes) and Power-Monitoring-Calibration.
 """
@@ -42,14 +43,14 @@ _TRAITS = PlugTraits(
 
 
 class TasmotaLink:
-    """A plug with Tasmota firmware."""
+    """Connection to a plug with Tasmota firmware."""
 
     def __init__(self, address: str) -> None:
         """Identify the plug.
 
         Raises:
             UsageError: the address is missing.
-            TargetError: it is not a Tasmota plug, or it is switched off.
+            TargetError: the device is not a Tasmota plug, or the plug is switched off.
         """
         refuse_nameless("tasmota", address)
         self._host = HttpHost("tasmota", address)
@@ -75,11 +76,11 @@ class TasmotaLink:
         )
 
     def query(self) -> bytes:
-        """Request the present power; returns the undecoded response."""
+        """Request the present power and return the undecoded response."""
         return self._host.get(self._path)
 
     def close(self) -> None:
-        """No connection to close: each request uses its own."""
+        """Do nothing, because each request opens and closes its own connection."""
 
 
 class TasmotaDecoder(PlugDecoder):
@@ -87,7 +88,7 @@ class TasmotaDecoder(PlugDecoder):
 
     @staticmethod
     def read(response: bytes) -> PlugReading | None:
-        """Values of a response; None if it has no power.
+        """Parse the values in a response; None if it contains no power.
 
         >>> TasmotaDecoder.read(b'{"StatusSNS":{"ENERGY":{"Power":23,"Voltage":230}}}').step_w
         1.0

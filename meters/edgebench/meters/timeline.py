@@ -1,14 +1,14 @@
-"""Timeline of a stream with a constant rate of the meter's own clock.
+"""Timeline of a stream of samples at a constant rate, by the meter's own clock.
 
 The place of a sample is its number since the start of the recording; lost samples also have places.
-A decoder reports what arrived and what is missing, and the timeline keeps the accounts:
+A decoder reports samples and losses, and the timeline assigns places and counts losses:
 
     place      assigns places to the next samples
     lose       skips the places of lost samples
     desync     records damaged bytes, which stand for an unknown number of samples
     saturate   flags and counts samples beyond the range
     count      counts samples beyond the range or without a value, by flags from the decoder
-    arrive     records the host time by which everything placed so far had arrived
+    arrive     records the host time by which all samples placed so far had arrived
     account    returns the loss report
 """
 
@@ -34,20 +34,20 @@ class UniformTimeline:
 
     rate_hz: float
     arrival_s: float = BIN_S
-    """Period that contains at least one prompt arrival."""
+    """Length in seconds of a period that contains at least one prompt arrival."""
     next_index: int = 0
     """Place of the next sample."""
     received_count: int = 0
     missing_count: int = 0
-    """Received samples without a value."""
+    """Number of received samples without a value."""
     lost_count: int = 0
     saturated_count: int = 0
     bounded_count: int = 0
-    """Saturated samples right before a switch to a higher range."""
+    """Number of saturated samples right before a switch to a higher range."""
     desync_count: int = 0
     """Number of times that the framing was lost."""
     is_ambiguous: bool = False
-    """More samples may be lost than `lost_count`."""
+    """Whether more samples than `lost_count` may be lost."""
     gaps: list[Gap] = field(default_factory=list[Gap])
     _arrival: ArrivalRate = field(init=False)
     _period_ns: float = field(init=False)
@@ -67,7 +67,7 @@ class UniformTimeline:
         return time_ns
 
     def interval_ns(self, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Start and end of the mean at each of these consecutive places, n >= 1."""
+        """Start and end of the sample interval at each of these consecutive places, n >= 1."""
         edges = self.time_ns(np.arange(places[0], places[-1] + 2))
         return edges[:-1], edges[1:]
 
@@ -78,7 +78,8 @@ class UniformTimeline:
 
         Args:
             count: Number of samples.
-            lost: Number of samples known to be lost before each, shape (count,); None: none.
+            lost: Number of samples known to be lost before each sample, shape (count,); None: no
+                sample is lost.
             cause: Reason for the loss.
         """
         places = np.arange(self.next_index, self.next_index + count)
@@ -96,7 +97,7 @@ class UniformTimeline:
         self.lose_in(self._gap(self.next_index + count, count, cause))
 
     def lose_in(self, gap: Gap) -> None:
-        """Skip the lost samples of a gap; the decoder has determined its times."""
+        """Skip the places of the lost samples of a gap; the decoder has determined its times."""
         self.gaps.append(gap)
         self.lost_count += gap.count
         self.next_index += gap.count
@@ -107,7 +108,7 @@ class UniformTimeline:
         self.is_ambiguous = True
 
     def saturate(self, is_beyond: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """Flags for samples beyond the range, which are counted as well; shape (n,)."""
+        """Count the samples beyond the range, and return their flags, shape (n,)."""
         self.saturated_count += int(np.count_nonzero(is_beyond))
         return is_beyond.view(np.uint8) * _SATURATED
 
@@ -117,11 +118,11 @@ class UniformTimeline:
         self.missing_count += int(np.count_nonzero(flags & _MISSING))
 
     def arrive(self, rx_ns: int, waiting_count: int = 0) -> None:
-        """Record that everything up to the next place, losses included, had arrived by this time.
+        """Record that all samples before the next place, if not lost, had arrived by this time.
 
         Args:
             rx_ns: Host time.
-            waiting_count: Later samples that have arrived but are not placed yet.
+            waiting_count: Number of later samples that have arrived but have no place yet.
         """
         self._arrival.add(rx_ns, self.next_index + waiting_count)
 
@@ -153,10 +154,10 @@ class UniformDecoder(ABC):
 
     @abstractmethod
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that this packet completes."""
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back for more bytes; most decoders hold back none."""
+        """Return the samples that were held back; most decoders hold back none."""
         return []
 
     def loss(self) -> LossReport:

@@ -20,13 +20,13 @@ from edgebench.protocol.errors import NotPermitted, Permission, TargetError, Usa
 from edgebench.protocol.text import one_line
 
 READ_BYTES = 1 << 16
-"""More than a tty buffers."""
+"""Maximum number of bytes per read, more than a tty buffers."""
 _QUIET_S = 0.1
-"""After this much silence, no more bytes are on the way."""
+"""Duration of a silence after which no more bytes are on the way."""
 _RECEIVED_MAX_BYTES = 1 << 20
 _CONNECT_S = 3.0
 DENIED = frozenset({errno.EACCES, errno.EPERM})
-"""System errors that a permission would fix."""
+"""System errors that indicate a missing permission."""
 _REFUSALS = {
     errno.ENOENT: "no such serial port: {path}",
     errno.ENODEV: "no such serial port: {path}",
@@ -45,7 +45,7 @@ class ByteStream(Protocol):
     """Connection to an instrument."""
 
     def read(self, timeout_s: float) -> bytes:
-        """Return bytes that have arrived; waits up to the timeout for the first byte.
+        """Return the bytes that have arrived; wait up to the timeout for the first byte.
 
         Raises:
             TargetError: the instrument was disconnected.
@@ -172,7 +172,7 @@ class Dialog:
 def read_until(
     transport: ByteStream, end: re.Pattern[bytes], limit_s: float, received: bytes = b""
 ) -> bytes:
-    """Read until `end` matches or the time is up; returns `received` plus the new bytes."""
+    """Read until `end` matches or the time is up; return `received` plus the new bytes."""
     deadline_s = time.monotonic() + limit_s
     while not end.search(received) and (left_s := deadline_s - time.monotonic()) > 0:
         received = (received + transport.read(left_s))[-_RECEIVED_MAX_BYTES:]
@@ -180,7 +180,7 @@ def read_until(
 
 
 def read_rest(transport: ByteStream, limit_s: float) -> bool:
-    """Discard incoming bytes until the line is silent; False if it is still busy at the limit."""
+    """Discard incoming bytes until the line is silent; False if bytes still arrive at the limit."""
     deadline_s = time.monotonic() + limit_s
     while transport.read(_QUIET_S):
         if time.monotonic() > deadline_s:
@@ -217,7 +217,7 @@ def split_address(address: str, default_port: int) -> tuple[str, int]:
 
 
 def find_port(vendor: int, product: int) -> str:
-    """Serial port of the only instrument with this USB id; its first interface if it has several.
+    """Serial port of the only instrument with this USB id; if it has several ports, the first.
 
     Raises:
         UsageError: no such instrument is connected, or several are.
@@ -251,7 +251,10 @@ def pyserial(needed_by: str = "serial meters") -> Any:
 
 
 def serial_refusal(path: str, exc: Exception) -> TargetError:
-    """Explain why a port cannot be opened; pyserial hides some error numbers in the context."""
+    """Explain why a port cannot be opened, by the error number of `exc` or of its context.
+
+    pyserial raises some exceptions without a number; the number is then in the context.
+    """
     for cause in (exc, exc.__context__):
         code = cause.args[0] if cause is not None and cause.args else None
         if code in _REFUSALS:

@@ -5,10 +5,10 @@
 
     model   0963 UM24C, 09C9 UM25C, 0D4C UM34C
     steps   10 mV and 1 mA; for a UM25C 1 mV and 0.1 mA
-    end     FFF1; for a UM34C any byte, then the exclusive or of 32 of the bytes
+    end     FFF1; for a UM34C any byte, then the exclusive or of 32 bytes of the record
 
-A response takes a tenth of a second, and its value is older by an unspecified time. Responses are
-not numbered, so pending bytes are discarded before each request, and so is anything in front of a
+A response takes a tenth of a second, and the age of its values is unspecified. Responses are not
+numbered, so bytes that are pending before a request are discarded, and so are bytes in front of a
 response.
 
 Source: sigrokproject/libsigrok, src/hardware/rdtech-um/protocol.c, and
@@ -35,7 +35,7 @@ BAUD_RATE = 9600
 """Speed between the tester and its own Bluetooth chip; ignored by the host's port."""
 RECORD_BYTES = 130
 RATE_HZ = 2.0
-"""Sufficient for the update rate of the tester."""
+"""Default polling rate, sufficient for the update rate of the tester."""
 RATE_MAX_HZ = 10.0
 _QUERY = b"\xf0"
 _END = b"\xff\xf1"
@@ -47,18 +47,18 @@ _RESPONSE_S = 1.0
 _QUIET_S = 0.05
 """Silence that ends a response after enough bytes for a record have arrived."""
 _UNANSWERED_MAX = 5
-"""Consecutive requests without a response after which the tester counts as gone."""
+"""Number of consecutive requests without a response after which the tester counts as gone."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
 """Voltage of USB; at higher voltages, an error in digits is a smaller share of the value."""
 _ASSUMED = "assumed: no RuiDeng data sheet was available"
-"""Range limits, gains and digits. If a tester is less accurate, the stated uncertainty is too
-small; if its range is smaller, clipped values have no flag."""
+"""Source of range limits, gains and digits. If a tester is less accurate than assumed, the stated
+uncertainty is too small; if its range is smaller, clipped values have no flag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Um25cModel:
-    """Differences between the three models."""
+    """Properties in which the three models differ."""
 
     name: str
     volt: float
@@ -68,9 +68,9 @@ class Um25cModel:
     limit_v: float
     limit_a: float
     gains: tuple[float, float]
-    """Gain errors of voltage and of current, ratio."""
+    """Gain errors of voltage and of current, as ratios."""
     is_summed: bool = False
-    """The last byte is a checksum, and there is no end mark."""
+    """Whether the last byte is a checksum; otherwise the last two bytes are an end mark."""
 
 
 MODELS = {
@@ -168,7 +168,7 @@ class Um25c(InstrumentMeter[ByteStream]):
         return record or None
 
     def _query(self, transport: ByteStream) -> bytes:
-        """Request a record; returns a complete record, or the bytes that arrived instead."""
+        """Request a record; return a complete record, or the bytes that arrived instead."""
         deadline_s = time.monotonic() + self._response_s
         while transport.read(0.0):  # a late response
             if time.monotonic() > deadline_s:
@@ -188,10 +188,10 @@ class Um25c(InstrumentMeter[ByteStream]):
 
 
 class Um25cDecoder(PolledDecoder):
-    """A record per point; a damaged record is a missing value."""
+    """Makes a point from each record; a damaged record becomes a missing value."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The point of a round's single record."""
+        """Return the point of a polling round, which has a single record."""
         [(time_ns, content)] = readings
         record = content or b""
         try:

@@ -1,7 +1,7 @@
 """Uncertainty of a meter's values, term by term.
 
-A term is a half-width or a standard uncertainty of a kind of error. How terms combine over a
-window, and which of them cancel between two runs, is determined where energy is computed.
+A term is a half-width or a standard uncertainty of a kind of error. The code that computes energy
+determines how terms combine over a window, and which terms cancel between two runs.
 
 Source: JCGM 100:2008 (GUM), 4.3.7: a rectangular half-width a has u = a / sqrt(3).
 """
@@ -16,9 +16,9 @@ class Kind(Enum):
     """Kind of error."""
 
     GAIN = "gain"
-    """Ratio of the reading."""
+    """Error as a ratio of the reading."""
     OFFSET = "offset"
-    """Amperes, volts or watts, independent of the signal."""
+    """Error in A, V or W that is independent of the signal."""
     RESOLUTION = "resolution"
     """Step of the converter."""
     NOISE = "noise"
@@ -26,20 +26,20 @@ class Kind(Enum):
     TIMEBASE = "timebase"
     """Relative error of the rate of the meter's clock."""
     VOLTAGE = "voltage"
-    """Ratio of the voltage, if it is set, given, or measured separately from the current."""
+    """Error as a ratio of the voltage, if the voltage is set, stated, or measured separately."""
     EDGE = "edge"
-    """Seconds, at each end of a window."""
+    """Error of the time in seconds, at each end of a window."""
     MODEL = "model"
-    """Ratio, if the value is an estimate and not a measurement."""
+    """Error as a ratio of the value, if the value is an estimate and not a measurement."""
 
 
 class Distribution(Enum):
     """Probability distribution of a term."""
 
     RECTANGULAR = "rectangular"
-    """Value is the half-width."""
+    """The value of the term is the half-width."""
     NORMAL = "normal"
-    """Value is `coverage` standard deviations."""
+    """The value of the term is `coverage` standard deviations."""
 
 
 class Origin(Enum):
@@ -73,9 +73,9 @@ class UncertaintyTerm:
     coverage: float = 1.0
     """Number of standard deviations in the value of a normal distribution."""
     range: int | None = None
-    """Range to which the term applies; None: all."""
+    """Range to which the term applies; None: all ranges."""
     is_common: bool = True
-    """The error is equal in all runs with this meter, and cancels when two runs are compared."""
+    """Whether the error is equal in all runs with this meter, and so cancels in comparisons."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
     """Source of the value."""
@@ -96,7 +96,7 @@ _UNITS = {
     Kind.MODEL: Unit.RATIO,
 }
 _NEW_EACH_TIME = (Kind.RESOLUTION, Kind.NOISE, Kind.EDGE)
-"""Kinds whose error differs in each sample or window: they do not cancel between runs."""
+"""Kinds whose error differs in each sample or window, and so does not cancel between runs."""
 
 
 def term(
@@ -108,14 +108,16 @@ def term(
     of_range: int | None = None,
     origin: Origin = Origin.ASSUMED,
 ) -> UncertaintyTerm:
-    """Rectangular term with the unit of its kind; common to all runs unless its kind varies.
+    """Make a term with a rectangular distribution.
+
+    The error is common to all runs, except for the kinds resolution, noise and edge.
 
     Args:
         kind: Kind of error.
         value: Half-width, in the term's unit.
         reference: Source of the value.
         unit: Unit, for kinds without a fixed unit: offset, resolution, noise.
-        of_range: Range to which the term applies; None: all.
+        of_range: Range to which the term applies; None: all ranges.
         origin: Origin of the term's value.
     """
     return UncertaintyTerm(
@@ -137,7 +139,7 @@ class CurrentLimit:
     range: int | None = None
     """Number of the range, as in terms and samples; None: the limit applies to all values."""
     channel: str | None = None
-    """Channel to which the limit applies; None: all."""
+    """Channel to which the limit applies; None: all channels."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
     """Source of the value."""

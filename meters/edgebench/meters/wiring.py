@@ -1,7 +1,8 @@
 """Wiring of a device: its owner declares it when the agent is started, and runs cannot change it.
 
 `edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same options.
-Only the check of a meter imports its driver, so an idle agent has loaded none.
+The driver of a meter is imported only when the meter is checked, so an idle agent has loaded no
+driver.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from edgebench.meters.options import Options, split_name
 from edgebench.protocol.errors import UsageError
 
 NOTHING = "none"
-"""Word in place of a meter or a line: none is connected, and earlier declarations are cleared."""
+"""Word in place of a meter or a sync line for the declaration that none is connected; it clears
+earlier declarations."""
 _AGENT_PREFIX = "agent:"
-"""Prefix of `bench --meter`; without it, the text would refer to a meter of the host."""
+"""Prefix for a meter of the agent in `bench --meter`; without the prefix, the text refers to a
+meter of the host."""
 LINE_KINDS = ("gpio", "uart")
 
 
@@ -32,14 +35,14 @@ class Wiring:
 
 
 def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
-    """Validate the texts of meters; whether a meter is connected is checked by each run.
+    """Validate the texts of meters; each run checks whether the meter is connected.
 
     >>> check_meters(["none"])
     ()
 
     Raises:
-        NoSuchMeter: there is no such driver.
-        WrongMeterOption: an option is wrong.
+        NoSuchMeter: no driver has that name.
+        WrongMeterOption: an option is invalid.
         UsageError: "none" is combined with other meters, or a text has the prefix `agent:`.
     """
     if tuple(texts) in ((), (NOTHING,)):
@@ -59,8 +62,8 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
 def may_be_same_unit(one: str, other: str) -> bool:
     """Whether two texts may refer to the same meter.
 
-    Options do not matter, nor do symbolic links on the way to the port. Without an address, a
-    driver uses the only unit that it finds, so the text may name any unit.
+    Options are ignored, and symbolic links in the path of a port are resolved. Without an address,
+    a driver uses the only unit that it finds, so the text may refer to any unit.
 
     >>> may_be_same_unit("ppk2:/dev/ttyACM0,supply=3.3", "ppk2:/dev/../dev/ttyACM0")
     True
@@ -86,7 +89,9 @@ def _unit(text: str) -> tuple[str, str]:
 
 
 def check_line(text: str) -> str | None:
-    """Validate the text of a sync line; None: none. Each run checks whether the line exists.
+    """Validate the text of a sync line; return None for the word `none`.
+
+    Each run checks whether the line exists.
 
     Raises:
         UsageError: the text is not a sync line.

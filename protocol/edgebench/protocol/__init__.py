@@ -1,4 +1,4 @@
-"""The vocabulary that host and agent share: specs, messages, codec, traces, clock, errors.
+"""Definitions that host and agent share: specifications, messages, codec, traces, clock, errors.
 
-This portion does not read files, open sockets or read clocks.
+The modules of this package do not read files, open sockets or read clocks.
 """

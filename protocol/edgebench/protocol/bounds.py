@@ -1,12 +1,14 @@
-"""Bounds of numbers by the unit in a field's name.
+"""Lowest and highest valid values of numeric fields, by the unit in the field's name.
 
-Theory of operation. Every number of a record is a field whose name ends in its unit. The unit
-determines the range of the number, so a single table bounds the fields of all types, including
-those of later versions. A number beyond its bounds was not measured: a counter is broken, or the
-file was forged. In a computation it would overflow 64 bits, or become infinite.
+Theory of operation. Every number of a record is a field whose name ends in the unit of the number.
+The unit determines the valid range, so a single table covers the fields of all record types,
+including fields that later versions add. A number outside its range cannot be a measurement: a
+counter is broken, or the file was forged. In a computation, such a number would overflow 64 bits or
+become infinite.
 
-The bounds are those of the instrument, not of a plausible result: the range of a clock, the whole
-numbers of a double. The rules of the verdict decide whether a number is plausible.
+The bounds are limits of the representation, such as the range of a clock or the whole numbers that
+a double represents exactly. They are not limits of a plausible result: the rules of the verdict
+decide whether a result is plausible.
 """
 
 from __future__ import annotations
@@ -14,23 +16,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_TIME_NS = 2**62
-"""Limit on a time, 146 years: the difference of two times fits into 64 bits."""
+"""Largest time in nanoseconds, 146 years: the difference of two such times fits into 64 bits."""
 MAX_DURATION_S = 1e12
-"""Limit on a time in seconds; the CPU time of 200 CPUs over those 146 years is less."""
+"""Largest time in seconds; the CPU time of 200 CPUs over 146 years is less."""
 MAX_COUNT = 2**53
-"""Limit on a count: the whole numbers that a double represents exactly. Source: RFC 8259,
+"""Largest count: a double represents every whole number up to this limit exactly. Source: RFC 8259,
 section 6, https://www.rfc-editor.org/rfc/rfc8259#section-6."""
 MAX_WHOLE = 2**63 - 1
-"""Limit on any other whole number: 64 bits with a sign."""
+"""Largest magnitude of any other whole number: the maximum of a signed 64-bit integer."""
 MAX_VALUE = 1e18
-"""Limit on any other number; no sensor reaches it: a year at 5 GHz has 1.6e17 cycles."""
+"""Largest magnitude of any other number, which no sensor reaches: a year at 5 GHz has 1.6e17
+cycles."""
 MAX_SHOWN_BITS = 64
-"""Longest whole number that an error quotes."""
+"""Size in bits of the largest whole number that an error text quotes in full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Lowest and highest value of a number; NaN is outside of all bounds."""
+    """Lowest and highest valid value of a number, both inclusive; NaN is always out of bounds."""
 
     low: float
     high: float
@@ -39,14 +42,14 @@ class Bounds:
         """Check a number against the bounds.
 
         Args:
-            name: Field of the number, with which the error begins.
+            name: Name of the field, with which the error text begins.
             value: The number.
 
         Raises:
             ValueError: the number is beyond the bounds, or NaN.
         """
         if not self.low <= value <= self.high:
-            # A whole number may have thousands of digits.
+            # A whole number may have thousands of digits, too many for an error text.
             if not isinstance(value, int):
                 shown = f"{value:.17g}"
             elif value.bit_length() > MAX_SHOWN_BITS:
@@ -74,14 +77,15 @@ _SIGNED_TIMES = frozenset(
         *("first_rx_ns", "last_rx_ns", "came_ns"),
     )
 )
-"""Times of clocks that may begin anywhere, such as those of meters."""
+"""Names of fields for times of clocks with an arbitrary zero, such as the clocks of meters; these
+times may be negative."""
 
 
 def bounds_of(name: str, *, is_whole: bool) -> Bounds:
-    """Bounds of a field's numbers.
+    """Return the bounds of the numbers in a field.
 
     Args:
-        name: Name of the field, with its unit.
+        name: Name of the field, which ends in the unit.
         is_whole: Whether the field holds whole numbers.
 
     >>> bounds_of("own_cpu_s", is_whole=False)

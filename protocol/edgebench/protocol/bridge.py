@@ -1,7 +1,8 @@
-"""The interface of the firmware bridge for manual use: ports, firmware, console.
+"""Interface of the firmware bridge for manual commands: ports, firmware, console.
 
-The host's `edgebench bridge` finds it under the entry-point group below, because host, agent and
-bridge do not import each other. Measurements use another interface: `protocol/target.py`.
+The command `edgebench bridge` loads the implementation through the entry points of
+`ENTRY_POINT_GROUP`, because host, agent and bridge do not import each other. Measurements use
+another interface: `protocol/target.py`.
 """
 
 from __future__ import annotations
@@ -13,30 +14,31 @@ from typing import Protocol
 
 ENTRY_POINT_GROUP = "edgebench.bridge"
 BAUD_RATE = 115_200
-"""Speed of a board's line in performance mode. Source: mlcommons/tiny, benchmark/api."""
+"""Baud rate of a board's serial line in MLPerf Tiny's performance mode. Source: mlcommons/tiny,
+benchmark/api."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortReport:
-    """Serial port of this machine."""
+    """A serial port of this machine, and the device that is connected to it."""
 
     path: str
     usb_id: str | None
-    """Vendor and product, such as 0483:374b; None: it is not on USB."""
+    """USB vendor and product id, such as 0483:374b; None if the port is not on USB."""
     serial_number: str | None
     text: str
     """Description of the device, derived from its USB id."""
     is_candidate: bool
-    """Whether the device may be a board."""
+    """Whether the device may be a microcontroller board."""
     board: str | None = None
-    """Name that the board reported; None: it was not probed, or did not reply."""
+    """Name that the board reported; None if the port was not probed, or no board replied."""
     model: str | None = None
-    """Model on the board when it was probed; None: it has no model, or reports none."""
+    """Model on the board at the time of the probe; None if the board has or reports no model."""
     baud_rate: int | None = None
     used_by: tuple[str, ...] = ()
-    """Programs that have it open, each as NAME (PID), as far as visible to this user."""
+    """Programs that have the port open, each as NAME (PID), as far as this user may see them."""
     trouble: str | None = None
-    """Reason why the device was not identified."""
+    """Reason why the device could not be identified; None if there was no failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,32 +48,33 @@ class BoardFit:
     board: str
     fits: bool
     is_linked: bool
-    """Whether it fits only if it is linked into the firmware, and so stays in flash."""
+    """Whether the model fits only if it is linked into the firmware, and so stays in flash."""
     flash_max_bytes: int
-    """Flash or memory for the model."""
+    """Space that the board has for the model, in flash or in RAM."""
     ram_max_bytes: int
-    """RAM for arena and input."""
+    """RAM that the board has for tensor arena and input."""
     firmware_flash_bytes: int
     """Flash of the firmware without a model."""
     firmware_ram_bytes: int
     """RAM of the firmware, without the stack and the model."""
     stack_bytes: int
-    """RAM that the stack has."""
+    """RAM that is reserved for the stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCheck:
-    """What a model needs on a microcontroller."""
+    """Requirements of a model on a microcontroller, and the boards that it fits on."""
 
     model: str
     problem: str | None = None
-    """Why the firmware cannot run it; None: it can."""
+    """Reason why the firmware cannot run the model; None if it can."""
     missing_operators: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Operators that the firmware does not support: how many of each, by name."""
+    """Number of operators of each kind that the firmware does not support, by the operator's
+    name."""
     flash_bytes: int | None = None
-    """Size of the model's blob."""
+    """Size of the model in the binary form in which it is sent to a board."""
     ram_bytes: int | None = None
-    """Size of arena and input together."""
+    """Size of tensor arena and input together."""
     arena_bytes: int | None = None
     input_bytes: int | None = None
     output_bytes: int | None = None
@@ -80,10 +83,10 @@ class ModelCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedBoard:
-    """Board that an emulator runs, with edgebench's firmware."""
+    """A board in an emulator, with edgebench's firmware."""
 
     name: str
-    """Name for `--on`."""
+    """Name of the board for the option `--on`."""
     cpu: str
     is_available: bool
     """Whether the emulator is installed on this machine."""
@@ -101,14 +104,14 @@ class FlashCommand(Protocol):
 
     @property
     def adapter_pins(self) -> str | None:
-        """Pins of the serial line of edgebench's firmware; None: the line is at the board's USB."""
+        """Board pins of the firmware's serial line; None if the line is at the board's USB port."""
         ...
 
     def run(self) -> str:
         """Run the command and return the output of the tool.
 
         Raises:
-            TargetError: a program uses the board, or the tool failed or did not end.
+            TargetError: a program uses the board, the tool failed, or the tool did not end in time.
         """
         ...
 
@@ -121,7 +124,8 @@ class BridgeTools(Protocol):
 
         Args:
             memory: File in which identified boards are stored.
-            is_probing: Whether to open candidates that no program has open, and request their name.
+            is_probing: Whether to open each candidate port that no program has open, and request
+                the board's name.
 
         Raises:
             TargetError: the ports cannot be listed.
@@ -133,11 +137,11 @@ class BridgeTools(Protocol):
         ...
 
     def check_model(self, data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
-        """What a model needs, and which boards it fits on.
+        """Determine the requirements of a model, and the boards that it fits on.
 
         Args:
-            data: Content of its file.
-            name: Name of its file.
+            data: Content of the model file.
+            name: Name of the model file.
             boards: Names of boards; empty: all boards with firmware in the package.
 
         Raises:
@@ -156,19 +160,18 @@ class BridgeTools(Protocol):
         serial: str | None,
         is_tool_needed: bool = True,
     ) -> FlashCommand:
-        """Command that writes firmware onto a board, by a tool that is on PATH.
+        """Prepare the command by which a tool on PATH writes firmware onto a board.
 
         Args:
-            board: Kind of board, or a port, USB serial number or name of a known board.
+            board: Kind of board, or the port, USB serial number or name of a known board.
             firmware: File to write; None: the firmware in the package for this kind of board.
-            memory: As for `ports`; the entry of the board is removed after the command has run. If
-                the board cannot be determined, the entries of all boards that it may be are
-                removed.
-            tool: Tool to use; None: the first that is installed.
-            serial: Serial number of the debug probe; None: that of the known board, or of the only
-                probe.
-            is_tool_needed: Whether a tool must be on PATH. If not, and none is, the command names
-                the best tool.
+            memory: As for `ports`; after the command has run, the entry of the board is removed. If
+                the board cannot be determined, the entries of all possible boards are removed.
+            tool: Name of the tool to use; None: the first tool that is installed.
+            serial: Serial number of the debug probe; None: the probe of the known board, or the
+                only connected probe.
+            is_tool_needed: Whether a tool must be on PATH. If this is False and no tool is on PATH,
+                the returned command names the best tool.
 
         Raises:
             UsageError: board, tool or file is invalid, or the file is for another board.

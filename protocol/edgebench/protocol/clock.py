@@ -1,20 +1,23 @@
-"""Clock domains: two-way probes, and the model that converts times between two clocks.
+"""Conversion of times between two clocks: two-way probes, and a line fitted to them.
 
 Theory of operation. A probe consists of four times: the host sends at `t0`, the device receives at
-`t1` and replies at `t2`, the host receives at `t3`. Assuming equal delays, the device clock is
-ahead of the host's by ((t1 − t0) + (t2 − t3)) / 2; the error of this offset is at most half the
-round trip (t3 − t0) − (t2 − t1). Probes with the shortest round trip have the smallest error, so
-the model keeps only the best probe of each group, and fits a line through them: its slope is the
-median of the slopes between any two probes, so a single bad group does not change it.
+`t1` and replies at `t2`, the host receives at `t3`. If both directions take equally long, the
+device clock is ahead of the host clock by ((t1 − t0) + (t2 − t3)) / 2; in any case, the error of
+this offset is at most half the round trip (t3 − t0) − (t2 − t1). Probes with the shortest round
+trip have the smallest error, so the model keeps only the best probe of each group, and fits a line
+through the kept probes. The slope of the line is the median of the slopes between all pairs of
+probes, so a single bad group has little effect.
 
-The error of the line is at most `error_ns` at each end of the probes, and therefore also between
-them. Outside, opposite errors at the two ends change the slope by up to 2 · error / span, so the
-error grows with the distance. If that is more than two clocks ever drift apart, as with a single
-group, the drift limit applies.
+The error of the line is at most `error_ns` at the first and the last probe, and therefore also
+between them. Before the first and after the last probe, the error grows with the distance, because
+opposite errors at the two ends change the slope by up to 2 · error / span. If this slope error
+exceeds the largest drift that two clocks can have, as with a single group, the limit on the drift
+is used instead.
 
-If no rate explains all probes, but a rate with a step between two successive probes does, a clock
-stood still there, as in a suspend or a paused virtual machine. The line then goes through the other
-probes, and the step is part of the error.
+If no constant rate explains all probes, but a constant rate with a step between two successive
+probes does, a clock stood still between these two probes, as during a suspend or in a paused
+virtual machine. The step is then subtracted from the offsets of the later probes before the line is
+fitted, and the size of the step is added to the error.
 
 Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
 Theil (1950) and Sen (1968) for the line.
@@ -29,19 +32,20 @@ from itertools import combinations, pairwise
 from edgebench.protocol.errors import MeasurementError
 
 DRIFT_LIMIT = 200e-6
-"""Maximum drift of two clocks without probes that show it: 100 ppm each, in opposite directions.
-Source: IEEE 802.1AS-2020, annex B.1.1, for the clock of a networked device; this assumes that other
-crystals are as good, and that no clock is set in the meantime."""
+"""Largest drift between two clocks if no probes measure it: 100 ppm for each clock, in opposite
+directions. Source: IEEE 802.1AS-2020, annex B.1.1, for the clock of a networked device. The value
+assumes that the crystals of other devices are as good, and that no clock is set in the meantime."""
 SLEW_LIMIT = 500e-6
-"""Largest change of a clock's rate by a time server. Source: adjtimex(2), `freq`."""
+"""Largest relative change of a clock's rate by time synchronisation. Source: adjtimex(2),
+`freq`."""
 MIN_JUMP_NS = 20e6
-"""Smallest step that is attributed to a clock that stood still; a suspend with its resume takes
+"""Smallest step that is attributed to a clock that stood still; a suspend and resume takes
 longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockProbe:
-    """A two-way exchange, nanoseconds; t0 and t3 on the host clock, t1 and t2 on the device's."""
+    """Times of a two-way exchange, ns: t0 and t3 on the host clock, t1 and t2 on the device's."""
 
     t0: int
     t1: int
@@ -50,22 +54,22 @@ class ClockProbe:
 
     @property
     def offset_ns(self) -> float:
-        """Device clock minus host clock."""
+        """Device clock minus host clock, if both directions take equally long."""
         return ((self.t1 - self.t0) + (self.t2 - self.t3)) / 2
 
     @property
     def round_trip_ns(self) -> int:
-        """Time on the wire, both ways."""
+        """Time on the wire, for both directions together."""
         return (self.t3 - self.t0) - (self.t2 - self.t1)
 
 
 @dataclass(frozen=True, slots=True)
 class ClockJump:
-    """Step of a clock against another between two successive probes."""
+    """A step of the device clock relative to the host clock, between two successive probes."""
 
     offset_ns: float
-    """Change of the device's clock minus the host's: negative if the device's stood still, positive
-    if the host's did."""
+    """Change of the difference between device clock and host clock: negative if the device clock
+    stood still, positive if the host clock stood still."""
     begin_ns: int
     """Time of the probe before the step, on the device's clock."""
     end_ns: int
@@ -74,39 +78,39 @@ class ClockJump:
 
 @dataclass(frozen=True, slots=True)
 class ClockModel:
-    """Conversion from a host clock to a device clock, with bounds on its error."""
+    """Conversion between a host clock and a device clock, with bounds on the error."""
 
     host_domain: str
     device_domain: str
     reference_ns: int
-    """Host time at which the offset holds exactly."""
+    """Host time for which `offset_ns` is given."""
     offset_ns: float
     slope: float
     """Device seconds per host second, minus one."""
     error_ns: float
-    """Bound on the error of a conversion inside the span: the maximum over the kept probes of half
-    the round trip plus the distance to the line."""
+    """Bound on the error of a conversion between the first and the last kept probe: the largest sum
+    of half the round trip of a kept probe and its distance to the line, plus the size of `jump`."""
     residual_ns: float = 0.0
-    """Maximum distance of a kept probe to the line."""
+    """Largest distance of a kept probe to the line, plus the size of `jump`."""
     span_ns: int = 0
-    """Host time from the first kept probe, which is the reference, to the last."""
+    """Host time from the first kept probe, at `reference_ns`, to the last kept probe."""
     slope_error: float = 0.0
     """Bound on the error of the slope."""
     jump: ClockJump | None = None
-    """Step that no rate explains; it is part of `error_ns`, not of the slope. None if a rate
-    explains all probes."""
+    """Step that no constant rate explains; its size is part of `error_ns`, but it does not affect
+    the slope. None if a constant rate explains all probes, or if no single step does."""
 
     def error_ns_at(self, host_ns: int) -> float:
-        """Bound on the error of a conversion of this host time; it grows outside the probes."""
+        """Bound on the error of converting this host time; larger before and after the probes."""
         since_ns = host_ns - self.reference_ns
         return self.error_ns + self.slope_error * max(-since_ns, since_ns - self.span_ns, 0)
 
     def to_device(self, host_ns: int) -> int:
-        """Host time as device time."""
+        """Convert a host time to a device time."""
         return host_ns + round(self.offset_ns + self.slope * (host_ns - self.reference_ns))
 
     def to_host(self, device_ns: int) -> int:
-        """Device time as host time."""
+        """Convert a device time to a host time."""
         since = device_ns - self.reference_ns - self.offset_ns
         return self.reference_ns + round(since / (1 + self.slope))
 
@@ -114,10 +118,11 @@ class ClockModel:
 def fit(
     groups: Sequence[Sequence[ClockProbe]], *, host_domain: str, device_domain: str
 ) -> ClockModel:
-    """The clock model through the best probe of each group.
+    """Fit the clock model to the best probe of each group.
 
     Args:
-        groups: Probes taken together, in time order; not all groups may be empty.
+        groups: Groups of probes made in direct succession, in time order; at least one group must
+            have a probe.
         host_domain: Name of the clock of t0 and t3.
         device_domain: Name of the clock of t1 and t2.
 
@@ -130,7 +135,7 @@ def fit(
     reference_ns, span_ns = best[0].t0, best[-1].t0 - best[0].t0
     step = _step_in(best)
     step_ns = step.offset_ns if step else 0.0
-    # Offsets as they would be without the step.
+    # Offsets of the probes as they would be without the step.
     offsets_ns = [
         probe.offset_ns - step_ns if step and index > step.index else probe.offset_ns
         for index, probe in enumerate(best)
@@ -158,7 +163,7 @@ def fit(
 
 
 def _slopes(best: Sequence[ClockProbe]) -> list[float]:
-    """Slopes between any two probes."""
+    """Slopes between all pairs of probes."""
     return [
         (later.offset_ns - earlier.offset_ns) / (later.t0 - earlier.t0)
         for earlier, later in combinations(best, 2)
@@ -168,7 +173,7 @@ def _slopes(best: Sequence[ClockProbe]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step between the probes `index` and `index + 1`, and the rate elsewhere."""
+    """A step between the probes `index` and `index + 1`, and the rate outside of this interval."""
 
     index: int
     offset_ns: float
@@ -181,7 +186,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Between:
-    """What two successive probes bound: each clock reading may be off by half a nanosecond."""
+    """Bounds from two successive probes, whose clock readings may be off by half a nanosecond."""
 
     index: int
     earlier: ClockProbe
@@ -189,16 +194,16 @@ class _Between:
 
     @property
     def least_rate(self) -> float:
-        """The device's clock passed at least this much time per host time."""
+        """Lower bound on the device time that passed per host time."""
         return (self.later.t2 - self.earlier.t1 - 1) / (self.later.t3 - self.earlier.t0)
 
     @property
     def most_rate(self) -> float:
-        """The device's clock passed at most this much time per host time."""
+        """Upper bound on the device time that passed per host time."""
         return (self.later.t1 - self.earlier.t2 + 1) / (self.later.t0 - self.earlier.t3)
 
     def least_step_ns(self, low: float, high: float) -> float:
-        """Least size of a step in between, if the rate is from `low` to `high`."""
+        """Lower bound on a step between the two probes, if the rate is from `low` to `high`."""
         earlier, later = self.earlier, self.later
         return max(
             later.t2 - earlier.t1 - 1 - high * (later.t3 - earlier.t0),
@@ -207,12 +212,12 @@ class _Between:
 
 
 def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
-    """The step that explains the probes; None if a rate alone explains them, or if no step does.
+    """Step that explains the probes; None if a constant rate explains them, or if no step does.
 
-    A request arrives after it was sent, and its reply before it is received, so each pair of
-    successive probes bounds the rate between them. Of two possible steps, the step with the smaller
-    rate elsewhere is real: a clock that stands still for a while is more likely than a rate that is
-    wrong by as much.
+    Every message arrives after it was sent, so each pair of successive probes bounds the rate
+    between them. Of several possible steps, the step that leaves the smallest deviation of the rate
+    elsewhere is chosen: a clock that stands still for a while is more likely than a clock whose
+    rate is wrong by as much.
     """
     pairs = [
         _Between(index, earlier, later)
@@ -228,7 +233,7 @@ def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
         high = min(other.most_rate for other in others)
         if low - high > 2 * SLEW_LIMIT:
             continue
-        # If a time server changed the rate in between, the lower bound may exceed the upper bound.
+        # If a time server changed the rate meanwhile, the lower bound may exceed the upper bound.
         rate, rate_error = (low + high) / 2, abs(high - low) / 2 + SLEW_LIMIT
         if pair.least_step_ns(rate - rate_error, rate + rate_error) > MIN_JUMP_NS:
             gain_ns = pair.later.offset_ns - pair.earlier.offset_ns
@@ -238,13 +243,13 @@ def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
 
 
 def _slope_error(slope: float, error_ns: float, span_ns: int) -> float:
-    """Bound on the error of a slope, from the bound on the error of its line within the span."""
+    """Bound on the error of a slope, from the bound on the error of the line within the span."""
     limit = abs(slope) + DRIFT_LIMIT
     return min(limit, 2 * error_ns / span_ns) if span_ns > 0 else limit
 
 
 def _median(values: Sequence[float]) -> float:
-    """Median; 0 for an empty list, as a single probe shows no drift."""
+    """Median; 0 for an empty list, because a single probe has no slope."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:

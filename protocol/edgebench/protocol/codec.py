@@ -1,4 +1,4 @@
-"""Bytes ↔ messages, with bounds; no sockets.
+"""Encoding of messages to bytes, and decoding, with size limits; sockets are not used.
 
 Theory of operation. A frame is a WebSocket message:
 
@@ -7,14 +7,14 @@ Theory of operation. A frame is a WebSocket message:
     │ header size│ ≤ 64 KiB, ≤ 16 levels deep  │ ≤ 1 MiB, may be empty│
     └────────────┴─────────────────────────────┴──────────────────────┘
 
-`kind` is the class name of the message in snake_case, `number` pairs replies with requests,
-`body` is a map from field name to value. The receiver ignores unknown fields and rejects unknown
-kinds. Texts are made printable here, so no later code needs to escape them for a terminal. The
-bounds are checked before anything is allocated: Python objects cost up to 72 times their packed
-size, so only the small header is ever unpacked, and the payload is passed on as a view of the
-received bytes, never copied here.
+`kind` is the class name of the message in snake_case, `number` links a reply to its request, `body`
+is a map from field name to value. The receiver ignores unknown fields and rejects unknown kinds.
+The decoder replaces unprintable characters in texts, so no later code needs to escape texts for a
+terminal. The limits are checked before anything is allocated, because Python objects take up to 72
+times their packed size. For the same reason, only the small header is unpacked; the payload is
+passed on as a view of the received bytes, without a copy.
 
-Keep in sync with docs/wire-protocol.md.
+Keep this format in sync with docs/wire-protocol.md.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_FRAME_BYTES = 4 + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES
 MAX_DEPTH = 16
-"""Levels of nesting in a header; the deepest real message has 6."""
+"""Maximum levels of nesting in a message; the deepest real message has 6 levels."""
 MAX_NUMBER = 2**53 - 1
-"""Request numbers fit in a double, for peers in other languages."""
+"""Largest request number; a double represents it exactly, for peers in languages whose numbers are
+doubles."""
 
 _SIZE = struct.Struct("<I")
 
@@ -52,7 +53,7 @@ class Frame:
 
 
 def encode(number: int, message: Message, payload: bytes | memoryview = b"") -> bytes:
-    """The bytes of a frame.
+    """Encode a message and its payload as a frame.
 
     Raises:
         LocalProtocolError: the message or the payload is larger than the protocol allows.
@@ -72,7 +73,7 @@ def encode(number: int, message: Message, payload: bytes | memoryview = b"") -> 
 
 
 def decode(data: bytes | memoryview) -> Frame:
-    """The frame in `data`.
+    """Decode the frame in `data`; the payload of the result is a view of `data`.
 
     Raises:
         RemoteProtocolError: the bytes exceed a limit, or are not a valid frame.
@@ -91,7 +92,7 @@ def decode(data: bytes | memoryview) -> Frame:
 
 
 def kind_of(message_type: type[object]) -> str:
-    """The wire name of a message class: its name in snake_case."""
+    """Name of a message class in a frame: the class name in snake_case."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", message_type.__name__).lower()
 
 

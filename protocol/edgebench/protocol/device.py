@@ -1,4 +1,4 @@
-"""A device's description of itself."""
+"""Data classes by which an agent describes its device, the system and the runtimes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RuntimeReport:
-    """A runtime driver on a device: usable, with a version, or unusable, with a reason."""
+    """Whether a device can use a runtime: the version if it can, the reason if it cannot."""
 
     name: str
     formats: tuple[str, ...]
     version: str | None = None
-    """Version of the runtime; None if it cannot be used."""
+    """Version of the runtime; None if the runtime cannot be used."""
     reason: str | None = None
-    """Reason why it cannot be used, on a single line; None if it can."""
+    """Reason why the runtime cannot be used, on a single line; None if it can be used."""
     install: str | None = None
-    """Command that would make it usable, if any."""
+    """Command that would make the runtime usable; None if there is no such command."""
     delegates: tuple[str, ...] = ()
-    """Delegates or execution providers that this build offers."""
+    """Delegates or execution providers that the installed build of the runtime offers."""
     distribution: str | None = None
-    """Package that contains its library, such as onnxruntime-gpu; None if it has no package."""
+    """Python package with the runtime's library, such as onnxruntime-gpu; None if the library
+    belongs to no package."""
     library: str | None = None
-    """Directory of its library."""
+    """Directory of the runtime's library."""
     is_target: bool = False
-    """Whether the device times itself: its runs have `Engine.TARGET`."""
+    """Whether the device itself times the inferences; its runs have `Engine.TARGET`."""
 
     @property
     def is_usable(self) -> bool:
@@ -34,11 +35,11 @@ class RuntimeReport:
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescription:
-    """Identity of a device; constant while an agent runs."""
+    """Identity of a device, which does not change while the agent runs."""
 
     id: str
-    """Stable and pseudonymous: derived from the board's serial number or the machine id, neither of
-    which it reveals."""
+    """Stable, pseudonymous identifier: derived from the board's serial number or from the machine
+    id, without revealing either."""
     name: str
     profile: str
     arch: str
@@ -47,7 +48,8 @@ class DeviceDescription:
 
 
 SAME_CLUSTER_RATIO = 0.1
-"""Difference of the highest frequencies within a cluster: cores of the same type differ by less."""
+"""Largest relative difference of capacity, or of highest frequency, between CPUs of the same
+type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,53 +59,56 @@ class CpuDescription:
     model: str
     logical_count: int
     usable_count: int
-    """CPUs that this process may run on (affinity, cgroup cpuset)."""
+    """Number of CPUs that the agent's process may run on (affinity, cgroup cpuset)."""
     freq_hz_max: int | None = None
     governor: str | None = None
     """Governor of the first frequency policy; None if the kernel has no such policy."""
     features: tuple[str, ...] | None = None
-    """Instruction sets of all CPUs that decide how quantised models are computed: avx2, avx512f,
-    avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None if the device does not report them."""
+    """Instruction sets that every CPU has and that decide how quantised models are computed: avx2,
+    avx512f, avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None if the device does not report
+    them."""
     kinds: tuple[tuple[int, ...], ...] | None = None
-    """CPUs that this process may run on, by their type: those whose capacity, or highest frequency,
-    differs by at most `SAME_CLUSTER_RATIO`; the fastest type first. None if the kernel reports
-    neither for some CPU, and from older agents."""
+    """Numbers of the CPUs that the agent's process may run on, grouped by type, the fastest type
+    first. CPUs whose capacity, or highest frequency, differs by at most `SAME_CLUSTER_RATIO` have
+    the same type. None if the kernel reports neither value for some CPU, and from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class AndroidSystem:
-    """Properties of Android on a device; None for a property that it does not report."""
+    """Properties of Android on a device; a property that the device does not report is None."""
 
     device: str | None
-    """Name of the hardware, `ro.product.device`: shiba."""
+    """Name of the hardware, `ro.product.device`, such as shiba."""
     model: str | None
-    """Name of the product, `ro.product.model`: Pixel 8."""
+    """Name of the product, `ro.product.model`, such as Pixel 8."""
     release: str | None
-    """Version: 16."""
+    """Version of Android, such as 16."""
     api_level: int | None
     security_patch: str | None
-    """Date of the included security patches: 2025-11-05."""
+    """Date of the included security patches, such as 2025-11-05."""
     fingerprint_sha256: str | None
-    """Digest of the build's fingerprint, which names maker, build and date."""
+    """SHA-256 of the build fingerprint, a text with the maker, the build and the date."""
     is_shell: bool = False
-    """Whether agent and model have the rights of adb's shell: an app has fewer."""
+    """Whether agent and model have the rights of adb's shell, which exceed the rights of an app."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockDescription:
-    """Monotonic clock that times the inferences."""
+    """The monotonic clock that times the inferences."""
 
     source: str | None
-    """Kernel's clock source, such as tsc, kvm-clock or arch_sys_counter; None if not reported."""
+    """Clock source of the kernel, such as tsc, kvm-clock or arch_sys_counter; None if not
+    reported."""
     step_ns: float | None
-    """Time between two successive values; None if it is below 8 ns, or shorter than a reading."""
+    """Resolution, the time between two successive values of the clock; None if it is below 8 ns, or
+    shorter than the time of a reading."""
     read_ns: float
-    """Time between successive readings."""
+    """Time that a reading of the clock takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Properties of the system that may change the results of a run; read at its start."""
+    """Properties of the system that may change the results of a run; read when the run starts."""
 
     cpu: CpuDescription
     memory_total_bytes: int | None
@@ -116,26 +121,27 @@ class Environment:
     os: str
     python: str
     virtualization: str | None
-    """Layers between the run and the machine: emulator, container, hypervisor, innermost first, as
-    in `docker on KVM`; None if no layer was found."""
+    """Layers between the run and the hardware (emulator, container, hypervisor), the innermost
+    layer first, such as `docker on KVM`; None if no layer was found."""
     load_1m: float | None
     """Load average over the last minute; None if the system does not report it."""
     packages: dict[str, str] = field(default_factory=dict)
-    """Versions of the packages that a run uses."""
+    """Version of each package that a run uses, by the package's name."""
     agent_version: str = "unknown"
     interpreter: str | None = None
-    """Path of the Python that runs models; None from older agents."""
+    """Path of the Python interpreter that runs models; None from older agents."""
     android: AndroidSystem | None = None
-    """None if the system is not Android."""
+    """Properties of Android; None if the system is not Android."""
     virtualization_unknown: str | None = None
-    """Reason why a layer may be undetected; None if all sources were readable."""
+    """Reason why `virtualization` may lack a layer; None if all sources of information were
+    readable."""
     clock: ClockDescription | None = None
-    """None from older agents."""
+    """The clock that times the inferences; None from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemDescription:
-    """Content of the reply to `Describe`: the device, its present environment, its runtimes."""
+    """Content of the reply to `Describe`: the device, the present environment, the runtimes."""
 
     device: DeviceDescription
     environment: Environment
@@ -145,19 +151,22 @@ class SystemDescription:
     simulated: bool = False
     """Whether the device is simulated, for tests and demonstrations."""
     meters: tuple[str, ...] = ()
-    """Meters that the agent serves, in the form of `RunSpec.meter`."""
+    """Energy meters that the agent serves, each in the form of `RunSpec.meter`."""
     sync_line: str | None = None
-    """Line to a meter's digital input, if such a line is wired."""
+    """Output line that is wired to a meter's digital input; None if no line is wired."""
     models_room_bytes: int | None = None
-    """Size of the largest model that fits if all others are removed; None from older agents."""
+    """Size of the largest model that fits on the device after all other models are removed; None
+    from older agents."""
     own_model: str | None = None
-    """Name of the model in the firmware of a device that accepts no other model; None: the device
-    accepts files."""
+    """Name of the model in the device's firmware, if the device accepts no other model; None if the
+    device accepts model files."""
     takes_own_file: bool = False
-    """Whether the device also accepts a file of that model, because it can verify the file."""
+    """Whether a device with an `own_model` also accepts a file of that model, because the device
+    can verify the file."""
     open_files: str | None = None
-    """Reason, on one line, why the code of a model could open the files of the agent's user,
-    including keys; None if it could not, if this machine opens no model, and from older agents."""
+    """Reason, on one line, why code in a model could open the files of the agent's user, including
+    keys. None if such code could not open them, if no model is opened on this machine, and from
+    older agents."""
     usable_cpus: tuple[int, ...] | None = None
     """Numbers of the CPUs that a model may be bound to; None if binding is not supported, and from
     older agents."""

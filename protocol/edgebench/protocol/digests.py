@@ -1,4 +1,4 @@
-"""Digests of files that may exceed memory: a meter records a gigabyte an hour."""
+"""Digests of files that may be larger than memory: a meter may record a gigabyte per hour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def sha256_of(file: BinaryIO) -> hashlib._Hash:
     """SHA-256 of an open file, from its current position to its end.
 
     Args:
-        file: Opened by the caller, as this portion does not open files.
+        file: Binary file that the caller has opened, because this package does not open files.
 
     Returns:
         The hash object: call `hexdigest()`, or `update` it with more data.

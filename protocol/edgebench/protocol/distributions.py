@@ -1,4 +1,4 @@
-"""The two distributions of edgebench, and the commands that extend their installations.
+"""Names of edgebench's two distribution packages, and the commands that install their extras.
 
 Source: docs/decisions/0027-two-distributions.md.
 """
@@ -13,8 +13,8 @@ AGENT_DISTRIBUTION = "edgebench-agent"
 def install_command(extra: str, distribution: str = AGENT_DISTRIBUTION) -> str:
     """The command that installs the packages of an extra.
 
-    The user has the distribution installed already, from any source. pip keeps the installed
-    version without a query to an index, and fetches only the packages of the extra.
+    The distribution is installed already, from any source. pip keeps the installed version without
+    querying an index for it, and fetches only the packages of the extra.
 
     >>> install_command("onnx")
     "pip install 'edgebench-agent[onnx]'"
@@ -23,7 +23,7 @@ def install_command(extra: str, distribution: str = AGENT_DISTRIBUTION) -> str:
 
 
 def why_missing(error: ModuleNotFoundError) -> str | None:
-    """Message for a failed import of a missing package; None if the module is part of edgebench.
+    """Message about a package that an import did not find; None if the module is edgebench's own.
 
     >>> why_missing(ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow.parquet"))
     'edgebench needs the Python module pyarrow, which is not installed'

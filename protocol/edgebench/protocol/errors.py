@@ -1,9 +1,9 @@
-"""The whole error tree, split by who must act.
+"""All error classes of edgebench; the branches of the tree differ in who has to act.
 
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
-    │   ├── NoSecondSide             runs of one side were named to be compared
+    │   ├── NoSecondSide             all runs named for a comparison belong to the same side
     │   ├── PageUnavailable          the page cannot be served here, or at this address
     │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
@@ -14,9 +14,9 @@
     │   │   └── KitOfOtherMachine        it is for another machine
     │   ├── KitNotBuilt              a Python for phones cannot be built from that system
     │   ├── NoSuchCampaign           no campaign of the store has that name
-    │   ├── CampaignRunning          another process makes a campaign's runs
+    │   ├── CampaignRunning          another process is making a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
-    │   │   ├── NotSimulated             no paired device has the name of a simulated board
+    │   │   ├── NotSimulated             a name of a simulated board that no paired device has
     │   │   ├── DeviceNotOffered         no lab host of a cluster offers a device
     │   │   └── AllQuarantined           every matching device is in quarantine
     │   ├── BoardKnown               the agent to pair with may be on the board of a known device
@@ -32,10 +32,10 @@
     │   │   └── DatasetNotFinite         it holds NaN or infinity
     │   ├── InputsRefused            the chosen shapes or inputs do not fit the model
     │   ├── OwnModelOnly             a device has its model in its firmware, and takes no other
-    │   ├── RunsTooShort             the duration that the runs share is too short for so many
+    │   ├── RunsTooShort             a total duration is too short to be divided among so many runs
     │   ├── NoLoadCode               a run has no load code to align a file with
     │   ├── NoLoadgenLog             a run has no LoadGen log that may be exported
-    │   └── NotComparable            runs differ in more than what is compared
+    │   └── NotComparable            runs differ in properties that have to be equal
     │       └── MetersDiffer             their joules come from two meters, or two boundaries
     ├── TargetError              the device cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
@@ -46,8 +46,8 @@
     │   │   │   ├── SampleShapeRefused       its samples have another shape
     │   │   │   ├── SampleTypeRefused        its samples are quantised, the input takes real values
     │   │   │   ├── SamplesClipped           many of its values are out of the input's range
-    │   │   │   ├── OutputsTooLarge          the outputs for all samples cannot be kept
-    │   │   │   └── DatasetTooSlow           the device would take longer over it than allowed
+    │   │   │   ├── OutputsTooLarge          the outputs for all samples are too large to be kept
+    │   │   │   └── DatasetTooSlow           the device would need more time than its limit
     │   │   ├── DelegateRefused          the runtime has no such delegate, or cannot load it
     │   │   ├── SignatureRefused         the model file has no such signature
     │   │   ├── ExternalDataRefused      the weights of a model are in another file
@@ -62,7 +62,7 @@
     │   ├── MeterLost                an open energy meter has disappeared
     │   ├── NotPermitted             the user lacks the permission for an instrument
     │   ├── BoardLost                a microcontroller has disappeared
-    │   ├── BoardSilent              a microcontroller does not respond, or in no known dialect
+    │   ├── BoardSilent              a microcontroller does not respond, or in an unknown dialect
     │   ├── BoardRestarted           a microcontroller restarted during an operation
     │   ├── BoardRefusal             a microcontroller rejects a command with an error of its own
     │   ├── BoardFault               a microcontroller stopped in a fault of its processor
@@ -92,7 +92,7 @@
     │   │       └── WrongBoard               it has the pinned identity, on another board
     │   ├── AccessDenied             SSH: its host key is not trusted, or it rejects the login
     │   │   └── TooManyKeys          SSH: it ends the login before the right key was offered
-    │   ├── LabHostsUnreachable      no lab host of a cluster responds, or offers a device
+    │   ├── LabHostsUnreachable      a cluster does not respond, or no lab host offers a device
     │   ├── LinkLost                 the connection broke
     │   └── LinkTimeout              no reply in time
     ├── ProtocolError            a bug, or a hostile peer
@@ -104,13 +104,13 @@
     │   ├── NoPairLeft           no pair of a comparison has two valid runs
     │   ├── CodesNotFound            a power trace does not contain a run's load codes
     │   └── TraceRefused         a power trace gives no energy of the run
-    │       ├── SamplesUnknown       its samples may be instantaneous, and too few
+    │       ├── SamplesUnknown       its samples are too few, unless they are averages
     │       └── TraceOfAnotherRun    it was recorded during another run
     ├── StoreError               the result store: unreadable, read-only, full
     │   ├── RunNotStored             a finished run cannot be stored; it stays on its device
     │   ├── RunDamaged               a file of a stored run is missing or not readable
     │   │   ├── RunSetAside              a run of a device cannot be analysed; its files are kept
-    │   │   └── BundleDamaged            … in a bundle
+    │   │   └── BundleDamaged            a file of a run in a bundle is damaged
     │   ├── CampaignDamaged          plan or journal of a campaign is not readable
     │   ├── RunNewer                 a later version wrote a stored run, or a bundle of runs
     │   ├── BundleNotUnpacked        there is no space to unpack a bundle of runs
@@ -119,9 +119,9 @@
     ├── SystemFailure            the operating system: a file or pipe cannot be read or written
     └── Unforeseen               a fault of edgebench: an exception that is not translated
 
-The text of an error is a single printable line: what failed, the value, the limit. Quoted text is
-made printable as well. The command-line layer adds the next step. Errors that cross the wire carry
-an `ErrorCode`.
+The text of an error is a single printable line: what failed, the value, the limit. Unprintable
+characters in quoted text are replaced. The command-line layer adds a hint with the next step.
+Errors that an agent sends to a host have an `ErrorCode`.
 """
 
 from __future__ import annotations
@@ -135,14 +135,14 @@ from typing import Any, TypeVar
 from edgebench.protocol.text import one_line, printable
 
 MAX_TEXT = 1000
-"""Characters of an error's text that are taken from the other side."""
+"""Maximum number of characters of an error text from the other side; the rest is cut."""
 
 
 class ErrorCode(IntEnum):
     """Stable numbers of the errors that an agent may send; never renumber."""
 
     UNKNOWN = 0
-    """A code that this version does not support (a newer agent sent it)."""
+    """Any code that this version does not define, because a newer agent sent it."""
     USAGE = 1
     TARGET = 2
     RUNTIME_UNAVAILABLE = 3
@@ -185,18 +185,18 @@ class Permission(Enum):
     """Permission that the user needs to use an instrument."""
 
     SERIAL_PORT = "serial_port"
-    """A serial port: granted to a group of users."""
+    """Access to a serial port, which the system grants to a group of users."""
     USB_TESTER = "usb_tester"
-    """A USB tester: granted by a udev rule."""
+    """Access to a USB tester, which a udev rule grants."""
 
 
 class EdgebenchError(Exception):
-    """Root of every error that edgebench raises on purpose."""
+    """Base class of all errors that edgebench raises on purpose."""
 
     code = ErrorCode.INTERNAL
     retryable = False
     run_id: str | None = None
-    """Stored run that failed with this error."""
+    """Id of the stored run that failed with this error; None if there is no such run."""
     is_unstarted = False
     """Whether the run was rejected before it started, and left no data."""
 
@@ -206,7 +206,7 @@ class EdgebenchError(Exception):
 
     @property
     def kind(self) -> str:
-        """Name of its class in documents.
+        """Name of the error class in JSON documents.
 
         >>> UsageError("no").kind
         'usage'
@@ -215,14 +215,14 @@ class EdgebenchError(Exception):
         return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the state as is: some classes take more arguments than a text."""
+        """Pickle the attributes, because the constructors of some classes take more than a text."""
         return _unpickled, (type(self), self.args, self.__dict__)
 
 
 def _unpickled(
     kind: type[EdgebenchError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> EdgebenchError:
-    """Rebuild the error from what `__reduce__` returns."""
+    """Rebuild an error from the values that `__reduce__` provides."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)
@@ -238,17 +238,17 @@ class UsageError(EdgebenchError):
 
 
 class NoSuchRun(UsageError):
-    """No stored run matches a name, or several do."""
+    """No stored run matches a name, or several runs match it."""
 
     def __init__(
         self, text: str, bundle: str | None = None, *, is_store_empty: bool = False
     ) -> None:
         super().__init__(text)
         self.bundle = bundle
-        """Path of the bundle, if a bundle was searched."""
+        """Path of the bundle that was searched; None if the store was searched."""
         self.is_store_empty = is_store_empty
         self.model: str | None = None
-        """The name, if it is the name of a model file."""
+        """The name that matches no run, if it is the name of a model file; else None."""
 
 
 class NoSecondSide(UsageError):
@@ -259,7 +259,8 @@ class NoSecondSide(UsageError):
     ) -> None:
         super().__init__(text)
         self.comparison_id = comparison_id
-        """Comparison in pairs that the runs belong to, if any."""
+        """Id of the comparison in pairs that the runs belong to; None if they belong to no
+        pairs."""
         self.sides = sides
         """Names that the user may have meant as the two sides."""
 
@@ -282,16 +283,16 @@ class NoSuchModel(UsageError):
 
 
 class ModelFileMissing(NoSuchModel):
-    """The model of stored runs is to be measured again, and no file has its SHA-256."""
+    """The model of stored runs cannot be measured again, because no file has its SHA-256."""
 
     def __init__(self, message: str, sha256: str) -> None:
-        """Error with the digest of the missing file."""
+        """Create the error for a model file with this SHA-256."""
         super().__init__(message)
         self.sha256 = sha256
 
 
 class NotAModel(UsageError):
-    """A path is not a file, or no runtime of the device loads its format."""
+    """A path is not a file, or no runtime of the device loads the format of the file."""
 
 
 class ModelNotFetched(NotAModel):
@@ -299,20 +300,20 @@ class ModelNotFetched(NotAModel):
 
 
 class NotAKit(UsageError):
-    """A file is not a kit, is damaged, or is for another machine."""
+    """A file is not a kit (a Python for phones), is damaged, or is for another machine type."""
 
 
 class KitOfOtherMachine(NotAKit):
-    """A kit is for a machine other than the phone's."""
+    """A kit (a Python for phones) is for another machine type than the phone's."""
 
     def __init__(self, message: str, machine: str = "") -> None:
         super().__init__(message)
         self.machine = machine
-        """Machine of the phone, as uname(1) names it."""
+        """Machine type of the phone, as uname(1) names it."""
 
 
 class KitNotBuilt(UsageError):
-    """A kit cannot be built from that system, or with the packages available for it."""
+    """A kit (a Python for phones) cannot be built from the given system or packages."""
 
 
 class NoSuchCampaign(UsageError):
@@ -320,26 +321,26 @@ class NoSuchCampaign(UsageError):
 
 
 class CampaignRunning(UsageError):
-    """Another process makes the runs of this campaign."""
+    """Another process is making the runs of this campaign."""
 
 
 class NoSuchDevice(UsageError):
-    """No known device matches a name, or several do; or an agent has no seat of that name."""
+    """No known device matches a name, several devices match it, or an agent has no such seat."""
 
     code = ErrorCode.NO_SUCH_DEVICE
 
 
 class NotSimulated(NoSuchDevice):
-    """No paired device has the name of a simulated board."""
+    """The requested name belongs to a simulated board, but no paired device has this name."""
 
     def __init__(self, text: str, board: str) -> None:
         super().__init__(text)
         self.board = board
-        """Key of the board's profile."""
+        """Key of the simulated board's profile."""
 
 
 class DeviceNotOffered(NoSuchDevice):
-    """No lab host of a cluster offers a device."""
+    """No lab host of a cluster offers the requested device."""
 
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
@@ -348,48 +349,50 @@ class DeviceNotOffered(NoSuchDevice):
 
 
 class AllQuarantined(NoSuchDevice):
-    """Every matching device is in quarantine."""
+    """Every device that matches the request is in quarantine."""
 
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of any of the devices, quoted for a shell."""
+        """Name of a matching device, quoted for a shell."""
 
 
 class BoardKnown(UsageError):
-    """An agent to pair with seems to be on a known device's board, and no user can confirm it."""
+    """An agent to pair with may be on the board of a known device, and no user can confirm it."""
 
 
 class NoSuchMeter(UsageError):
-    """No driver has the name of a meter, or the meter is not connected."""
+    """No meter driver has the requested name, or the meter is not connected."""
 
     def __init__(self, text: str, *, permission: Permission | None = None) -> None:
         super().__init__(text)
         self.permission = permission
-        """Permission that the user lacks, if the meter is connected."""
+        """Permission that the user lacks to use a connected meter; None if no permission is
+        lacking."""
 
 
 class WrongMeterOption(UsageError):
-    """The driver of a meter rejects the options after its name."""
+    """The driver of a meter rejects the options after the meter's name."""
 
 
 class MeterNotServed(UsageError):
     """The agent was not started with the requested meter (`--meter`).
 
-    `meant` is the only served meter whose text begins like the request.
+    `meant` is the served meter whose address begins with the requested text; None if there is no
+    such meter, or several.
     """
 
     def __init__(self, text: str, meter: str, *, meant: str | None = None) -> None:
         super().__init__(text)
         self.meter = meter
-        """Meter, as `edgebench-agent serve --meter` takes it."""
+        """Address of the requested meter, as `edgebench-agent serve --meter` takes it."""
         self.meant = meant
 
 
 class FileRefused(UsageError):
     """A file to import is damaged, incomplete, or of an unknown kind.
 
-    `works_with` are words of options with which it can be read, which were tried.
+    `works_with` lists words of command-line options with which the file was read successfully.
     """
 
     works_with: tuple[tuple[str, ...], ...] = ()
@@ -400,7 +403,7 @@ class BundleRefused(FileRefused):
 
 
 class ColumnsUnknown(FileRefused):
-    """The column names of a table are unknown; the text lists them."""
+    """The column names of a table are unknown; the error text lists the names."""
 
 
 class FileChanged(UsageError):
@@ -412,7 +415,7 @@ class DatasetFileRefused(UsageError):
 
 
 class DatasetIncomplete(DatasetFileRefused):
-    """A data set has no samples, or the number of labels differs from that of samples."""
+    """A data set has no samples, or the number of labels differs from the number of samples."""
 
 
 class DatasetNotFinite(DatasetFileRefused):
@@ -426,7 +429,7 @@ class InputsRefused(UsageError):
 
 
 class OwnModelOnly(UsageError):
-    """A device runs only the model in its firmware, and the request is for another."""
+    """A device runs only the model in its firmware, and another model was requested."""
 
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
@@ -435,37 +438,37 @@ class OwnModelOnly(UsageError):
 
 
 class RunsTooShort(UsageError):
-    """The duration that the runs of a set share is too short for so many runs."""
+    """The total duration of a set is too short to be divided among so many runs."""
 
     def __init__(self, text: str, enough_s: float, run_limit: int) -> None:
         super().__init__(text)
         self.enough_s = enough_s
-        """Duration that is long enough for so many runs."""
+        """Smallest total duration that is long enough for the requested number of runs."""
         self.run_limit = run_limit
-        """Largest number of runs for which the duration is long enough."""
+        """Largest number of runs for which the requested total duration is long enough."""
 
 
 class NoLoadCode(UsageError):
-    """A run has no load code, which is needed to align an instrument's file with it."""
+    """A run has no load code, which is needed to align an instrument's file with the run."""
 
 
 class NoLoadgenLog(UsageError):
-    """A run has no log of MLPerf's LoadGen, or is invalid, so its log is not exported."""
+    """A run has no log of MLPerf's LoadGen, or is invalid, so that no log is exported."""
 
 
 class NotComparable(UsageError):
-    """Runs differ in more than what is compared."""
+    """Runs cannot be compared, because they differ in properties that have to be equal."""
 
     def __init__(self, text: str, keys: Sequence[str], comparison_id: str | None = None) -> None:
         super().__init__(text)
         self.keys = tuple(keys)
-        """Keys in which they differ, as `--allow` takes them."""
+        """Keys of the properties in which the runs differ, as the option `--allow` takes them."""
         self.comparison_id = comparison_id
-        """Id of the compared pairs; None for runs that were named by sides."""
+        """Id of the comparison in pairs; None if the runs of each side were named separately."""
 
 
 class MetersDiffer(NotComparable):
-    """Energies come from two meters, or from two boundaries: no option allows the comparison."""
+    """Energies come from two meters, or from two boundaries; no option allows this comparison."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, [])
@@ -501,11 +504,12 @@ class BoardModelRefused(ModelRefused):
     ) -> None:
         super().__init__(text)
         self.missing_operators = missing_operators
-        """Operators that the firmware does not support: how many of each, by name."""
+        """Number of operators of each kind that the firmware does not support, by the operator's
+        name."""
 
     @property
     def kind(self) -> str:
-        """Name of its base class: documents have the same kind for all refused models."""
+        """Kind of the base class: documents have the same kind for all refused models."""
         return "model_refused"
 
 
@@ -516,7 +520,7 @@ class NoBoardProfiler(ModelRefused):
 
     @property
     def kind(self) -> str:
-        """Name of its base class: documents have the same kind for all refused models."""
+        """Kind of the base class: documents have the same kind for all refused models."""
         return "model_refused"
 
 
@@ -545,31 +549,31 @@ class SamplesClipped(DatasetRefused):
 
 
 class OutputsTooLarge(DatasetRefused):
-    """The outputs for all samples of a data set cannot be kept."""
+    """The outputs for all samples of a data set are too large to be kept."""
 
     code = ErrorCode.OUTPUTS_TOO_LARGE
 
 
 class DatasetTooSlow(DatasetRefused):
-    """A device that times itself would take longer over a data set than allowed."""
+    """A device that times itself would need more time for a data set than its time limit."""
 
     code = ErrorCode.DATASET_TOO_SLOW
 
 
 class DelegateRefused(ModelRefused):
-    """A runtime has no delegate of this name, or cannot load it; the text lists its delegates."""
+    """A runtime has no such delegate, or cannot load it; the error text lists its delegates."""
 
     code = ErrorCode.DELEGATE_REFUSED
 
 
 class SignatureRefused(ModelRefused):
-    """A model file has no signature of this name; the text lists its signatures."""
+    """A model file has no signature of this name; the error text lists the file's signatures."""
 
     code = ErrorCode.SIGNATURE_REFUSED
 
 
 class ExternalDataRefused(ModelRefused):
-    """Weights of a model are in another file, and a device receives only a single file."""
+    """Weights of a model are in another file, but only a single file is sent to a device."""
 
     code = ErrorCode.EXTERNAL_DATA_REFUSED
 
@@ -593,7 +597,7 @@ class WorkerTimeout(TargetError):
 
 
 class TooHot(TargetError):
-    """The device is above the temperature at which its profile ends a run."""
+    """The device is above the temperature at which, by its profile, a run has to end."""
 
     code = ErrorCode.TOO_HOT
 
@@ -611,7 +615,7 @@ class SeatLeft(TargetError):
 
 
 class GovernorRefused(TargetError):
-    """The kernel does not offer the requested CPU governor, or it may not be set."""
+    """The kernel does not offer the requested CPU governor, or the agent may not set it."""
 
     code = ErrorCode.GOVERNOR_REFUSED
 
@@ -623,7 +627,7 @@ class SettingRefused(TargetError):
 
 
 class MeterLost(TargetError):
-    """An open energy meter does not start another recording."""
+    """An open energy meter has disappeared, or does not start another recording."""
 
 
 class NotPermitted(TargetError):
@@ -635,11 +639,11 @@ class NotPermitted(TargetError):
 
 
 class BoardLost(TargetError):
-    """A microcontroller, or the program in place of it, has disappeared."""
+    """A microcontroller, or the program that emulates it, has disappeared."""
 
 
 class BoardSilent(TargetError):
-    """A microcontroller does not respond in time, or its replies have no known dialect."""
+    """A microcontroller does not respond in time, or uses an unknown firmware protocol."""
 
 
 class BoardRestarted(TargetError):
@@ -647,25 +651,25 @@ class BoardRestarted(TargetError):
 
 
 class BoardRefusal(TargetError):
-    """A microcontroller rejects a command with an error; the text quotes it."""
+    """A microcontroller rejects a command; the error text quotes the microcontroller's error."""
 
 
 class BoardFault(TargetError):
-    """A microcontroller reports a fault of its processor; it has stopped, or will restart."""
+    """A microcontroller reports a processor fault, after which it stops or restarts."""
 
 
 class OtherBoard(TargetError):
-    """A microcontroller reports another name than when it was identified at its port."""
+    """The microcontroller at a port reports another name than when the port was probed."""
 
     code = ErrorCode.OTHER_BOARD
 
 
 class LineDamaged(TargetError):
-    """A serial line loses or changes bytes, even after all repetitions."""
+    """A serial line loses or changes bytes, even when the transfer is repeated."""
 
 
 class LeaseHeld(TargetError):
-    """Another host holds the device."""
+    """Another client holds the lease of the device, the right to measure there."""
 
     code = ErrorCode.LEASE_HELD
     retryable = True
@@ -680,24 +684,25 @@ class LeaseHeld(TargetError):
     ) -> None:
         super().__init__(text)
         self.stoppable_on = stoppable_on
-        """Device whose run in progress belongs to the caller, who may stop it."""
+        """Name of the device, if its run in progress belongs to the caller, who may stop the run;
+        else None."""
         self.is_by_this_host = is_by_this_host
         """Whether the holder has the same user name and machine name as the caller."""
         self.waited_s = waited_s
-        """Time for which the caller has waited without success."""
+        """Time for which the caller has waited for the lease without success."""
 
 
 class OtherEnvironment(TargetError):
-    """The runtimes of the agent that serves this machine differ from those of the command."""
+    """The agent on this machine runs in another Python environment than the command."""
 
     def __init__(self, text: str, *, pid: int | None = None) -> None:
         super().__init__(text)
         self.pid = pid
-        """Process of the agent."""
+        """Process id of the agent; None if it is unknown."""
 
 
 class DeployRunning(TargetError):
-    """Another deploy is installing, starting or removing an agent in that account."""
+    """Another deploy is installing, starting or removing an agent in the same account."""
 
 
 class NoSpace(TargetError):
@@ -711,20 +716,20 @@ class TooLarge(NoSpace):
 
 
 class PythonMissing(TargetError):
-    """The device has no Python that edgebench runs on."""
+    """The device has no Python version that edgebench supports."""
 
 
 class KitMissing(PythonMissing):
-    """The device is a phone, and this host has no Python for it."""
+    """The device is a phone, and this host has no kit (a Python for phones) to install on it."""
 
     def __init__(self, message: str, machine: str = "") -> None:
         super().__init__(message)
         self.machine = machine
-        """Machine of the phone, as uname(1) names it."""
+        """Machine type of the phone, as uname(1) names it."""
 
 
 class PackagesMissing(TargetError):
-    """The packages to install on the device are available neither there nor on the host."""
+    """The packages to install on a device are available neither on the device nor on the host."""
 
 
 class SimulationMissing(TargetError):
@@ -732,7 +737,7 @@ class SimulationMissing(TargetError):
 
 
 class TargetDriverMissing(TargetError):
-    """The driver of microcontrollers is not installed there: the firmware bridge, or QEMU."""
+    """The agent's machine lacks the driver of microcontrollers: the firmware bridge, or QEMU."""
 
     code = ErrorCode.TARGET_DRIVER_MISSING
 
@@ -742,7 +747,7 @@ class FlashToolMissing(TargetError):
 
 
 class PortTaken(TargetError):
-    """The agent cannot listen: the port is in use, or the address is not the device's."""
+    """The agent cannot listen: the port is in use, or the device does not have the address."""
 
 
 class AgentRunning(TargetError):
@@ -755,7 +760,7 @@ class AgentRunning(TargetError):
 
 
 class TransportError(EdgebenchError):
-    """The link failed."""
+    """The connection to an agent failed, or could not be opened."""
 
     retryable = True
 
@@ -766,15 +771,15 @@ class Unreachable(TransportError):
     def __init__(self, text: str, *, reason: str = "", is_offline: bool = False) -> None:
         super().__init__(text)
         self.reason = reason or str(self)
-        """Reason without the address; the text of the error names the address too."""
+        """Reason without the address; the error text contains both."""
         self.is_offline = is_offline
         """Whether this machine has no network route to the address."""
 
 
 class AgentBusy(Unreachable):
-    """An address repeatedly closes connections before it shows a certificate.
+    """A server repeatedly closes connections before it shows a certificate.
 
-    An agent closes them if too many are waiting for their handshake.
+    An agent closes a connection if too many connections are waiting for their TLS handshake.
     """
 
 
@@ -784,7 +789,7 @@ class AgentNotStarted(Unreachable):
     def __init__(self, text: str, target: str) -> None:
         super().__init__(text)
         self.target = target
-        """Device, as `edgebench deploy` takes it."""
+        """Name of the device, as `edgebench deploy` takes it."""
 
 
 class AdbMissing(Unreachable):
@@ -799,11 +804,11 @@ class PhoneUnavailable(Unreachable):
     def __init__(self, text: str, reason: str, step: str) -> None:
         super().__init__(text, reason=reason)
         self.step = step
-        """Next step for this state, with a command."""
+        """Next step for the user in this state of the phone, with a command."""
 
 
 class NotPaired(TransportError):
-    """The other side rejects this identity, or shows an identity that is not pinned."""
+    """The other side rejects this side's identity, or presents an identity that is not pinned."""
 
     code = ErrorCode.NOT_PAIRED
     retryable = False
@@ -816,7 +821,7 @@ class WrongAgent(NotPaired):
 class WrongBoard(WrongAgent):
     """An agent with the pinned identity is on another board, or several agents have the identity.
 
-    Both happen with copies of an SD card.
+    Both cases result from copies of an SD card.
     """
 
 
@@ -828,15 +833,15 @@ class AccessDenied(TransportError):
     def __init__(self, text: str, login: str) -> None:
         super().__init__(text)
         self.login = login
-        """Arguments of `ssh` for the same login by hand."""
+        """Arguments of `ssh` with which the user can try the same login by hand."""
 
 
 class TooManyKeys(AccessDenied):
-    """The SSH server ends the login before the right key was offered."""
+    """The SSH server ends the login before `ssh` has offered the right key."""
 
 
 class LabHostsUnreachable(TransportError):
-    """No scheduler of a cluster responds, or none of its lab hosts offers a device."""
+    """The scheduler of a cluster does not respond, or no lab host offers a device."""
 
     retryable = False
 
@@ -856,7 +861,7 @@ class ProtocolError(EdgebenchError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This side tried to send something that the protocol does not allow, or did send it."""
+    """This side sent, or tried to send, something that the protocol does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -873,11 +878,12 @@ class MeasurementError(EdgebenchError):
     def __init__(self, text: str, *, invalid: str | None = None) -> None:
         super().__init__(text)
         self.invalid = invalid
-        """Run, set or comparison whose numbers were requested although it is invalid."""
+        """Id of the invalid run, set or comparison whose numbers were requested; None if the error
+        has another cause."""
 
 
 class NotMetered(MeasurementError):
-    """The energy was requested of a run that was made without a meter."""
+    """The energy of a run was requested, but the run was made without a meter."""
 
 
 class NoPairLeft(MeasurementError):
@@ -893,7 +899,7 @@ class CodesNotFound(MeasurementError):
 
 
 class TraceRefused(MeasurementError):
-    """A power trace gives no energy of a run; nothing was stored."""
+    """The energy of a run cannot be computed from a power trace; nothing was stored."""
 
 
 class TraceOfAnotherRun(TraceRefused):
@@ -906,7 +912,7 @@ class TraceOfAnotherRun(TraceRefused):
 
 
 class SamplesUnknown(TraceRefused):
-    """A trace does not state whether its samples are instantaneous; if so, they are too few."""
+    """A power trace has too few samples if they are instantaneous, which it does not state."""
 
 
 class StoreError(EdgebenchError):
@@ -914,26 +920,26 @@ class StoreError(EdgebenchError):
 
 
 class RunNotStored(StoreError):
-    """A finished run cannot be stored; its device keeps it."""
+    """A finished run cannot be stored on the host; the device keeps the run."""
 
 
 class RunDamaged(StoreError):
-    """A file of a stored run is missing, or not readable in its format."""
+    """A file of a stored run is missing or malformed."""
 
     damaged_id: str | None = None
-    """Id of the run in its store; None if it is in a bundle or elsewhere, or not known."""
+    """Id of the run in the store; None if the run is not in the store, or its id is unknown."""
 
 
 class RunSetAside(RunDamaged):
-    """A run of a device cannot be analysed; its files are kept apart from the runs."""
+    """A run from a device cannot be analysed; its files are kept apart from the stored runs."""
 
 
 class BundleDamaged(RunDamaged):
-    """A file of a run in a bundle differs from what its sender packed."""
+    """A file of a run in a bundle differs from the file that was packed."""
 
 
 class CampaignDamaged(StoreError):
-    """Plan or journal of a campaign is missing, or not readable in its format."""
+    """The plan or the journal of a campaign is missing or malformed."""
 
 
 class RunNewer(StoreError):
@@ -949,7 +955,7 @@ class DirectoryTaken(StoreError):
 
 
 class FileNotWritten(StoreError):
-    """A report or an export cannot be written; the stored runs are not affected."""
+    """A report or an exported file cannot be written; the stored runs are not affected."""
 
 
 class SystemFailure(EdgebenchError):
@@ -958,13 +964,13 @@ class SystemFailure(EdgebenchError):
     def __init__(self, text: str = "", number: int | None = None) -> None:
         super().__init__(text)
         self.number = number
-        """Its error number, errno(3)."""
+        """Error number of the operation, see errno(3); None if there is no number."""
 
 
 class Unforeseen(EdgebenchError):
-    """A fault of edgebench: an exception that no code expects or translates.
+    """A defect of edgebench: an exception that no code handles or translates.
 
-    Its traceback is in a file, see `edgebench.system.unforeseen`.
+    The traceback is written to a file, see `edgebench.system.unforeseen`.
     """
 
     def __init__(self, text: str = "", path: str | None = None) -> None:
@@ -978,13 +984,13 @@ UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 @contextmanager
 def os_error_as(kind: type[EdgebenchError], what: str, place: object = None) -> Iterator[None]:
-    """Raise an OSError of the block as an error of this kind: what failed, why, and where.
+    """Translate an OSError of the block to an error of class `kind`: what failed, why and where.
 
-    Without a place, it is the file that the operating system names; errors of libraries may have
-    only a text.
+    Without `place`, the error text contains the file name of the OSError, if there is a file name.
+    An OSError of a library may have only a text.
 
     Raises:
-        EdgebenchError: an error of this kind: the block raised an OSError.
+        EdgebenchError: the block raised an OSError; the class of the error is `kind`.
     """
     try:
         yield
@@ -998,8 +1004,9 @@ def with_meant(
 ) -> UsageErrorT:
     """Set `meant` of an error about an unknown name.
 
-    `meant` is the first known name that starts with `name`, if `name` has 3 letters or more; else
-    the known name closest to it, if its similarity, as difflib defines it, is at least `cutoff`.
+    `meant` becomes the first known name that starts with `name`, if `name` has at least 3 letters.
+    If there is no such name, `meant` becomes the known name closest to `name`, if their similarity,
+    as difflib defines it, is at least `cutoff`; else None.
     """
     from difflib import get_close_matches  # only here: a correct command does not need it
 
@@ -1022,7 +1029,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def error_from_code(code: int, text: str) -> EdgebenchError:
-    """Exception for an error that an agent reported by `code`; its text is a single line."""
+    """Exception for an error that an agent reported by `code`; the text is cut to a single line."""
     return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(one_line(text, MAX_TEXT))
 
 

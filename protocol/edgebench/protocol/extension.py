@@ -1,4 +1,4 @@
-"""Entry points of other portions and packages, if they are installed."""
+"""Lookup of optional implementations, which other packages register as entry points."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def first_installed(group: str) -> Any | None:
-    """Object that the first entry point of a group creates; None if the group has no entry point.
+    """Create the object of a group's first entry point; None if the group has no entry point.
 
     Args:
         group: Name of a group whose entry points are callables without arguments.

@@ -1,8 +1,9 @@
-"""Reader of unverified FlatBuffers.
+"""Reader of FlatBuffers files that were not verified.
 
-Theory of operation. A table starts with the distance back to its vtable, which holds the place of
-every field; a vector starts with its length. Every access is checked to be within the file, and the
-number of items is bounded, so a file that refers to itself ends with an error.
+Theory of operation. A table starts with the distance back to its vtable, which holds the offset of
+every field; a vector starts with its length. Every access is checked to be within the file. The
+total number of items is limited, so a file with circular references causes an error, not an endless
+loop.
 
 Source: https://flatbuffers.dev/internals/ (encoding).
 """
@@ -13,7 +14,7 @@ import struct
 from mmap import mmap
 
 MAX_ITEMS = 1_000_000
-"""Maximum total number of items in the lists that are read; a real model has about ten thousand."""
+"""Maximum total number of list items read from a file; a real model has about ten thousand."""
 
 
 class FlatbufferError(Exception):
@@ -21,7 +22,7 @@ class FlatbufferError(Exception):
 
 
 class FlatFile:
-    """Bytes of a file, and the number of list items that may still be read."""
+    """Content of a file, and the number of list items that may still be read from it."""
 
     def __init__(self, data: bytes | mmap, max_items: int = MAX_ITEMS) -> None:
         self.data = data
@@ -32,10 +33,10 @@ class FlatFile:
         return FlatTable(self, self.number("<I", 0))
 
     def number(self, form: str, at: int) -> int:
-        """The integer at this place.
+        """Read the integer at offset `at`; `form` is its struct format.
 
         Raises:
-            FlatbufferError: the place is outside of the file.
+            FlatbufferError: the offset is outside of the file.
         """
         if at < 0:
             raise FlatbufferError  # struct would count from the end
@@ -46,7 +47,7 @@ class FlatFile:
         return value
 
     def numbers(self, form: str, at: int, count: int) -> tuple[int, ...]:
-        """A list of integers at this place.
+        """Read `count` numbers from offset `at`; `form` is the struct format of a number.
 
         Raises:
             FlatbufferError: the list extends beyond the file, or the limit of items is exceeded.
@@ -69,35 +70,35 @@ class FlatTable:
         self._vtable = at - file.number("<i", at)
 
     def number(self, field: int, form: str = "<i", default: int = 0) -> int:
-        """An integer."""
+        """The integer in a field; `default` if the field is absent."""
         at = self._field(field)
         return self._file.number(form, at) if at else default
 
     def real(self, field: int) -> float:
-        """A float32 number."""
+        """The float32 number in a field; 0 if the field is absent."""
         return float(self.number(field, "<f"))
 
     def numbers(self, field: int, form: str = "i") -> tuple[int, ...]:
-        """A vector of integers; `form` is their struct format, four bytes by default."""
+        """The vector of numbers in a field; `form` is the struct format of a number."""
         return self._file.numbers(form, *self.vector(field))
 
     def reals(self, field: int) -> tuple[float, ...]:
-        """A vector of float32."""
+        """The vector of float32 numbers in a field."""
         return tuple(float(value) for value in self.numbers(field, "f"))
 
     def table(self, field: int) -> FlatTable | None:
-        """A table; None if it is absent."""
+        """The table in a field; None if the field is absent."""
         at = self._field(field)
         return FlatTable(self._file, at + self._file.number("<I", at)) if at else None
 
     def tables(self, field: int) -> list[FlatTable]:
-        """A vector of tables."""
+        """The vector of tables in a field."""
         at, count = self.vector(field)
         starts = self._file.numbers("I", at, count)
         return [FlatTable(self._file, at + 4 * i + start) for i, start in enumerate(starts)]
 
     def vector(self, field: int) -> tuple[int, int]:
-        """Start and length of a vector."""
+        """File offset and item count of the vector in a field; both 0 if the field is absent."""
         at = self._field(field)
         if not at:
             return 0, 0
@@ -105,14 +106,14 @@ class FlatTable:
         return start + 4, self._file.number("<I", start)
 
     def content(self, field: int) -> bytes:
-        """A vector of bytes."""
+        """The bytes of the vector in a field; empty if the field is absent."""
         start, count = self.vector(field)
         if start + count > len(self._file.data):
             raise FlatbufferError
         return self._file.data[start : start + count]
 
     def _field(self, field: int) -> int:
-        """Start of a field; 0 if it is absent."""
+        """File offset of a field; 0 if the field is absent."""
         entry = 4 + 2 * field
         if entry >= self._file.number("<H", self._vtable):
             return 0

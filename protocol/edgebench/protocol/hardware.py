@@ -1,8 +1,9 @@
-"""Hardware of an agent's machine, which distinguishes machines with copies of an SD card.
+"""Hardware identifiers, by which machines with copies of the same SD card are distinguished.
 
-Both sides compare the hardware by the same rule: an agent compares it with the hardware that is
-stored with its identity, before it uses that identity; a host with the hardware that is stored with
-a device, before it measures there.
+Agent and host compare hardware by the same rule. An agent compares the present hardware with the
+hardware that is stored with the agent's identity, before it uses that identity. A host compares the
+hardware that an agent reports with the hardware that is stored for the known device, before it
+measures on the device.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import Enum
 
 
 class BoardChange(str, Enum):
-    """Evidence that the machine has changed."""
+    """Kind of evidence that the machine is not the same as before."""
 
     SERIAL = "serial"
     """The serial number differs."""
@@ -22,15 +23,17 @@ class BoardChange(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Hashes of the identifiers of a machine; each is empty if the kernel does not report it."""
+    """Hashed identifiers of a machine; an identifier that the kernel does not report is empty."""
 
     board: str = ""
-    """Serial number of the board, or UUID of the mainboard. Strong evidence: sufficient alone."""
+    """Hashed serial number of the board, or UUID of the mainboard; strong evidence, which is
+    sufficient alone."""
     network_cards: tuple[str, ...] = ()
-    """Permanent addresses of the built-in network cards. Weak evidence: a card may be replaced."""
+    """Hashed permanent addresses of the built-in network cards; weak evidence, because a card may
+    be replaced."""
 
     def change_to(self, now: Hardware) -> BoardChange | None:
-        """Evidence that the machine has changed since; None if there is no evidence.
+        """Evidence that `now` describes another machine; None if there is no evidence.
 
         >>> pi = Hardware("5a", ("01",))
         >>> pi.change_to(Hardware("5b", ("01",))), pi.change_to(Hardware("5a", ("02",)))
@@ -49,7 +52,7 @@ class Hardware:
         return None
 
     def is_proven_by(self, now: Hardware) -> bool:
-        """Whether there is evidence that the machine is the same.
+        """Whether there is evidence that `now` describes the same machine.
 
         >>> Hardware("", ("01", "02")).is_proven_by(Hardware("5a", ("02",)))
         True
@@ -61,5 +64,5 @@ class Hardware:
         return bool(set(self.network_cards) & set(now.network_cards))
 
     def updated(self, now: Hardware) -> Hardware:
-        """Hardware with the present identifiers; identifiers that are missing now are kept."""
+        """Hardware with the identifiers in `now`; an identifier that `now` lacks is kept."""
         return Hardware(now.board or self.board, now.network_cards or self.network_cards)

@@ -1,18 +1,21 @@
 """Identities and pairing strings: self-signed certificates, pinned by fingerprint.
 
 Theory of operation. Host and agent each have a self-signed certificate, which is created once. Each
-side trusts exactly the certificates that it has pinned; there is no authority. The certificates are
-valid from 1970 to 9999, because the clock of a board without a battery starts in the past.
+side trusts exactly the certificates that it has pinned; there is no certificate authority. The
+certificates are valid from 1970 to 9999, because the clock of a board without a battery starts in
+the past.
 
-Pairing needs no further listener. `edgebench-agent pair` draws a random secret. From it,
-both sides derive the same one-time key and certificate, byte for byte (Ed25519 signatures are
-deterministic). The agent trusts that certificate for ten minutes, and only for the message with the
-host's real certificate. A peer without the secret fails in the TLS handshake; an eavesdropper
-cannot decrypt the connection; and the string contains the agent's fingerprint, so the host cannot
+Pairing uses the agent's normal port. `edgebench-agent pair` generates a random secret and prints it
+in the pairing string, which the user copies to the host. From the secret, both sides derive the
+same one-time key and certificate, byte for byte (Ed25519 signatures are deterministic). The agent
+trusts the one-time certificate for ten minutes, and only for the message that contains the host's
+real certificate. A peer without the secret fails in the TLS handshake; an eavesdropper cannot
+decrypt the connection; and the pairing string contains the agent's fingerprint, so the host cannot
 be redirected to another agent.
 
-The key derivation is SHA-256 over a label and the secret; the secret is 128 random bits, so no
-stretching is needed. Source: NIST SP 800-108r1, section 4 (key derivation from a strong secret).
+The key derivation is SHA-256 over a label and the secret; the secret has 128 random bits, so a slow
+derivation (key stretching) is not needed. Source: NIST SP 800-108r1, section 4 (key derivation from
+a strong secret).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from edgebench.protocol.errors import UsageError
 from edgebench.protocol.pem import Pem
 
 DEFAULT_PORT = 7747
-"""Default port of an agent; unassigned at IANA in 2026."""
+"""Default TCP port of an agent; IANA has not assigned it to another service, as of 2026."""
 PAIRING_VALID_S = 600.0
 SECRET_BYTES = 16
 _SCHEME = "edgebench://"
@@ -47,13 +50,13 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """Name of the certificate in pins, logs and pairing strings."""
+        """Fingerprint of the certificate, by which pins, logs and pairing strings identify it."""
         return fingerprint(der_of(self.certificate_pem))
 
 
 @dataclass(frozen=True, slots=True)
 class PairingString:
-    """Output of `edgebench-agent pair` and argument of `edgebench pair`."""
+    """The string that `edgebench-agent pair` prints and `edgebench pair` takes as argument."""
 
     addresses: tuple[str, ...]
     port: int
@@ -66,11 +69,12 @@ class PairingString:
 
 
 PIN_CHARS, SECRET_CHARS = 43, 22
-"""Length in a pairing string of a SHA-256, and of 16 bytes: base64url without padding, RFC 4648."""
+"""Lengths of the fingerprint (a SHA-256) and of the secret (16 bytes) in a pairing string, in
+characters of base64url without padding (RFC 4648)."""
 
 
 def parse_pairing_string(text: str) -> PairingString:
-    """The parts of a pairing string.
+    """Parse a pairing string into its parts.
 
     Raises:
         UsageError: the text is not a pairing string.
@@ -125,7 +129,7 @@ def der_of(certificate_pem: str) -> bytes:
 
 
 def new_identity(common_name: str) -> Identity:
-    """A fresh random identity."""
+    """Create an identity with a new random key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.x509 import random_serial_number
 
@@ -134,7 +138,7 @@ def new_identity(common_name: str) -> Identity:
 
 
 def pairing_identity(secret: bytes) -> Identity:
-    """The one-time identity of a pairing secret; the same on both sides."""
+    """Derive the one-time identity from a pairing secret; both sides derive the same identity."""
     seed = hashlib.sha256(_PAIRING_LABEL + secret).digest()
     return _self_signed(seed, "edgebench pairing", 1)
 

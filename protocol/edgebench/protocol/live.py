@@ -1,4 +1,4 @@
-"""Live samples of a device for `Watch`, and their packed form.
+"""Live samples that an agent sends to subscribers (`Watch`), and their binary format.
 
 A batch is sent as consecutive little-endian columns of the same length:
 
@@ -6,7 +6,8 @@ A batch is sent as consecutive little-endian columns of the same length:
     temp_c f64     temperature of the hottest zone
     freq_hz f64    clock of the fastest CPU
 
-NaN: no reading at that time. A later version may append columns, which an older host ignores.
+A value is NaN if there was no reading at that time. A later version may append columns, which an
+older host ignores.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from dataclasses import dataclass
 from edgebench.protocol.errors import RemoteProtocolError
 
 WATCH_HZ = 10.0
-"""Maximum samples per second; from a faster sampler, some are dropped."""
+"""Maximum number of samples sent per second; if the sampler is faster, samples are dropped."""
 MAX_SAMPLES = 32
-"""Maximum samples in a batch; a batch of a second has ten."""
+"""Maximum number of samples in a batch; a batch of a second has 10 samples."""
 _ROW_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSamples:
-    """Samples of a device, in the order of time."""
+    """Samples of a device in order of time, as a tuple per column."""
 
     time_ns: tuple[int, ...]
-    """Device monotonic clock."""
+    """Times of the samples on the device's monotonic clock."""
     temp_c: tuple[float, ...]
     freq_hz: tuple[float, ...]
 
@@ -38,7 +39,7 @@ class LiveSamples:
 
 
 def pack_samples(samples: Sequence[tuple[int, float, float]]) -> bytes:
-    """Pack rows of time_ns, temp_c and freq_hz, at most `MAX_SAMPLES`."""
+    """Pack at most `MAX_SAMPLES` samples, each given as (time_ns, temp_c, freq_hz)."""
     count = len(samples)
     assert count <= MAX_SAMPLES
     columns = zip(*samples, strict=True)
@@ -46,10 +47,11 @@ def pack_samples(samples: Sequence[tuple[int, float, float]]) -> bytes:
 
 
 def unpack_samples(payload: bytes | memoryview, count: int) -> LiveSamples:
-    """Unpack the samples of a payload.
+    """Unpack `count` samples from a payload.
 
     Raises:
-        RemoteProtocolError: `count` is above `MAX_SAMPLES`, or the payload is too short for it.
+        RemoteProtocolError: `count` is above `MAX_SAMPLES`, or the payload is too short for `count`
+            samples.
     """
     if not 0 <= count <= MAX_SAMPLES or len(payload) < count * _ROW_BYTES:
         raise RemoteProtocolError(

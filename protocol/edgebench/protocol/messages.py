@@ -4,17 +4,17 @@ A conversation, from the host's side:
 
     Hello → Welcome                      versions, identities, and the seat
     SeatList → Seats                     the devices that the agent serves
-    Describe → SystemDescription         runtimes, environment
+    Describe → Described                 runtimes, environment
     Acquire → Granted                    the right to measure, for a limited time
     ModelOffer → ModelState, ModelChunk…, ModelCommit → ModelState
     RunStart → RunAccepted, then Progress… and RunEnded, pushed
-    RunFollow → RunAccepted, then the same for a run that was started earlier
+    RunFollow → RunAccepted, then the same notices of a run that was started earlier
     RunList → RunListing, RunOpen → RunFiles, FileRead → FileData…, RunAcknowledge → Done
     Watch → Seats, then SeatChange… and SeatReadings… of seats, pushed until the connection ends
     Probe → ProbeReply                   two-way clock probes, any time
 
 Each request has a number, and its replies have the same number. The reply to any request may be
-`Problem`. Chunks of models and files are the frame's payload, outside the message.
+`Problem`. The bytes of models and files are in the frame's payload, outside the message.
 """
 
 from __future__ import annotations
@@ -30,32 +30,34 @@ from edgebench.protocol.record import Outcome, Phase, PhaseProgress
 from edgebench.protocol.spec import RunSpec
 
 PROTOCOL_VERSION = 5
-"""Raised with every change that an older peer would misread; by two if it breaks compatibility.
+"""Version of the protocol; increased with every change that an older peer would misinterpret, and
+by two if the change breaks compatibility.
 
-Peers one version apart work together: the newer peer sends only what the older peer supports.
-3: six columns of queries, and what a worker records. 4: `Telemetry`, and the phase of cooling.
-5: seats, `RunFollow` and `Watch`.
+Peers whose versions differ by one work together: the newer peer sends only what the older peer
+supports. Version 3 introduced six columns of queries and changed the worker's record; version 4
+added `Telemetry` and the cooling phase; version 5 added seats, `RunFollow` and `Watch`.
 """
 SEATS_SINCE = 5
-"""First version with seats; older agents serve a single device, and ignore the seat in `Hello`."""
+"""First protocol version with seats; older agents serve a single device, and ignore the seat in
+`Hello`."""
 MAX_SEATS = 30
-"""Maximum seats of an agent; the states of all of them fit into a frame."""
+"""Maximum number of seats of an agent: the states of all seats must fit into a frame."""
 
 MAX_LISTED_RUNS = 500
-"""Run ids that fit into a frame at their maximum length."""
+"""Maximum number of run ids in a message: so many ids of maximum length fit into a frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of a host."""
+    """First message of a host on a connection."""
 
     protocol: int
     software: str
     host_name: str
     session: str
-    """Random for each client, so that two clients of a host do not share a lease."""
+    """Random id of the client, so that two clients of a host do not share a lease."""
     seat: str = ""
-    """Seat of the conversation; empty: the first seat."""
+    """Name of the seat that the connection is for; empty: the agent's first seat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,43 +71,45 @@ class Welcome:
     seat: str = ""
     """Name of the seat; empty from older agents."""
     board: str = ""
-    """Id of the seat's board, which survives a new installation; empty if unknown."""
+    """Id of the seat's board, which does not change with a new installation; empty if unknown."""
     hardware: Hardware = field(default_factory=Hardware)
-    """Machine that the agent runs on; empty from older agents."""
+    """Hardware identifiers of the machine that the agent runs on; empty from older agents."""
     instance: str = ""
-    """Random id that the agent draws when it starts; empty from older agents."""
+    """Random id that the agent generates when it starts; empty from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeatList:
-    """Request the state of every seat, not only of the conversation's seat."""
+    """Request the state of every seat of the agent, not only of the connection's seat."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeatState:
-    """Present state of a device that the agent serves."""
+    """Present state of a seat, a device that the agent serves."""
 
     name: str
     device: DeviceDescription
     held_by: str | None = None
-    """Name of the host that has the lease; None if it is free."""
+    """Name of the host that has the lease; None if the lease is free."""
     held_for_s: float | None = None
-    """Time since that host took it."""
+    """Time since the host took the lease; None if the lease is free."""
     running: str | None = None
-    """Id of the run in progress."""
+    """Id of the run in progress; None if there is no run."""
     temp_c: float | None = None
-    """Temperature of the zone that decides when the device is cool; None without such a zone."""
+    """Temperature of the thermal zone that decides whether the device is cool enough for a run;
+    None if there is no such zone."""
     fault: str | None = None
-    """Why the device cannot measure now; None: the agent has found no fault."""
+    """Reason why the device cannot measure now; None if the agent has found no fault."""
     phase: Phase | None = None
-    """Phase of the run in progress."""
+    """Phase of the run in progress; None if there is no run."""
     gone_for_s: float | None = None
-    """Time since the device was disconnected; the agent keeps its runs. None: it is connected."""
+    """Time since the device was disconnected; None if it is connected. The agent keeps the runs of
+    a disconnected device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Reply to `SeatList` and `Watch`, starting with the first seat."""
+    """Reply to `SeatList` and `Watch`: the states of the seats, in the agent's order."""
 
     seats: tuple[SeatState, ...]
 
@@ -114,38 +118,38 @@ class Seats:
 class Watch:
     """Subscribe to changes of seats until the connection ends; needs no lease.
 
-    The reply is `Seats`, their present state. `SeatChange` and `SeatReadings` follow under the same
-    request number. A connection may subscribe once, and the agent closes it if the client does not
-    read.
+    The reply is `Seats`, with the present state of each seat. `SeatChange` and `SeatReadings`
+    follow under the same request number. A connection may subscribe only once, and the agent closes
+    the connection if the client does not read the messages.
     """
 
     seats: tuple[str, ...] = ()
-    """Names of the seats; empty: all seats of the agent, and all that are added later."""
+    """Names of the seats; empty: all seats of the agent, including seats that are added later."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeatChange:
-    """New holder, run or phase, or a device connected or removed; sent within about a second."""
+    """A change of a seat's holder, run, phase or connection; sent within about a second."""
 
     state: SeatState
 
 
 @dataclass(frozen=True, slots=True)
 class SeatReadings:
-    """Readings since the previous message, about once a second; the samples are the payload."""
+    """Samples of a seat since its previous message, in the payload; sent about once a second."""
 
     seat: str
     sample_count: int
-    """Samples in the payload: packed columns, see `protocol/live.py`."""
+    """Number of samples in the payload, whose format `protocol/live.py` defines."""
     run_id: str | None = None
-    """Run in progress."""
+    """Id of the run in progress; None if there is no run."""
     load_1m: float | None = None
-    """Load average over the last minute, if the system reports it."""
+    """Load average over the last minute; None if the system does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A request failed: a stable code, and a line of text."""
+    """Reply to a request that failed, with a stable `ErrorCode` and a line of text."""
 
     code: int
     text: str
@@ -153,7 +157,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A request succeeded and has no result."""
+    """Reply to a request that succeeded and has no result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +174,17 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Request the lease, or renew it; it expires `ttl_s` after the last renewal."""
+    """Request or renew the lease, which expires `ttl_s` seconds after the last such request."""
 
     ttl_s: float
     wait_s: float = 0.0
-    """Time to wait for a lease that another client holds; older agents reject at once."""
+    """Maximum time that the agent waits for a lease that another client holds; older agents reject
+    the request at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The requesting client holds the lease until it expires or is released."""
+    """Reply to `Acquire`: the client holds the lease until it expires or is released."""
 
     expires_in_s: float
 
@@ -191,7 +196,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """Announce a model; the reply states from which byte to send."""
+    """Announce a model; the reply, a `ModelState`, states the offset of the first byte to send."""
 
     sha256: str
     size_bytes: int
@@ -199,7 +204,7 @@ class ModelOffer:
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """How much of a model the device holds."""
+    """Reply to `ModelOffer` and `ModelCommit`: the part of a model file that the device has."""
 
     sha256: str
     offset_bytes: int
@@ -208,7 +213,7 @@ class ModelState:
 
 @dataclass(frozen=True, slots=True)
 class ModelChunk:
-    """Bytes of an offered model, in the payload; there is no reply unless it fails."""
+    """Bytes of an offered model, in the payload; the agent replies only if it rejects the chunk."""
 
     sha256: str
     offset_bytes: int
@@ -216,68 +221,69 @@ class ModelChunk:
 
 @dataclass(frozen=True, slots=True)
 class ModelCommit:
-    """All bytes are sent: verify the digest and keep the model."""
+    """Request to verify the digest of a model after its last chunk, and to keep the model."""
 
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """Measure a model that the device holds; needs the lease.
+    """Request to measure a model that the device has; the client must hold the lease.
 
-    The payload, which may be empty, is kept with the run for the host of the owner that collects
-    it; the agent does not interpret it. Agents before version 5 drop it.
+    The payload, which may be empty, is stored with the run and sent to the host that fetches the
+    run; the agent does not interpret it. Agents with a protocol version before 5 drop the payload.
     """
 
     run_id: str
     spec: RunSpec
     model_sha256: str
-    """Digest of a pushed model; empty: the model in the firmware of the device."""
+    """SHA-256 of a model that was sent to the device; empty: the model in the device's firmware."""
     model_name: str
     """Name for display and for the record; only the digest identifies the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAccepted:
-    """The run has begun; `Progress` and `RunEnded` follow under the same request number."""
+    """Reply to `RunStart` and `RunFollow`; notices of the run follow under the same number."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunFollow:
-    """Follow a run that an earlier client of this host has started; needs no lease.
+    """Request the notices of a run that an earlier client of this host started; needs no lease.
 
-    The replies are those of `RunStart`, beginning with the present phase; for a finished run,
-    `RunEnded` follows immediately. If the client that held the lease has disconnected, the follower
-    gets it.
+    The replies are the same as to `RunStart`, beginning with the present phase; for a finished run,
+    `RunEnded` follows immediately. If the client that held the lease has disconnected, the sender
+    of this request gets the lease.
     """
 
     run_id: str
     ttl_s: float
-    """As in `Acquire`."""
+    """Time after which the lease expires, as in `Acquire`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A run entered a phase, or advanced in it."""
+    """Notice that a run entered a phase, or advanced within the phase."""
 
     run_id: str
     phase: Phase
     expected_s: float | None = None
-    """Expected duration of the phase, if known."""
+    """Expected duration of the phase; None if it is unknown."""
     detail: str = ""
     reached: PhaseProgress | None = None
-    """None when the phase begins, and in phases that report no progress."""
+    """Completed part of the phase; None when the phase begins, and in phases that report no
+    progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """State of the device during a run, about once a second; None without such a sensor."""
+    """Sensor readings during a run, sent about once a second; None if a sensor is missing."""
 
     run_id: str
     time_ns: int
-    """Device monotonic clock."""
+    """Time of the readings on the device's monotonic clock."""
     temp_c: float | None = None
     """Temperature of the hottest zone."""
     freq_hz: float | None = None
@@ -286,26 +292,27 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A run is over, and spooled."""
+    """Notice that a run has ended, and that its files can be fetched from the spool."""
 
     run_id: str
     outcome: Outcome
     code: int = 0
     error: str | None = None
     is_spooled: bool = True
-    """False: not even the failure could be stored, and there is nothing to fetch."""
+    """False if not even the record of a failure could be stored, so that there is nothing to
+    fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCancel:
-    """Stop a run; its measurements so far are spooled."""
+    """Request to stop a run; the measurements made until then are kept in the spool."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunStop:
-    """Local only: stop the runs of all seats and owners; their measurements can be fetched."""
+    """Local socket only: stop the runs of all seats and owners, and keep their measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +324,8 @@ class RunList:
 class RunListing:
     """Finished runs in the spool, oldest first, and the run in progress.
 
-    The list has at most `MAX_LISTED_RUNS` runs: fetch those, then request it again.
+    The list has at most `MAX_LISTED_RUNS` runs: to get further runs, fetch and acknowledge the
+    listed runs, then request the list again.
     """
 
     finished: tuple[str, ...]
@@ -326,7 +334,7 @@ class RunListing:
 
 @dataclass(frozen=True, slots=True)
 class SpooledFile:
-    """A file of a spooled run."""
+    """Name, size and digest of a file of a run in the spool."""
 
     name: str
     size_bytes: int
@@ -335,14 +343,14 @@ class SpooledFile:
 
 @dataclass(frozen=True, slots=True)
 class RunOpen:
-    """Request the list of files of a spooled run."""
+    """Request the list of files of a run in the spool."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Reply to `RunOpen`."""
+    """Reply to `RunOpen`: the files of the run."""
 
     run_id: str
     files: tuple[SpooledFile, ...]
@@ -350,7 +358,7 @@ class RunFiles:
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """Request bytes of a spooled file, beginning at an offset; the agent chooses their number."""
+    """Request bytes of a spooled file from an offset on; the agent chooses the number of bytes."""
 
     run_id: str
     name: str
@@ -359,26 +367,26 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class FileData:
-    """Reply to `FileRead`; the bytes are the payload, empty at the end of the file."""
+    """Reply to `FileRead`; the payload has the bytes, and is empty at the end of the file."""
 
     offset_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunAcknowledge:
-    """The run is stored on the host: the agent may delete it."""
+    """Notice that a run is stored on the host, so that the agent may delete the run."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Two-way clock probe; the host keeps its own sending time."""
+    """Two-way clock probe; it holds no time, because the host keeps the time of sending."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """Device monotonic clock when the probe arrived and when this reply was sent."""
+    """Times of the probe's arrival and of this reply, on the device's monotonic clock."""
 
     received_ns: int
     sent_ns: int
@@ -386,7 +394,7 @@ class ProbeReply:
 
 @dataclass(frozen=True, slots=True)
 class PairHost:
-    """Sent with the one-time identity of a pairing string: trust this certificate from now on."""
+    """Request to trust this certificate; sent over a connection with a one-time identity."""
 
     certificate_pem: Pem
     host_name: str
@@ -394,7 +402,7 @@ class PairHost:
 
 @dataclass(frozen=True, slots=True)
 class PairingOpen:
-    """Local only: accept the one-time identity with this certificate for `valid_s`."""
+    """Local socket only: accept this certificate of a one-time identity for `valid_s` seconds."""
 
     certificate_pem: Pem
     valid_s: float
@@ -411,30 +419,30 @@ class PairingReady:
 
 @dataclass(frozen=True, slots=True)
 class SeatForget:
-    """Local only: forget a disconnected device, so that another device may have its name."""
+    """Local socket only: forget a disconnected device, so that its name becomes available."""
 
     seat: str
 
 
 class ClaimOutcome(Enum):
-    """An agent's reaction to the claim of a command on this machine."""
+    """An agent's reaction to the `AgentClaim` of a command on this machine."""
 
     SAME = "same"
-    """The agent has the command's environment, and serves it."""
+    """The agent runs in the command's environment, and serves the command."""
     LEAVES = "leaves"
-    """The agent is idle and exits now: a command of another environment has started it."""
+    """The agent, which a command of another environment started, is idle and exits now."""
     BUSY = "busy"
-    """A command of another environment has started the agent, and it is in use."""
+    """The agent, which a command of another environment started, is in use."""
     SERVES = "serves"
-    """The agent has another environment, and runs until it is stopped."""
+    """The agent runs in another environment, and does not exit by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentClaim:
-    """Local only, and before `Hello`: a command requests an agent of its own environment.
+    """Local socket only, before `Hello`: request an agent in the command's Python environment.
 
-    Two environments of a machine have different runtimes, but share one agent, because the device
-    has one lease. The digests are those of
+    Different Python environments of a machine have different runtimes, but share a single agent,
+    because the device has a single lease. `libraries` and `settings` are digests from
     `edgebench.system.python_environment.PythonEnvironment`.
     """
 
@@ -448,15 +456,15 @@ class AgentClaimed:
 
     outcome: ClaimOutcome
     interpreter: str
-    """Path of the agent's interpreter."""
+    """Path of the agent's Python interpreter."""
     pid: int
     used_by: str = ""
-    """Host that uses the agent while it is busy; empty if unknown."""
+    """Name of the host that uses a busy agent; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusAsk:
-    """Local only: request the agent's `Status`."""
+    """Local socket only: request the agent's `Status`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,12 +487,12 @@ class Status:
     models_quota_bytes: int
     paired_hosts: tuple[str, ...]
     meters: tuple[str, ...] = ()
-    """Meters that it serves."""
+    """Energy meters that the agent serves."""
     sync_line: str | None = None
     is_root: bool = False
-    """Whether it runs as root."""
+    """Whether the agent runs as root."""
     seats: tuple[SeatState, ...] = ()
-    """Every device that it serves; `lease_holder` and `running` are those of the first seat."""
+    """State of every seat of the agent; `lease_holder` and `running` belong to the first seat."""
 
 
 Message = Union[
@@ -496,4 +504,4 @@ Message = Union[
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, SeatForget, StatusAsk, Status,
     AgentClaim, AgentClaimed,
 ]  # fmt: skip  # related messages share a line
-"""Every message; all other kinds are rejected."""
+"""All message classes; a message of any other kind is rejected."""

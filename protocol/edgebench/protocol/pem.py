@@ -5,4 +5,5 @@ from __future__ import annotations
 from typing import NewType
 
 Pem = NewType("Pem", str)
-"""A certificate in PEM, which has many lines and is exempt from the rules for printable text."""
+"""A certificate in PEM format; it has many lines, so unlike other received texts it is not made
+printable."""

@@ -1,13 +1,14 @@
-"""Ratios in percent, for device and host.
+"""Formatting of ratios in percent, for agent and host.
 
-It imports nothing, so that reasons of results, which the metrics import, can use it.
+This module imports nothing, and so avoids a cycle of imports: the metrics import the reasons of
+results, which use this module.
 """
 
 from __future__ import annotations
 
 
 def format_percent(ratio: float, places: int = 0) -> str:
-    """A ratio in percent with so many decimals.
+    """Format a ratio in percent with `places` decimals.
 
     >>> format_percent(0.05), format_percent(0.0209, 2)
     ('5 %', '2.09 %')

@@ -1,8 +1,9 @@
 """Strict conversion between dataclasses and plain values.
 
-By default, cattrs converts "5" into 5 and "abc" into ("a", "b", "c"). A value of the wrong type is
-a bug of its sender or writer, so it is an error here. Numbers are checked against the bounds of
-their unit (`bounds`) when they become fields.
+By default, cattrs converts "5" into 5 and "abc" into ("a", "b", "c"). In this module, a value of
+the wrong type is an error, because it results from a bug of the program that sent or wrote the
+value. Numbers are checked against the bounds of their unit (`bounds`) when a dataclass is created
+from them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any, kind: type[_T]) -> _T:
-    """The dataclass `kind` from plain values; unknown fields are ignored.
+    """Create a dataclass of type `kind` from plain values; unknown fields are ignored.
 
     Raises:
         RemoteProtocolError: a field is missing, of the wrong type, or beyond its bounds.
@@ -40,7 +41,7 @@ def from_plain(value: Any, kind: type[_T]) -> _T:
 
 
 def from_outside(value: Any, kind: type[_T]) -> _T:
-    """Like `from_plain`, with texts made printable: for data from a peer or from another version.
+    """Like `from_plain`, but make texts printable, for data from a peer or from another version.
 
     Raises:
         RemoteProtocolError: a field is missing, of the wrong type, or beyond its bounds.
@@ -56,7 +57,7 @@ def _structured(converter: Converter, value: Any, kind: type[_T]) -> _T:
 
 
 def make_strict(converter: Converter) -> Converter:
-    """Make a converter accept values of the exact type only; integers are valid as floats."""
+    """Make a converter accept only values of the exact type; a float may also be an integer."""
     for kind in (int, str, bool, bytes):
         converter.register_structure_hook(kind, _strict(kind))
     converter.register_structure_hook(float, _structure_float)
@@ -84,9 +85,9 @@ def make_printable(converter: Converter) -> Converter:
 def make_bounded(converter: Converter) -> Converter:
     """Make a strict converter check the numbers of dataclasses against the bounds of their unit.
 
-    Dataclasses that get their own hook later apply the hooks of `number_hooks`. Hooks are cached
-    here, because cattrs drops those in its own cache whenever it makes the hook of a list or a map:
-    it would make most of them several times.
+    If a hook for a particular dataclass is registered later, that hook must apply `number_hooks`
+    itself. The hooks are cached here, because cattrs clears its own cache whenever it makes the
+    hook of a list or a map, and would then make most hooks several times.
     """
 
     @cache
@@ -115,7 +116,7 @@ def make_bounded(converter: Converter) -> Converter:
 
 
 def number_hooks(converter: Converter, kind: Any) -> dict[str, Callable[[Any, Any], Any]]:
-    """Structure hooks of a dataclass's fields that hold numbers, by the names of the fields."""
+    """Structure hooks for the numeric fields of a dataclass, by field name; they check bounds."""
     origin = get_origin(kind) or kind
     types = get_type_hints(origin)
     return {
@@ -126,7 +127,7 @@ def number_hooks(converter: Converter, kind: Any) -> dict[str, Callable[[Any, An
 
 
 def _number_kinds(kind: Any) -> set[type]:
-    """Number types in a field's type, including those in a union, a tuple or a map's values."""
+    """Number types in a field's type, including types inside a union, a tuple or a map."""
     if kind in (int, float):
         return {kind}
     if get_origin(kind) is Literal:
@@ -135,7 +136,7 @@ def _number_kinds(kind: Any) -> set[type]:
 
 
 def _bounded(converter: Converter, name: str, kind: Any) -> Callable[[Any, Any], Any]:
-    """Hook of a field that holds numbers: the converter's own hook, then the bounds."""
+    """Structure hook of a numeric field: the converter's own hook, then a check of the bounds."""
     bounds = bounds_of(name, is_whole=float not in _number_kinds(kind))
     for number in (int, float):
         if kind is number:
@@ -168,7 +169,7 @@ def _bounded_number(kind: type, name: str, bounds: Bounds) -> Callable[[Any, Any
 
 
 def _check(bounds: Bounds, name: str, value: Any) -> None:
-    """Check every number in a field; the keys of a map are names with a unit, like fields."""
+    """Check every number in a field; the keys of a map end in a unit, like names of fields."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         bounds.check(name, value)
     elif isinstance(value, tuple):
@@ -231,7 +232,7 @@ def _strict_tuple(converter: Converter) -> Any:
 
 
 def _noted(converter: Converter, value: Any, kind: Any, index: int) -> Any:
-    """Structure an item of a list, and add its index to an error."""
+    """Structure an item of a list; if this fails, add the index of the item to the error."""
     try:
         return converter.structure(value, kind)
     except Exception as exc:  # any error of cattrs, or of a constructor of edgebench

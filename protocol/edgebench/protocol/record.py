@@ -1,4 +1,4 @@
-"""The agent's record of a run; the host computes all results from it and the traces."""
+"""The agent's record of a run; the host computes all results from the record and the traces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.thermal import CooldownFacts, Expectation
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Form of a run id: it names a directory on both sides, and must not contain a path."""
+"""Pattern of a run id, which names a directory on both sides, and so must not contain a path
+separator."""
 
 
 class Outcome(Enum):
@@ -20,7 +21,7 @@ class Outcome(Enum):
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
-    """Stopped on request; the queries before that are kept."""
+    """The run was stopped on request; the queries before the stop are kept."""
     FAILED = "failed"
 
 
@@ -28,25 +29,27 @@ class Phase(Enum):
     """Phases of a run, in their order."""
 
     COOLING = "cooling"
-    """The device is too warm to start."""
+    """The device is too warm, and the run waits until it has cooled down."""
     IDLE = "idle"
-    """The device is idle, before and after the worker, so that a meter sees its idle power."""
+    """The device is idle before the worker starts and after it has ended, so that a meter records
+    the idle power."""
     STARTING = "starting"
     LOADING = "loading"
     SYNCING = "syncing"
-    """The worker makes marks that a meter sees, before the warm-up and after the timed loop."""
+    """The worker makes synchronisation marks that a meter records, before the warm-up and after the
+    timed loop."""
     WARMING_UP = "warming_up"
     MEASURING = "measuring"
     SPOOLING = "spooling"
     CHECKING = "checking"
-    """The measurement is on disk; now the model's outputs are checked."""
+    """The measurement is on disk, and the outputs of the model are being checked."""
 
 
 class ProgressUnit(Enum):
     """Unit of a phase's progress."""
 
     BYTES = "bytes"
-    """Bytes sent to a target."""
+    """Bytes that were sent to a target."""
     WINDOWS = "windows"
     SAMPLES = "samples"
     """Samples of a data set."""
@@ -72,7 +75,8 @@ class TensorSpec:
     """Scale of a quantised tensor: value = scale · (number − zero_point)."""
     zero_point: int | None = None
     open_axes: tuple[int, ...] = ()
-    """Axes of an input whose size the model leaves open; empty, too, in records of older agents."""
+    """Axes of an input for which the model leaves the size open; also empty in records of older
+    agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,36 +86,41 @@ class QuantizedOperands:
     activation: str
     weight: str
     weight_bits: int
-    """Bits of the widest weight: those of its type, or 7 if the range of int8 was reduced."""
+    """Bits of the widest weight: the bits of the element type, or 7 if the weights use only a
+    reduced range of int8."""
     is_qdq: bool
-    """Whether it is an operator on floats between DequantizeLinear and QuantizeLinear, so that the
-    runtime decides how to compute it."""
+    """Whether the operator works on floats between DequantizeLinear and QuantizeLinear, in which
+    case the runtime decides how to compute it."""
 
 
 FIRMWARE_FORMAT = "firmware"
-"""Format of a model that is part of the firmware of a target."""
+"""Value of `ModelFacts.format` for a model that is part of the firmware of a target."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The artifact that was measured."""
+    """The model that was measured."""
 
     name: str
     sha256: str | None
-    """Digest of its file; None if the model is part of a target's firmware and has no file."""
+    """SHA-256 of the model file; None if the model is part of a target's firmware and has no
+    file."""
     format: str
-    """tflite, onnx; or firmware, if the model is part of it."""
+    """Format of the model: tflite, onnx, or firmware if the model is part of a target's
+    firmware."""
     size_bytes: int | None
-    """Size of its file; None if it has no file."""
+    """Size of the model file; None if there is no file."""
     precision: str | None = None
     """Precision of the operators that hold most of the weights: int8, uint8, int16x8, fp32, fp16,
     int8-dynamic, fp16-weights, …; None if the file does not state it."""
     quantized: tuple[QuantizedOperands, ...] | None = None
-    """Types that its quantised operators multiply, each once; None if the file states none."""
+    """Element types that the quantised operators multiply, without duplicates; None if the file
+    states none."""
     signature: str | None = None
-    """Signature of the measured graph; None if it has none, or the format has no signatures."""
+    """Name of the signature of the measured graph; None if the graph has no signature, or the
+    format has no signatures."""
     signatures: tuple[str, ...] = ()
-    """Every signature of the file, in its order."""
+    """All signatures of the file, in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +132,15 @@ class RuntimeFacts:
     delegates_requested: tuple[str, ...] = ()
     delegates_used: tuple[str, ...] = ()
     distribution: str | None = None
-    """Package that contains its library, such as onnxruntime-gpu; None if it has no package."""
+    """Python package with the runtime's library, such as onnxruntime-gpu; None if the library
+    belongs to no package."""
     library: str | None = None
-    """Directory of its library."""
+    """Directory of the runtime's library."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """Time to the first inference in its three parts, nanoseconds."""
+    """Time to the end of the first inference, in three consecutive parts, nanoseconds."""
 
     import_ns: int
     load_ns: int
@@ -139,30 +149,31 @@ class ColdStart:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
-    """Resident memory of the worker, bytes; None if the system does not report it."""
+    """Memory of the worker, bytes; a value that the system does not report is None."""
 
     peak_rss_bytes: int | None
-    """0 from older agents that could not read it."""
+    """Largest resident set; 0 from older agents that could not read it."""
     model_bytes: int | None
     """Growth of the resident set from before the load to after the first inference."""
     steady_rss_bytes: int | None = None
     """Resident set after the first inference."""
     steady_pss_bytes: int | None = None
-    """Steady memory, with shared pages divided among the processes that share them."""
+    """Proportional set size after the first inference: a shared page counts in part, divided among
+    the processes that share it."""
     arena_bytes: int | None = None
-    """Memory that the runtime planned for its tensors; None if it does not report it."""
+    """Memory that the runtime planned for tensors; None if the runtime does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingFacts:
-    """Invocation of a model of one addition, through the runtime's Python binding and in C."""
+    """Latency of a model with a single addition, through the runtime's Python binding and in C."""
 
     p50_ns: int | None = None
-    """Median through the binding, as the loop reports it."""
+    """Median latency through the Python binding, as the timed loop reports it."""
     c_p50_ns: int | None = None
-    """Median of the same model by the C function of the same library."""
+    """Median latency of the same model, called through the C function of the same library."""
     reason: str | None = None
-    """Reason why a median is None, a line of text."""
+    """Reason, on one line, why a median is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +181,15 @@ class HarnessFacts:
     """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
 
     p50_ns: int
-    """Median latency, as the loop reports it, of an invocation that does nothing."""
+    """Median latency of an invocation that does nothing, as the timed loop reports it."""
     per_query_ns: float
-    """Wall time of the loop per query of calls that do nothing."""
+    """Wall time of the timed loop per query, with calls that do nothing."""
     end_to_end_p50_ns: int = 0
-    """Median time from start to end of such a query, as the loop reports it."""
+    """Median time from start to end of a query with calls that do nothing, as the timed loop
+    reports it."""
     binding: BindingFacts | None = None
-    """None from agents that do not measure it, and in runs that were stopped."""
+    """Cost of the runtime's Python binding; None from agents that do not measure it, and in runs
+    that were stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,31 +197,31 @@ class OutputFacts:
     """Digest and finiteness of the model's outputs."""
 
     sha256: str
-    """Digest over the bytes of the outputs of the first inference."""
+    """SHA-256 of the output bytes of the first inference."""
     is_finite: bool
-    """Whether no output holds a NaN or an infinity, before and after the timed loop."""
+    """Whether all outputs are free of NaN and infinity, before and after the timed loop."""
     sample_count: int = 1
-    """Samples whose outputs were checked."""
+    """Number of samples whose outputs were checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTime:
-    """Time of a CPU since boot."""
+    """Busy time of a CPU since boot."""
 
     cpu: int
     busy_s: float
-    """Processor time of everything that ran on it, including the hypervisor's other guests."""
+    """Time for which anything ran on the CPU, including other guests of the hypervisor."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadTime:
-    """Time of a thread of the worker since it began."""
+    """Run time and waiting time of a worker thread since the thread began."""
 
     thread: int
-    """Thread's number, as the kernel counts them."""
+    """Thread id, as the kernel assigns it."""
     run_s: float
     wait_s: float
-    """Time for which it was runnable but waited for a CPU."""
+    """Time for which the thread was runnable, but waited for a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,16 +229,17 @@ class QuotaUse:
     """Counters of a control group with a quota of CPU time, since the group was created."""
 
     period_count: int
-    """Periods in which the group had runnable tasks."""
+    """Number of periods in which the group had runnable tasks."""
     throttled_count: int
-    """Periods in which it exhausted its quota, and was stopped until the next period."""
+    """Number of periods in which the group exhausted its quota, and was stopped until the next
+    period."""
     throttled_s: float
-    """Time for which it was stopped, summed over CPUs."""
+    """Time for which the group was stopped, summed over CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Clocks and counters before or after the timed loop; None where the kernel has none."""
+    """Clocks and counters before or after the timed loop; None for a counter the kernel lacks."""
 
     monotonic_ns: int
     wall_ns: int
@@ -234,50 +248,54 @@ class Moment:
     involuntary_switch_count: int
     """Context switches forced on the worker."""
     major_fault_count: int = 0
-    """Pages that the worker had to wait for."""
+    """Number of memory pages for which the worker had to wait (major page faults)."""
     cpu_busy_s: float | None = None
-    """Processor time of everything on all CPUs, including the hypervisor's other guests."""
+    """Time for which anything ran on a CPU, summed over all CPUs, including other guests of the
+    hypervisor."""
     cpu_total_s: float | None = None
     swapped_page_count: int | None = None
-    """Pages that the whole system moved to and from swap."""
+    """Number of memory pages that the whole system moved to or from swap."""
     cpu_stall_s: float | None = None
-    """Time during which some task waited for a CPU."""
+    """Time during which at least one task of the system waited for a CPU."""
     memory_stall_s: float | None = None
     io_stall_s: float | None = None
     freq_hz: tuple[int, ...] = ()
     """Frequencies of the CPUs that the worker may use; empty without cpufreq."""
     governors: tuple[str, ...] = ()
-    """Frequency governors of those CPUs, each once."""
+    """Frequency governors of the CPUs that the worker may use, without duplicates."""
     cpus: tuple[CpuTime, ...] = ()
-    """CPUs that the worker may use, and those that share a core with them."""
+    """Busy times of the CPUs that the worker may use, and of the CPUs that share a core with
+    them."""
     threads: tuple[ThreadTime, ...] = ()
-    """Threads of the worker."""
+    """Times of the worker's threads."""
     quotas: tuple[QuotaUse, ...] = ()
-    """Use of each quota, in the order of `Scheduling.quotas`."""
+    """Use of each quota of CPU time, in the order of `Scheduling.quotas`."""
     suspended_ns: int | None = None
-    """Time since boot for which the system was suspended: CLOCK_BOOTTIME less CLOCK_MONOTONIC; None
-    from older agents."""
+    """Time since boot for which the system was suspended: CLOCK_BOOTTIME minus CLOCK_MONOTONIC;
+    None from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class YardstickReading:
-    """Speed of the device at the start or end of a run, by fixed work in parts below a millisecond.
+    """Speed of the device at the start or end of a run, measured by fixed work in many parts.
 
-    Each figure is the decile of the fast parts, because other processes slow down some parts. A
-    spread is the interquartile range of the parts' times over their median.
+    Each part takes less than a millisecond. Times and rates are computed from the first decile of
+    the parts' times, because other processes slow down some parts. A spread is the interquartile
+    range of the parts' times divided by their median.
     """
 
     integer_ns_per_unit: float
     """Time of a unit of the integer work, which needs only the CPU."""
     integer_spread_ratio: float
     memory_bytes_per_s: float | None
-    """Rate of a copy, bytes read and bytes written; None if there was no memory for it."""
+    """Rate of a memory copy, bytes read plus bytes written; None if there was no memory for the
+    copy."""
     memory_spread_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Speed of the device before the warm-up and after the timed loop, by the same work."""
+    """Speed of the device before the warm-up and after the timed loop, for the same work."""
 
     before: YardstickReading
     after: YardstickReading
@@ -288,18 +306,18 @@ class CpuQuota:
     """Limit of a control group on the CPU time of its processes."""
 
     cpu_count: float
-    """CPU time over wall time, as a number of CPUs."""
+    """Limit on CPU time divided by wall time, as a number of CPUs."""
     period_s: float
     """Period of the quota; a group that exhausts it is stopped until the next period."""
 
 
 @dataclass(frozen=True, slots=True)
 class RealtimeLimit:
-    """Kernel's limit on real-time tasks, and the time that the worker left to other tasks."""
+    """The kernel's limit on real-time tasks, and the time that the worker left to other tasks."""
 
     runtime_s: float | None
-    """CPU time of real-time tasks in each period; the kernel stops them for the rest. None if the
-    kernel has no limit."""
+    """CPU time that real-time tasks may use in each period; the kernel stops them for the rest of
+    the period. None if the kernel has no limit."""
     period_s: float
     paused_s: float = 0.0
     """Time for which the timed loop paused between queries, so that the kernel need not stop it."""
@@ -307,18 +325,19 @@ class RealtimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class AndroidGroups:
-    """Control groups by which Android schedules the worker; None if a group is not visible.
+    """Control groups by which Android schedules the worker; a group that is not visible is None.
 
-    The groups of adb's shell differ from those of a foreground app: Android assigns an app's groups
-    by its visibility.
+    The groups of adb's shell differ from the groups of a foreground app, because Android assigns
+    the groups of an app by the app's visibility.
     """
 
     cpuset: str | None
-    """Name of the group that sets its CPUs: `/`, `/top-app`, `/background`."""
+    """Name of the group that sets the worker's CPUs, such as `/`, `/top-app` or `/background`."""
     utilization_min_ratio: float | None
     """Minimum utilisation that the scheduler assumes when it chooses CPU and clock, 0 to 1."""
     utilization_max_ratio: float | None
-    """Maximum utilisation that it assumes; below 1, it caps the clock, which no policy shows."""
+    """Maximum utilisation that the scheduler assumes, 0 to 1; a value below 1 limits the clock,
+    although the frequency policies do not show this limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,31 +345,32 @@ class Scheduling:
     """How the kernel scheduled the worker."""
 
     cpus: tuple[int, ...]
-    """CPUs that it was allowed to use."""
+    """Numbers of the CPUs that the worker was allowed to use."""
     policy: str
     """Scheduling policy: other, fifo, rr, batch, idle, deadline."""
     nice: int
     refused: tuple[str, ...] = ()
-    """Requests that the kernel refused, one line each."""
+    """Scheduling requests that the kernel refused, each as a line of text."""
     quotas: tuple[CpuQuota, ...] | None = None
-    """Quotas of the worker's control group and its parents, the outermost first; empty if no group
-    has a quota, None if they could not be read, and from older agents."""
+    """Quotas of the worker's control group and of its parent groups, the outermost first; empty if
+    no group has a quota. None if the quotas could not be read, and from older agents."""
     android: AndroidGroups | None = None
-    """None if the system is not Android."""
+    """Android's control groups of the worker; None if the system is not Android."""
     realtime: RealtimeLimit | None = None
-    """None without real-time priority, if the limit could not be read, and from older agents."""
+    """Limit on real-time tasks; None if the worker has no real-time priority, if the limit could
+    not be read, and from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlacement:
-    """The place where operators of a kind ran, and their number."""
+    """Place where operators of a kind ran, and the number of these operators."""
 
     place: str
-    """Name of a delegate or execution provider, or `builtin`: the runtime's own kernels."""
+    """Name of a delegate or execution provider, or `builtin` for the runtime's own kernels."""
     operator: str
     """Kind of operator in the runtime's terms, such as CONV_2D or Conv."""
     count: int
-    """Operators of this kind in this place."""
+    """Number of operators of this kind in this place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,58 +382,61 @@ class OperatorTime:
     operator: str
     """Kind of operator or kernel, as the runtime names it."""
     name: str
-    """The model's own name of this operator; empty if the runtime does not report it."""
+    """Name of the operator in the model; empty if the runtime does not report it."""
     place: str
-    """Place, as in `OperatorPlacement`."""
+    """Place where the operator ran, as in `OperatorPlacement`."""
     count: int
-    """Number of times that it ran."""
+    """Number of times that the operator ran."""
     total_ns: int
-    """Sum over all `count` times."""
+    """Sum of the times of all `count` executions."""
     p50_ns: int | None = None
-    """Median time, in which runs with a preemption have no weight; None from older agents, and for
-    a target, which sums the times."""
+    """Median time of an execution, which single preempted executions do not affect; None from older
+    agents, and for a target, which reports only the sum of the times."""
     instructions: float | None = None
-    """Instructions per run, of an emulated target; `total_ns` is then virtual time."""
+    """Instructions per execution, for an emulated target, whose `total_ns` is virtual time; None
+    for other devices."""
     cycles: float | None = None
-    """Cycles of the processor per run, of a target that counts them."""
+    """Processor cycles per execution, for a target that counts them; None for other devices."""
 
     @property
     def typical_ns(self) -> float:
-        """Median time; the mean if an older agent recorded no median."""
+        """Median time of an execution; the mean time if no median was recorded."""
         return self.total_ns / max(1, self.count) if self.p50_ns is None else self.p50_ns
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFacts:
-    """Checks of the outputs, with the reasons of failed checks; a file holds the outputs."""
+    """Checks of the outputs, and reasons for missing checks; the outputs are in a separate file."""
 
     sample_count: int = 0
-    """Prepared samples on which the measured model and the reference ran again."""
+    """Number of prepared samples on which the measured model and the reference ran again."""
     distinct_count: int = 0
-    """Different inputs among these samples; 0 if they were not counted."""
+    """Number of different inputs among the samples of `sample_count`; 0 if they were not
+    counted."""
     reference: str | None = None
-    """Name of the reference kernels."""
+    """Name of the reference kernels; None if there is no reference."""
     reference_runtime: RuntimeFacts | None = None
-    """Runtime of these kernels, if it differs from that of the model."""
+    """Runtime of the reference kernels, if it differs from the runtime of the model; else None."""
     reference_error: str | None = None
-    """Reason why there is no reference, a line of text."""
+    """Reason, on one line, why there is no reference."""
     dataset_sample_count: int = 0
-    """Samples of the data set that were run."""
+    """Number of samples of the data set that were run."""
     dataset_wanted_count: int = 0
-    """Samples of the data set that were to be run; 0 if the agent does not report it."""
+    """Number of samples of the data set that were to be run; 0 if the agent does not report it."""
     dataset_error: str | None = None
     """Reason why outputs for the data set, or for a part of it, are missing."""
     operators: tuple[OperatorTime, ...] = ()
-    """Time per operator, if a profile was requested."""
+    """Time per operator; empty if no profile was requested."""
     profile_run_count: int = 0
     profile_error: str | None = None
     profile_reading_ns: float | None = None
-    """Time of a reading of a target's counter, which is subtracted from the times of its operators,
-    but not from those of its inferences; virtual time if it is emulated. None for other devices."""
+    """Time for a reading of a target's counter; virtual time for an emulated target, None for other
+    devices. This time is subtracted from the times of the operators, but not from the times of the
+    inferences."""
 
     @classmethod
     def undone(cls, reason: str) -> CheckFacts:
-        """Facts of a run without any check, all for the same reason."""
+        """Facts of a run in which no check was made, all for the same reason."""
         return cls(reference_error=reason, dataset_error=reason, profile_error=reason)
 
 
@@ -423,36 +446,40 @@ class TimedPathFault(Enum):
     FORM = "form"
     """The number of outputs, a shape or an element type differs."""
     OTHER_SAMPLE = "other_sample"
-    """Outputs of another sample: an inference was skipped, or the inputs or outputs are old."""
+    """The outputs belong to another sample: an inference was skipped, or inputs or outputs are
+    stale."""
     VALUES = "values"
-    """Outputs that belong to no sample: other inputs were run, or other outputs were read."""
+    """The outputs belong to no sample: other inputs were run, or other outputs were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedPathFacts:
-    """Comparison of the timed calls with those of the checks, after the timed loop."""
+    """Comparison of the timed calls with the calls of the checks, made after the timed loop."""
 
     inference_count: int = 0
-    """Inferences of the timed calls that were compared; 0 if the comparison is undecided."""
+    """Number of inferences of the timed calls that were compared; 0 if the comparison is
+    undecided."""
     differing_count: int = 0
-    """Inferences whose outputs differ from those of the checks for the same sample."""
+    """Number of inferences whose outputs differ from the outputs of the checks for the same
+    sample."""
     fault: TimedPathFault | None = None
-    """Kind of the difference; None if there is none."""
+    """Kind of the difference; None if there is no difference."""
     reason: str | None = None
-    """Reason why the comparison is undecided, a line of text."""
+    """Reason, on one line, why the comparison is undecided; None if it is decided."""
     is_repeatable: bool = True
-    """False if repeated inferences of a sample have different outputs, and these belong to no other
-    sample: the model draws random numbers, or has a state that its driver does not reset."""
+    """False if repeated inferences of a sample have different outputs that belong to no other
+    sample: the model then draws random numbers, or has a state that the runtime driver does not
+    reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadCode:
-    """Executed load code, a sequence of active and idle chips, on the device's monotonic clock."""
+    """An executed load code: a sequence of active and idle intervals, which are called chips."""
 
     edges_ns: tuple[int, ...]
-    """Start time of each chip, and end time of the last chip."""
+    """Start time of each chip, and end time of the last chip, on the device's monotonic clock."""
     is_busy: tuple[bool, ...]
-    """State of each chip; one item fewer than `edges_ns`."""
+    """Whether each chip is active; the tuple has one item fewer than `edges_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,28 +487,29 @@ class Pulse:
     """A falling edge of the line to a meter's digital input, on the device's monotonic clock."""
 
     before_ns: int
-    """Timestamp before the write that makes the line fall …"""
+    """Timestamp immediately before the write that makes the line fall."""
     after_ns: int
-    """… and after it: the edge is between the two, or at most `SyncFacts.latency_ns` later."""
+    """Timestamp immediately after the write that makes the line fall. The edge is between the two
+    timestamps, or at most `SyncFacts.latency_ns` after the second timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """Marks that a worker made for a meter, in order of time."""
+    """Synchronisation marks that a worker made for a meter, in order of time."""
 
     codes: tuple[LoadCode, ...] = ()
     pulses: tuple[Pulse, ...] = ()
     line: str | None = None
-    """Line of the pulses, such as `gpio:/sys/class/gpio/gpio17/value`."""
+    """Output line of the pulses, such as `gpio:/sys/class/gpio/gpio17/value`."""
     latency_ns: int = 0
     """Bound on the delay of an edge after `Pulse.after_ns`."""
     error: str | None = None
-    """Reason why there is no pulse although the agent has a line; a line of text."""
+    """Reason why there is no pulse although the agent has an output line; a single line of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """The worker's own account of a run."""
+    """Record of a run by the worker process."""
 
     model: ModelFacts
     runtime: RuntimeFacts
@@ -494,75 +522,77 @@ class WorkerRecord:
     warmup_query_count: int
     """Number of warm-up rows at the beginning of the query trace."""
     query_count: int
-    """Rows of the query trace, warm-up included."""
+    """Number of rows of the query trace, including the warm-up."""
     is_interrupted: bool
     before: Moment
-    """Moment at the start of the timed loop."""
+    """Clocks and counters at the start of the timed loop."""
     after: Moment
     scheduling: Scheduling
     sample_count: int
-    """Prepared samples."""
+    """Number of prepared samples."""
     inputs_clipped_ratio: float | None = None
-    """Share of the values given for a quantised input that are beyond its range, for the worst
-    input; None if no given value was quantised."""
+    """Share of the given values that are beyond the range of a quantised input, for the input with
+    the largest share; None if no given value was quantised."""
     placement: tuple[OperatorPlacement, ...] = ()
-    """Placement of the operators; empty if the runtime does not report it."""
+    """Places where the operators ran; empty if the runtime does not report them."""
     check: CheckFacts = field(default_factory=CheckFacts)
     timed_path: TimedPathFacts | None = None
-    """None from older agents, and in runs that were stopped."""
+    """Comparison of the timed calls with the checks; None from older agents, and in runs that were
+    stopped."""
     sync: SyncFacts = field(default_factory=SyncFacts)
     yardstick: Yardstick | None = None
-    """None from older agents."""
+    """Speed of the device before and after the measurement; None from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatorFacts:
-    """Emulator that runs a target."""
+    """The emulator that runs a target."""
 
     name: str
     version: str
     machine: str
-    """Emulated board, by the emulator's own name."""
+    """Emulated board, by the name that the emulator uses."""
     instruction_ns: float | None = None
-    """Virtual time of an instruction, if the emulator counts instructions; None: its clock follows
-    that of the machine it runs on, and is unrelated to the target's speed."""
+    """Virtual time of an instruction, if the emulator counts instructions. None if the emulator's
+    clock follows the clock of the machine on which it runs, and so is unrelated to the target's
+    speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirmwareFacts:
-    """Program on a target."""
+    """The program on a target."""
 
     name: str
-    """Name that it reports."""
+    """Name that the firmware reports."""
     version: str
     sha256: str | None = None
-    """Digest of its image; None if it was on the board already."""
+    """SHA-256 of the firmware image; None if the firmware was on the board already."""
     tick_rate_hz: float | None = None
-    """Rate of the counter that times single inferences; None if it has no such counter."""
+    """Rate of the counter that times single inferences; None if there is no such counter."""
     emulator: EmulatorFacts | None = None
-    """None for a real board."""
+    """Emulator that runs the target; None for a real board."""
     rounding: str | None = None
-    """Library whose reference kernels compute the same outputs to the last bit, as reported by the
-    firmware: litert, tflm; None if it reports none."""
+    """Library, litert or tflm, whose reference kernels compute the same outputs to the last bit, as
+    the firmware reports; None if it reports no library."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetMemory:
-    """Memory use of a model and its firmware on a target, bytes; None if it is not reported."""
+    """Memory use of a model and the firmware on a target, bytes; an unreported value is None."""
 
     flash_bytes: int | None
-    """Of the model."""
+    """Flash that the model uses."""
     ram_bytes: int | None
-    """Of arena and input of the model."""
+    """RAM for tensor arena and input of the model."""
     arena_bytes: int | None
     firmware_flash_bytes: int | None = None
-    """Of the firmware without the model."""
+    """Flash that the firmware uses, without the model."""
     firmware_ram_bytes: int | None = None
-    """Of the firmware without stack, arena and input."""
+    """RAM that the firmware uses, without stack, arena and input."""
     stack_bytes: int | None = None
-    """Memory for the stack."""
+    """RAM that is reserved for the stack."""
     stack_peak_bytes: int | None = None
-    """Largest stack since the model was loaded."""
+    """Largest stack use since the model was loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,18 +600,21 @@ class Window:
     """Consecutive inferences between two timestamps of the target."""
 
     begin_ns: int
-    """Arrival of the target's first timestamp, on the monotonic clock of the connected machine …"""
+    """Arrival of the target's first timestamp, or of the text line before the first pulse if the
+    timestamps are pulses; on the monotonic clock of the machine to which the target is connected.
+    """
     end_ns: int
-    """… and of its second timestamp; if timestamps are pulses, arrival of the lines around them."""
+    """Arrival of the target's second timestamp, or of the text line after the last pulse, on the
+    same clock as `begin_ns`."""
     count: int
     ticks: int | None
-    """Difference of the two timestamps on the target's own counter; None if they are pulses of a
-    pin, whose times only a meter records."""
+    """Difference of the two timestamps on the target's own counter; None if the timestamps are
+    pulses of a pin, which only a meter records."""
     tick_rate_hz: float | None
 
     @property
     def duration_s(self) -> float | None:
-        """Duration on the target's own counter."""
+        """Duration by the target's own counter; None if there is no such counter."""
         if self.ticks is None or self.tick_rate_hz is None:
             return None
         return self.ticks / self.tick_rate_hz
@@ -599,42 +632,45 @@ class TargetRecord:
     memory: TargetMemory
     output: OutputFacts
     warmup_count: int
-    """Inferences before each window."""
+    """Number of untimed inferences before each window."""
     windows: tuple[Window, ...]
     is_interrupted: bool
     inference_ticks: tuple[int, ...] = ()
     """Ticks of single inferences in the order of the windows, as far as the firmware kept them;
-    empty if it does not time single inferences."""
+    empty if the firmware does not time single inferences."""
     upload_s: float | None = None
-    """Time to send the model to the target; None if it was there already."""
+    """Time for sending the model to the target; None if the model was there already."""
     is_read_back: bool = True
-    """Whether the inputs on the target were compared with the sent inputs."""
+    """Whether the inputs were read back from the target and compared with the sent inputs."""
     pace_ns: int | None = None
-    """Interval of the inferences of streaming firmware, which classifies audio continuously; None:
-    the target runs inferences on request."""
+    """Interval of the inferences of streaming firmware, which classifies audio continuously; None
+    if the target runs inferences on request."""
     inputs_clipped_ratio: float | None = None
-    """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
+    """Share of the given values that are beyond the range of a quantised input, as in
+    `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)
     is_dataset_stopped: bool = False
-    """Whether the run was stopped during its data set: another run may get further."""
+    """Whether the run was stopped while it processed the data set, so that another run may complete
+    more samples."""
 
 
 MeasuredRecord = WorkerRecord | TargetRecord
-"""Record of a worker process, for inferences timed by the worker or by a target."""
+"""Record of a worker process, for inferences that either the worker or a target timed."""
 
 TOO_HOT = "too_hot"
-"""Kind of the event by which the temperature guard ends a run; its detail is the reason."""
+"""Kind of the event by which the temperature guard ends a run; the event's detail is the reason."""
 UNWATCHED = "unwatched"
 """Kind of the event after which the device's temperature is not monitored."""
 METER_TROUBLE = "meter_trouble"
-"""Kind of the last event of a run whose recording ended early; its detail is the reason."""
+"""Kind of the last event of a run whose recording ended early; the event's detail is the reason."""
 IDLE_ENDED = "idle_ended"
-"""Kind of the event that ends a window of `Phase.IDLE`; its detail states if it was cut short."""
+"""Kind of the event at the end of an idle phase; the event's detail states whether the phase was
+cut short."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line of a run's history."""
+    """An event in the course of a run."""
 
     time_ns: int
     """Time on the device's monotonic clock."""
@@ -644,12 +680,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class MeterFacts:
-    """The agent's recording during a run."""
+    """The recording of an energy meter that the agent makes during a run."""
 
     meter: str
-    """Meter, as the run specification names it."""
+    """Address of the meter, as the run specification contains it."""
     trouble: str | None = None
-    """Reason why the recording ended early, or is missing; one line."""
+    """Reason, on one line, why the recording ended early or is missing; None if it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -658,7 +694,8 @@ class Safeguard:
 
     is_applied: bool
     detail: str = ""
-    """What was applied; or why it was not, and what the worker can do as a result."""
+    """Description of the applied mechanism; if it was not applied, the reason, and what the worker
+    can do as a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -668,34 +705,35 @@ class Confinement:
     is_root: bool
     """Whether the agent, and so the worker, ran as root."""
     privileges: Safeguard
-    """Programs cannot gain privileges."""
+    """Safeguard by which programs cannot gain privileges."""
     capabilities: Safeguard
-    """The worker has no capabilities of root."""
+    """Safeguard by which the worker has no capabilities of root."""
     calls: Safeguard
-    """System calls for sockets, programs and processes are blocked."""
+    """Safeguard that blocks system calls for sockets, programs and processes."""
     files: Safeguard
     network: Safeguard
     threads: Safeguard
-    """Their number is limited."""
+    """Safeguard that limits the number of threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Everything that an agent keeps of a run, in addition to its traces."""
+    """All data that an agent keeps of a run, except the traces."""
 
     run_id: str
     owner: str
-    """Identity of the host that started it."""
+    """Identity of the host that started the run."""
     spec: RunSpec
     model: ModelFacts
     device: DeviceDescription
     environment: Environment
     outcome: Outcome
     worker: WorkerRecord | None = None
-    """Record of the worker; None if the run failed before it measured anything."""
+    """Record of the worker; None if the run failed before the first measurement."""
     error_code: int = 0
     error: str | None = None
-    """Reason on one line, if the outcome is failed, or the device itself ended the run."""
+    """Reason, on one line, if the outcome is failed or the device itself ended the run; else
+    None."""
     load_1m_after: float | None = None
     telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
     expected: Expectation = field(default_factory=Expectation)
@@ -703,16 +741,17 @@ class RunRecord:
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     events: tuple[Event, ...] = field(default_factory=tuple)
     metered: MeterFacts | None = None
-    """Facts of the meter at the device, if the specification names a meter."""
+    """Facts of the meter at the device; None if the specification names no meter."""
     emulated: bool = False
     simulated: bool = False
     time_scale: float | None = None
-    """Seconds of a simulated device's heat per second of the run; None for other devices, and from
-    older agents."""
+    """Seconds of simulated heating and cooling per second of the run; None for real devices, and
+    from older agents."""
     confinement: Confinement | None = None
     """Confinement of the worker; None if no worker was confined yet, and from older agents."""
     target: TargetRecord | None = None
-    """Record of a device that timed itself, which has no `worker`; None for all other devices."""
+    """Record of a device that timed itself, for which `worker` is None; None for all other
+    devices."""
 
     @property
     def has_measured(self) -> bool:

@@ -1,14 +1,15 @@
-"""The interface that every inference runtime implements, on the device.
+"""The interface that the driver of every inference runtime implements, on the device.
 
-A driver is a file that implements `Runtime`. It imports its library inside its methods, never
-at the top, so that an agent starts without it. The life cycle of a model is
-`load → set_inputs → invoke… → outputs → close`; the timed loop calls nothing but the callables
-that `prepare()`, `invoker()` and `reader()` return: copy a sample in, run, copy the outputs out.
-Facts about the model (`placement`, `profile`, `arena_bytes`) are read outside the timed loop, and
-never during the load. A fact that the runtime does not report is an empty tuple or None, never a
-guess.
+A driver is a module that implements `Runtime`. A driver imports the inference library inside its
+methods, never at module level, so that an agent starts without the library. The life cycle of a
+model is `load → set_inputs → invoke… → outputs → close`; the timed loop calls only the callables
+that `prepare()`, `invoker()` and `reader()` return, which copy a sample in, run the model, and copy
+the outputs out. Facts about the model (`placement`, `profile`, `arena_bytes`) are read outside the
+timed loop, and never during the load. A fact that the runtime does not report is an empty tuple or
+None, never a guess.
 
-`edgebench-agent check-runtime` checks what the methods promise (docs/add-a-runtime.md).
+`edgebench-agent check-runtime` checks that a driver's methods behave as described here
+(docs/add-a-runtime.md).
 """
 
 from __future__ import annotations
@@ -31,30 +32,32 @@ RUNTIME_PACKAGES = {
     "litert": "ai-edge-litert",
     "onnx": "onnxruntime",
 }
-"""Package of each built-in runtime, by the runtime's name; an extra of this name installs it."""
+"""Package of each built-in runtime, by the runtime's name; the extra with the runtime's name
+installs the package."""
 RUNTIME_MODULES = {
     "tflite": "tflite_runtime",
     "litert": "ai_edge_litert",
     "onnx": "onnxruntime",
 }
-"""Module of each built-in runtime; packages with other names may contain the same module."""
+"""Module of each built-in runtime, by the runtime's name; packages other than those in
+`RUNTIME_PACKAGES` may contain the same module."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsableRuntime:
-    """A runtime that works here."""
+    """A runtime that works on this device."""
 
     version: str
     delegates: tuple[str, ...] = ()
     distribution: str | None = None
-    """Package that contains its library; None if it has no package."""
+    """Package that contains the runtime's library; None if the library belongs to no package."""
     library: str | None = None
-    """Directory of its library."""
+    """Directory of the runtime's library."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRuntime:
-    """A runtime that does not work here, with the reason and the command that installs it."""
+    """A runtime that does not work on this device: the reason, and the installation command."""
 
     reason: str
     install: str | None = None
@@ -62,20 +65,21 @@ class MissingRuntime:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """Options of a load."""
+    """Options for loading a model."""
 
     threads: int
     delegate: str | None = None
     signature: str | None = None
-    """Signature whose graph is run; None: the first graph of the file."""
+    """Name of the signature whose graph is run; None: the first graph of the file."""
     is_reference: bool = False
-    """Whether to load the reference: plain kernels, one thread, no delegate, no optimisation. It is
-    slow, and the outputs of all other loads are compared with its outputs. `threads` and `delegate`
-    are ignored."""
+    """Whether to load the model as a reference, with plain kernels, a single thread, no delegate
+    and no optimisation; `threads` and `delegate` are ignored. The reference is slow; the outputs of
+    all other loads are compared with the outputs of the reference."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Shapes by name, for inputs with open dimensions."""
+    """Shapes by input name, for inputs with open dimensions."""
     is_profiled: bool = False
-    """Whether to prepare for `LoadedModel.profile`; such a load runs slower and is never timed."""
+    """Whether to prepare for `LoadedModel.profile`; a model loaded in this way runs slower and is
+    never timed."""
 
 
 class LoadedModel(Protocol):
@@ -83,7 +87,7 @@ class LoadedModel(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The inputs as loaded; an open dimension has the requested size, or 1."""
+        """The inputs; an open dimension has the requested size, or 1 if no size was requested."""
         ...
 
     @property
@@ -100,13 +104,14 @@ class LoadedModel(Protocol):
     def precision(self) -> str | None:
         """Precision of the operators that hold most of the weights, as in `ModelFacts`.
 
-        None if the file does not state it. It may be computed on first access.
+        None if the model file does not state the precision. The value may be computed on first
+        access.
         """
         ...
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that the quantised operators multiply; None if the file does not state them."""
+        """Element types that quantised operators multiply; None if the file does not state them."""
         ...
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
@@ -114,10 +119,11 @@ class LoadedModel(Protocol):
         ...
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Callables with minimal overhead that copy each sample into the model's inputs.
+        """Create a callable per sample, which copies the sample into the inputs.
 
-        The samples are kept, not copied, and never written to; the caller must not change them.
-        The callables are valid until `prepare` or `set_inputs` is called with other shapes.
+        The callables have minimal overhead. They refer to the given samples, which are neither
+        copied nor changed; the caller must not change the samples either. The callables are valid
+        until `prepare` or `set_inputs` is called with other shapes.
 
         Args:
             samples: For each sample, a tensor per input in the order of `inputs`.
@@ -125,15 +131,15 @@ class LoadedModel(Protocol):
         ...
 
     def invoker(self) -> Callable[[], Any]:
-        """Callable with minimal overhead that runs an inference; it must not allocate memory."""
+        """Create a callable with minimal overhead that runs an inference without allocations."""
         ...
 
     def reader(self) -> Callable[[], Any]:
-        """Callable with minimal overhead that copies all outputs of the last inference to numpy.
+        """Create a callable that copies all outputs of the last inference to numpy.
 
-        Call this after the first inference: before, some runtimes can only provide a slower
-        callable with checks. Its return value differs between runtimes; `read_outputs` returns the
-        same arrays as a list.
+        The callable has minimal overhead. Call this method after the first inference, because
+        before it, some runtimes can provide only a slower callable with checks. The return value of
+        the callable differs between runtimes; `read_outputs` returns the same arrays as a list.
         """
         ...
 
@@ -141,7 +147,7 @@ class LoadedModel(Protocol):
         """Copies of the outputs of the last inference, in the order of `outputs`.
 
         Raises:
-            TargetError: no inference ran since the inputs were set, if the runtime detects that.
+            TargetError: no inference ran since the inputs were set, and the runtime detects this.
         """
         ...
 
@@ -150,18 +156,18 @@ class LoadedModel(Protocol):
         ...
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Placement of the operators; empty if the runtime does not report it.
+        """Places where the operators run; empty if the runtime does not report them.
 
-        These are the operators of the file, or those into which the runtime converted them before
-        it assigned them. Sorted by place, then operator.
+        The operators are the operators of the model file, or the operators into which the runtime
+        converted them before it assigned places. The result is sorted by place, then by operator.
         """
         ...
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
         """Time per operator over `run_count` runs with the current inputs, in order of execution.
 
-        Only for a model that was loaded with `is_profiled`, and only once; the times include the
-        overhead of the profiler.
+        The method may be called only for a model that was loaded with `is_profiled`, and only once.
+        The times include the overhead of the profiler.
 
         Raises:
             ModelRefused: the runtime has no profiler, or cannot profile this model.
@@ -186,12 +192,12 @@ class SignedModel(Protocol):
 
     @property
     def signature(self) -> str | None:
-        """Signature of the graph that runs; None if it has no name."""
+        """Name of the signature of the graph that runs; None if the graph has no name."""
         ...
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """Every signature of the file, in its order."""
+        """All signatures of the file, in the order of the file."""
         ...
 
 
@@ -210,18 +216,18 @@ class Runtime(Protocol):
 
     @property
     def no_profiler(self) -> str | None:
-        """Reason why it cannot profile, with an alternative; None if it can."""
+        """Reason why the runtime cannot profile, with an alternative; None if it can."""
         ...
 
     def probe(self) -> UsableRuntime | MissingRuntime:
-        """Check whether the library works here; never raises.
+        """Check whether the library works on this device; never raises.
 
-        This imports the library, so call it in a separate process.
+        The method imports the library, so it must be called in a separate process.
         """
         ...
 
     def import_library(self) -> str:
-        """Import the library, which is timed separately from the load, and return its version.
+        """Import the library and return its version; the import is timed separately from the load.
 
         Raises:
             RuntimeUnavailable: the library is not installed, or broken.

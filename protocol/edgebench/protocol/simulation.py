@@ -1,7 +1,8 @@
 """The interface between an agent and a simulated device.
 
-The portion `edgebench.simulation` implements it and registers a `Simulator` under the entry-point
-group below. It is not deployed to real devices; an agent without it reports that it is missing.
+The package `edgebench.simulation` implements this interface and registers a `Simulator` in the
+entry-point group `ENTRY_POINT_GROUP`. The package is not deployed to real devices; an agent without
+the package reports that the simulation is missing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "edgebench.simulation"
 SIMULATED_SUFFIX = "-simulated"
-"""End of the name of a simulated device, behind the key of its profile or the name of its seat."""
+"""Suffix of a simulated device's name, after the key of the device's profile or the name of the
+device's seat."""
 
 
 class Simulation(Protocol):
@@ -22,34 +24,34 @@ class Simulation(Protocol):
 
     @property
     def root(self) -> Path:
-        """Directory that replaces / wherever the agent reads files of the device."""
+        """Directory that replaces `/` where the agent reads files of the device."""
         ...
 
     @property
     def speed_path(self) -> Path:
-        """File from which the worker reads the speed of the device; see `Simulator.slowed`."""
+        """File from which the worker reads the device's speed; see `Simulator.slowed`."""
         ...
 
     @property
     def time_scale(self) -> float:
-        """Seconds of the device's heat per second of real time."""
+        """Seconds of simulated heating and cooling per second of real time."""
         ...
 
     def attach(self, worker_pid: int) -> None:
-        """Show the files of this process as those of a process of the device."""
+        """Make the `/proc` files of the worker process visible as files of the simulated device."""
         ...
 
     async def live(self) -> None:
-        """Update the device as time passes, until cancelled."""
+        """Update the simulated device as time passes, until the task is cancelled."""
         ...
 
 
 class Simulator(Protocol):
-    """The simulated boards."""
+    """Factory of simulated devices, with a list of the available simulated boards."""
 
     @property
     def board_names(self) -> tuple[str, ...]:
-        """Names of all boards."""
+        """Names of all simulated boards."""
         ...
 
     def board_name(self, text: str) -> str:
@@ -69,8 +71,8 @@ class Simulator(Protocol):
         ...
 
     def slowed(self, invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:
-        """`invoke`, slowed down to the present speed of the device with this speed file.
+        """Wrap `invoke` in a function that is as slow as the simulated device with this speed file.
 
-        It is called in the worker process, and may be on the timed path.
+        The returned function runs in the worker process, and may be part of the timed path.
         """
         ...

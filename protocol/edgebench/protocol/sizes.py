@@ -1,15 +1,15 @@
-"""Readable sizes of files and memory, for device and host."""
+"""Formatting of file and memory sizes, for agent and host."""
 
 from __future__ import annotations
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
 _LARGEST = 2**70
-"""Larger sizes, which a broken model may request, do not fit into a float."""
+"""Largest size that is formatted; a broken model may request a size beyond the range of a float."""
 
 
 def format_bytes(size_bytes: float) -> str:
-    """A size with three significant digits; more if it has more digits before the point.
+    """Format a size with three significant digits, or with all digits of its integer part.
 
     >>> format_bytes(5 * 2**20), format_bytes(100), format_bytes(2**20 - 1), format_bytes(1000)
     ('5.00 MiB', '100 B', '1.00 MiB', '1000 B')
@@ -22,7 +22,7 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_distinct_sizes(*sizes_bytes: float) -> list[str]:
-    """Sizes to compare: in bytes if different sizes would look equal.
+    """Format sizes for a comparison; in bytes if different sizes would get equal texts.
 
     >>> format_distinct_sizes(2**30, 2**20), format_distinct_sizes(2**30 + 1, 2**30)
     (['1.00 GiB', '1.00 MiB'], ['1,073,741,825 B', '1,073,741,824 B'])

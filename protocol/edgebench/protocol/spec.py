@@ -1,4 +1,4 @@
-"""What to run: the run specification and its presets."""
+"""The specification of a run, and the presets on which it is based."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Scenario(Enum):
-    """How queries are issued; the names are those of MLPerf.
+    """How queries are issued; the scenarios have MLPerf's names.
 
     Source: mlcommons/inference, loadgen/test_settings.h, `TestScenario`.
     """
@@ -27,9 +27,10 @@ class Scenario(Enum):
     MULTI_STREAM = "multi_stream"
     """Several samples per query; a query is issued when the previous query is complete."""
     SERVER = "server"
-    """One sample per query, arriving by a Poisson process; latency counts from the arrival."""
+    """One sample per query; queries arrive by a Poisson process, and latency counts from the
+    arrival."""
     OFFLINE = "offline"
-    """All samples at once; the result is the number completed per second."""
+    """All samples are issued at once; the result is the number of samples completed per second."""
 
     @property
     def traits(self) -> ScenarioTraits:
@@ -46,21 +47,22 @@ class ScenarioTraits:
     compared: str
     """Metric by which two runs are compared, unless the user names another metric."""
     loadgen_name: str
-    """Name in LoadGen's settings."""
+    """Name of the scenario in LoadGen's settings."""
     counted: str = "queries"
-    """What `min_query_count` counts."""
+    """Plural of the unit that `min_query_count` counts: queries or samples."""
     is_single: bool = False
-    """Each query is one inference, and the next query waits for it: the energies and operators of
-    single inferences can be distinguished."""
+    """Whether each query is a single inference and the next query waits for its end, so that the
+    energy and the operators of single inferences can be distinguished."""
     is_grouped: bool = False
-    """A query has `samples_per_query` inferences."""
+    """Whether a query has `samples_per_query` inferences."""
     is_scheduled: bool = False
-    """Queries arrive by a schedule, whether the previous query is complete or not."""
+    """Whether queries arrive by a schedule, even if the previous query is not complete."""
     settings: tuple[str, ...] = ()
-    """Numeric fields of `RunSpec` that apply to this scenario only and change the results: `show`
-    prints them, and runs that differ in them are not compared."""
+    """Names of numeric fields of `RunSpec` that apply only to this scenario and change the results:
+    `show` prints them, and runs that differ in them are not compared."""
     is_one_query: bool = False
-    """All samples form a single query: the result has a throughput, but no latency of queries."""
+    """Whether all samples form a single query, so that the result has a throughput, but no latency
+    of queries."""
 
 
 SCENARIOS: dict[Scenario, ScenarioTraits] = {
@@ -99,10 +101,10 @@ Source of `compared`: mlcommons/inference, loadgen/README.md, table of scenarios
 
 
 class Engine(Enum):
-    """Part that issues the queries."""
+    """Program that issues the queries."""
 
     NATIVE = "native"
-    """The timed loop of this program."""
+    """The timed loop of edgebench itself."""
     LOADGEN = "loadgen"
     """MLPerf's LoadGen, which also writes its own logs."""
     TARGET = "target"
@@ -110,32 +112,37 @@ class Engine(Enum):
 
 
 class Priority(Enum):
-    """How the kernel schedules the worker."""
+    """Priority with which the kernel schedules the worker."""
 
     NORMAL = "normal"
     REALTIME = "realtime"
-    """SCHED_FIFO: no task of normal priority preempts the worker. Needs a permission."""
+    """SCHED_FIFO: no task of normal priority preempts the worker. The agent needs a permission for
+    this."""
 
 
 MAX_BRIGHTNESS = 255
-"""Source: `android.provider.Settings.System.SCREEN_BRIGHTNESS`."""
+"""Maximum brightness of the screen. Source:
+`android.provider.Settings.System.SCREEN_BRIGHTNESS`."""
 MAX_LENGTH_S = 7 * 86400.0
-"""Maximum duration, timeout or wait: seven days; a longer time is a mistake in the unit."""
+"""Maximum duration, timeout or wait, seven days; a longer time is probably a mistake in the
+unit."""
 MIN_MEMORY_BYTES = 128 * 2**20
-"""Minimum memory limit: with less, Python and a runtime hardly start, and fail in odd places."""
+"""Smallest memory limit that a user may set; with less memory, Python and a runtime may fail at any
+place, with misleading errors."""
 MAX_MEMORY_BYTES = 2**44
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on a worker, so that a hostile or broken model cannot take the device down."""
+    """Limits on a worker, so that a hostile or broken model cannot make the device unusable."""
 
     memory_bytes: int | None = None
-    """Private memory of the worker; None: derived from the size of the model file."""
+    """Limit on the private memory of the worker; None: a limit derived from the size of the model
+    file."""
     load_timeout_s: float = 60.0
     """Time limit of import, load and first inference together."""
     measure_timeout_s: float | None = None
-    """Time limit of warm-up and timed loop; None: derived from the first inference and the
+    """Time limit of warm-up and timed loop; None: a limit derived from the first inference and the
     duration."""
 
     def __post_init__(self) -> None:
@@ -157,89 +164,99 @@ class RunSpec:
     """Specification of a run: model loading, measurement, duration and limits."""
 
     runtime: str
-    """Name of the runtime driver on the device: tflite, litert, onnx; empty until the device has
-    reported which of them it has."""
+    """Name of the runtime driver on the device, such as tflite, litert or onnx; empty until the
+    device has reported its runtimes."""
     scenario: Scenario = Scenario.SINGLE_STREAM
     preset: str = "default"
-    """Name of the preset that the settings are based on; informative."""
+    """Name of the preset that the settings are based on; for information only."""
     engine: Engine = Engine.NATIVE
     duration_s: float = 60.0
-    """The timed loop runs at least this long …"""
+    """Minimum duration of the timed loop, which also has at least `min_query_count` queries."""
     min_query_count: int = 1024
-    """… and at least this many queries (offline: samples) …"""
+    """Minimum number of queries of the timed loop; in the offline scenario, of samples."""
     max_query_count: int = 1_000_000
-    """… and never more than this many inferences (48 bytes of memory each on the device)."""
+    """Maximum number of inferences of the timed loop; each takes 48 bytes of memory on the
+    device."""
     max_duration_s: float | None = None
-    """The timed loop ends at the first query that is complete after this time, even with fewer than
-    `min_query_count` queries; None: no limit. An agent of an earlier version ignores it."""
+    """Maximum duration of the timed loop, which ends at the first query that is complete after this
+    time, even with fewer than `min_query_count` queries; None: no limit. An agent of an earlier
+    version ignores this field."""
     warmup_query_count: int = 10
-    """Inferences before the timed loop; both this count and the duration must be reached."""
+    """Minimum number of inferences before the timed loop; the warm-up ends when both this number
+    and `warmup_duration_s` are reached."""
     warmup_duration_s: float = 1.0
     samples_per_query: int = 8
-    """Multi-stream only."""
+    """Number of samples in a query; only for the multi-stream scenario."""
     target_qps: float | None = None
-    """Server only: arrivals per second."""
+    """Arrivals of queries per second; only for the server scenario."""
     target_latency_s: float | None = None
-    """Server only: the percentile below must not exceed this …"""
+    """Limit on the latency at `target_percentile`; only for the server scenario."""
     target_percentile: float = 0.99
-    """… ratio in (0, 1)."""
+    """Percentile of the latency that must not exceed `target_latency_s`, as a ratio in (0, 1)."""
     sample_count: int = 16
-    """Different inputs that are prepared before the timed loop, and issued in random order."""
+    """Number of different inputs that are prepared before the timed loop and issued in random
+    order."""
     threads: int = 1
     delegate: str | None = None
     """Requested delegate or execution provider; None: the runtime's own default."""
     signature: str | None = None
-    """Signature of a .tflite file whose graph is measured; None: the first graph of the file, which
-    an agent of an earlier version always measures."""
+    """Signature in a .tflite file whose graph is measured; None: the first graph of the file. An
+    agent of an earlier version always measures the first graph."""
     seed: int = 0
     """Seed of the generated inputs, of their order, and of the arrivals."""
     cpus: tuple[int, ...] = ()
-    """CPUs that the worker is bound to; empty: the kernel chooses."""
+    """Numbers of the CPUs that the worker is bound to; empty: the kernel chooses the CPUs."""
     priority: Priority = Priority.NORMAL
     governor: str | None = None
-    """CPU frequency governor during the run, restored after it; None: do not change it."""
+    """CPU frequency governor during the run; the earlier governor is restored afterwards. None: do
+    not change the governor."""
     is_airplane_mode: bool = False
-    """Phones: enable airplane mode during the run, and restore it afterwards."""
+    """Whether to enable airplane mode on a phone during the run; the earlier mode is restored
+    afterwards."""
     screen_brightness: int | None = None
-    """Phones: brightness of the screen during the run, 0 to 255 on Android's scale, with adaptive
-    brightness off; both are restored afterwards. None: do not change it. An agent of an earlier
-    version ignores this field and `is_airplane_mode`."""
+    """Brightness of a phone's screen during the run, 0 to 255 on Android's scale, with adaptive
+    brightness off; both settings are restored afterwards. None: do not change the brightness. An
+    agent of an earlier version ignores this field and `is_airplane_mode`."""
     is_profiled: bool = False
-    """A separate kind of run that times every operator: its latencies are not the model's."""
+    """Whether the run times every operator, which changes the latencies of the model."""
     is_checked: bool = True
-    """Compare the outputs with those of reference kernels."""
+    """Whether to compare the outputs of the model with the outputs of reference kernels."""
     input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Shapes of inputs by name, for a model with open dimensions; these are 1 by default."""
+    """Shapes of inputs with open dimensions, by input name; the size of an open dimension is 1 by
+    default."""
     inputs_sha256: str | None = None
-    """Artifact on the device with the inputs: arrays by the names of inputs, whose first axis is
-    the sample. Inputs that it lacks are generated from the seed."""
+    """SHA-256 of a file on the device with arrays by input name, whose first axis is the sample;
+    None: no file. Inputs that are not in the file are generated from the seed."""
     dataset_sha256: str | None = None
-    """Artifact on the device with a labelled data set, which is run for the accuracy."""
+    """SHA-256 of a file on the device with a labelled data set, for which the accuracy is measured;
+    None: no data set."""
     dataset_sample_count: int | None = None
-    """Number of its samples to run, drawn with the seed; None: all. An agent of an earlier version
-    runs all."""
+    """Number of samples of the data set to run, drawn with the seed; None: all samples. An agent of
+    an earlier version runs all samples."""
     dataset_limit_s: float = 3600.0
     """Time limit for the data set on a device that times itself; a data set that would take longer
     is rejected before the measurement."""
     telemetry_rate_hz: float = 10.0
     """Sampling rate of the device's sensors during the run; 0: no sampling, except for the
-    temperature guard if its profile has a limit."""
+    temperature guard if the device's profile has a limit."""
     is_sustained: bool = False
-    """Measures the sustained performance: the run has a duration instead of a count of queries."""
+    """Whether the run measures sustained performance; such a run has a duration instead of a number
+    of queries."""
     cooldown_timeout_s: float | None = None
-    """Maximum wait for a cool device; None: as its profile states; 0: do not wait."""
+    """Maximum time to wait until the device is cool; None: the time in the device's profile; 0: do
+    not wait."""
     meter: str | None = None
-    """Meter that the agent serves, to record during the run."""
+    """Energy meter of the agent, which records during the run; None: no meter of the agent."""
     idle_duration_s: float = 0.0
-    """Idle time before the worker loads and after it has ended."""
+    """Idle time before the worker loads the model, and after the worker has ended."""
     load_code_chip_s: float | None = None
-    """Length of a chip of the load code, a sequence of active and idle times before the warm-up and
-    after the timed loop, by which a meter's trace is aligned with the device's clock; None: no load
-    code."""
+    """Duration of a chip, the shortest interval of the load code; None: no load code. The load code
+    is a sequence of active and idle intervals before the warm-up and after the timed loop, by which
+    a meter's trace is aligned with the device's clock."""
     jitter_s: float | None = None
-    """Longest random gap between two queries of the timed loop, so that a meter with instantaneous
-    samples is not in step with it; None or 0: no gaps. An agent of an earlier version makes none.
-    """
+    """Longest random gap between two queries of the timed loop; None or 0: no gaps. Without gaps, a
+    meter with instantaneous samples may sample in step with the queries. An agent of an earlier
+    version makes no gaps."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -408,32 +425,37 @@ class RunSpec:
 
 MAX_WARMUP_QUERIES = 2**40
 MAX_SEED = 2**63
-"""Upper limit of seeds, exclusive."""
+"""Limit on a seed, exclusive."""
 MAX_THREADS = 256
-"""More threads than this are a typing mistake on any device in scope."""
+"""Maximum number of threads; on any supported device, a larger number is a typing mistake."""
 
 MAX_QUERIES = 2**40
 MAX_INPUTS, MAX_RANK, MAX_SIZE = 64, 16, 2**31
-"""Limits on inputs, dimensions of an input, and sizes; a TensorFlow Lite size has 32 bits."""
+"""Limits on the number of inputs, on the number of dimensions of an input, and on the size of a
+dimension (exclusive); sizes have 32 bits in TensorFlow Lite."""
 MAX_SIGNATURE_CHARS = 200
 MAX_NAME_CHARS = 80
-"""Longest part of a given text that an error quotes."""
+"""Maximum number of characters of a user's text that an error quotes."""
 MAX_SAMPLES = 65536
 MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
-"""The schedule is kept in memory; at 1000 arrivals per second it lasts a quarter of an hour."""
+"""Maximum number of arrivals in a schedule, which is kept in memory; at 1000 arrivals per second,
+this schedule lasts a quarter of an hour."""
 MAX_CPUS = 4096
 MAX_SUSTAINED_QUERIES = 10_000_000
-"""480 MB of memory on the device; twenty minutes for a model that takes 120 µs."""
+"""Maximum number of queries of a sustained run: they take 480 MB of memory on the device, and 20
+minutes with a model that takes 120 µs."""
 MAX_IDLE_S = 600.0
 MIN_CHIP_S, MAX_CHIP_S = 1e-3, 10.0
-"""A sleep of less than a millisecond does not end when it should."""
+"""Shortest and longest chip of a load code; a sleep of less than a millisecond does not end on
+time."""
 MAX_JITTER_S = 0.1
-"""A longer gap would let the device cool down and its clock fall."""
+"""Longest gap between queries; during a longer gap, the device would cool down and reduce its
+clock."""
 MIN_TELEMETRY_HZ = 0.1
-"""A sampler without a reading for 30 s is considered lost."""
+"""Lowest sampling rate; a sampler without a reading for 30 s is considered lost."""
 MAX_TELEMETRY_HZ = 100.0
-"""At higher rates, the sampling would affect the measurement."""
+"""Highest sampling rate; at higher rates, the sampling would affect the measurement."""
 
 DEFAULT_PRESET = "default"
 MLPERF_PRESET = "mlperf"
@@ -463,14 +485,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Field values of `RunSpec` by preset name."""
 
 DEFAULT_RUN_COUNT = 5
-"""Default number of runs of a model: the fewest that have an interval between runs."""
+"""Default number of runs of a model: the smallest number for which an interval between runs is
+computed."""
 RUN_COUNTS = {"quick": 8}
-"""Number of runs of a model under presets with another number. One disturbed run among eight short
-runs has little effect: the interval of the median hardly extends to the highest and the lowest."""
+"""Number of runs of a model, for presets that do not have the default number. A single disturbed
+run among eight short runs has little effect, because the confidence interval of the median hardly
+extends to the highest and the lowest run."""
 
 
 def usual_run_count(preset: str) -> int:
-    """Number of runs of a model under a preset, unless another number is requested.
+    """Number of runs of a model under a preset, unless the user requests another number.
 
     >>> usual_run_count("quick"), usual_run_count("default")
     (8, 5)
@@ -479,11 +503,12 @@ def usual_run_count(preset: str) -> int:
 
 
 LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
-"""Least maximum duration of a run under a preset; `MAX_DURATION_RATIO` may extend it. Models
-of up to 1.75 s complete the 1024 queries of the default preset within half an hour; models of up
-to 0.47 s complete the 128 queries of the quick preset within a minute, which a user waits for."""
+"""Lower limit on a run's maximum duration, by preset; `MAX_DURATION_RATIO` may give a longer
+duration. With up to 1.75 s per inference, a model completes the 1024 queries of the default preset
+within half an hour; with up to 0.47 s, it completes the 128 queries of the quick preset within a
+minute, a time for which users wait."""
 MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
-"""Ratio of the maximum duration to the duration."""
+"""Ratio of a run's maximum duration to its duration, by preset."""
 
 SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
     # For multi-stream, the smallest count that MLPerf's rule for a p99 allows; for offline,
@@ -492,11 +517,11 @@ SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
     (MLPERF_PRESET, Scenario.MULTI_STREAM): {"min_query_count": 662},
     (MLPERF_PRESET, Scenario.OFFLINE): {"min_query_count": 24576},
 }
-"""Field values of a preset for a particular scenario."""
+"""Field values that a preset has only in a particular scenario."""
 
 
 def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
-    """The specification with this duration, and a maximum duration scaled by the same ratio.
+    """Copy of the specification with this duration; the maximum duration is scaled in proportion.
 
     >>> with_duration(RunSpec("litert", duration_s=10.0, max_duration_s=60.0), 2.0).max_duration_s
     12.0
@@ -508,15 +533,15 @@ def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
 
 
 def is_divided(spec: RunSpec) -> bool:
-    """Whether several runs share the requested duration and queries.
+    """Whether the requested duration and number of queries are divided among several runs.
 
-    Under MLPerf's preset they do not: each run has the length that MLPerf's rules require.
+    Under MLPerf's preset they are not divided: each run has the length that MLPerf's rules require.
     """
     return not spec.preset.startswith(MLPERF_PRESET)
 
 
 def with_all_runs(spec: RunSpec, run_count: int) -> RunSpec:
-    """The specification of a single run with the total duration of all runs."""
+    """Specification of a single run that is as long as `run_count` runs together."""
     if run_count == 1 or not is_divided(spec):
         return spec
     return replace(
@@ -526,12 +551,12 @@ def with_all_runs(spec: RunSpec, run_count: int) -> RunSpec:
 
 
 def check_cpus(device: str, cpus: Iterable[int], usable: Iterable[int]) -> None:
-    """Check that models may be bound to these CPUs.
+    """Check that models on a device may be bound to these CPUs.
 
     Args:
         device: Name of the device, for the error.
         cpus: Requested CPUs.
-        usable: CPUs on which its models may run.
+        usable: CPUs on which models may run on the device.
 
     Raises:
         UsageError: a requested CPU is not usable.
@@ -553,19 +578,19 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def has_gaps(scenario: Scenario, engine: Engine) -> bool:
-    """Whether a loop may leave gaps between queries: in the others, gaps would change a result."""
+    """Whether a run may have gaps between queries, which would change results in other cases."""
     return scenario.traits.is_single and engine is Engine.NATIVE
 
 
 def samples_per_query(spec: RunSpec) -> int:
-    """Inferences in a query."""
+    """Number of inferences in a query of this specification."""
     return spec.samples_per_query if spec.scenario.traits.is_grouped else 1
 
 
 class SpecChanges(TypedDict, total=False):
     """Fields of `RunSpec` that differ from the preset; None leaves the preset's value.
 
-    Fields for a meter are not among them: the meter determines them.
+    Fields that a meter determines, such as `idle_duration_s`, are not included.
     """
 
     scenario: Scenario | str | None
@@ -646,7 +671,7 @@ _ENUMS: tuple[tuple[str, type[Enum]], ...] = (
 
 
 def _member(kind: type[Enum], name: str, value: Any) -> Enum:
-    """The member of an enum, for a member or its value."""
+    """Convert the value of a member to the member of an enum; members are returned unchanged."""
     try:
         return kind(value)
     except ValueError:

@@ -1,9 +1,10 @@
-"""The interface of devices that time themselves, for an agent and its worker.
+"""The interface to devices that time inferences themselves, for an agent and its worker.
 
 A *target* is a microcontroller, or any other device that runs inferences without an edgebench agent
-on it. Its driver is found under the entry-point group below. The life cycle of a model on a target
-is `open → set_input → window… → outputs → close`; all of it happens in the worker process, so that
-a board that hangs, or an emulator that dies, ends only the run in progress.
+on it. The driver of a target is found in the entry-point group `ENTRY_POINT_GROUP`. The life cycle
+of a model on a target is `open → set_input → window… → outputs → close`; all steps run in the
+worker process, so that a board that hangs, or an emulator that crashes, ends only the run in
+progress.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from edgebench.protocol.record import (
 
 ENTRY_POINT_GROUP = "edgebench.targets"
 MEMORY_FILE = "boards.json"
-"""File of an agent's state in which its driver stores the targets that it has identified."""
+"""File in an agent's state directory in which the driver stores the targets that it has
+identified."""
 OnBytes = Callable[[int, int], None]
-"""Callback for an upload: number of bytes on the target, and total number of bytes."""
+"""Callback for an upload, with the number of bytes on the target and the total number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,42 +36,45 @@ class TargetDescription:
     """A connected target, or a target that can be created on demand."""
 
     address: str
-    """Address for the driver: `qemu:mps2-an386`, `/dev/ttyACM0`, `socket://10.0.0.7:5000`."""
+    """Address by which the driver opens the target, such as `qemu:mps2-an386`, `/dev/ttyACM0`, or
+    `socket://10.0.0.7:5000`."""
     name: str
     """Name of the board."""
     identity: str
-    """Id that does not depend on the port; the name, for an emulated target."""
+    """Identifier that does not depend on the port; for an emulated target, this is the name."""
     arch: str
     soc: str
     profile: str = "generic-mcu"
-    """Id of its profile."""
+    """Id of the device profile."""
     is_emulated: bool = False
     own_model: str | None = None
-    """Name of the model in its firmware, if it accepts no other model; None: it accepts models."""
+    """Name of the model in the target's firmware, if the target accepts no other model; None if it
+    accepts model files."""
     takes_own_file: bool = False
-    """Whether it also accepts a file of that model, because it can verify the file."""
+    """Whether a target with an `own_model` also accepts a file of that model, because it can verify
+    the file."""
     reported_name: str | None = None
-    """Name that it reported when it was identified; None: it was not queried, or reports none.
-    """
+    """Name that the target reported when it was identified; None if it was not queried, or reports
+    no name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSighting:
-    """Port at which a target was found, or is expected."""
+    """A target that was found, or is expected, at a port."""
 
     target: TargetDescription
     error: EdgebenchError | None = None
-    """Reason why it cannot be used; None: it can."""
+    """Reason why the target cannot be used; None if it can be used."""
 
 
 class TargetPorts(Protocol):
     """The ports of a machine, at which targets are connected and disconnected."""
 
     def look(self) -> Sequence[TargetSighting]:
-        """The targets that are present now, without waiting for the probe of a new port.
+        """List the targets that are present now, without waiting for the probe of a new port.
 
-        A target that is absent for a moment, because it restarts, is included. A target whose
-        address has changed is left out once, so that it counts as removed.
+        A target that is absent for a moment because it restarts is included. A target whose address
+        has changed is omitted from a single list, so that callers treat it as removed.
 
         Raises:
             TargetError: the ports cannot be listed.
@@ -79,13 +84,13 @@ class TargetPorts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimedWindow:
-    """A window, with the ticks of its single inferences if the firmware times them."""
+    """A window of inferences, with the ticks of each inference if the firmware times them."""
 
     window: Window
     inference_ticks: tuple[int, ...] = ()
     is_repeated: bool = False
-    """Whether an earlier attempt may have run as well: in energy mode, its pulses precede those of
-    the window."""
+    """Whether an earlier attempt to run this window may have run as well; in energy mode, the
+    pulses of that attempt then precede the pulses of this window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +98,13 @@ class TargetProfile:
     """Times of the operators of a model on a target."""
 
     operators: tuple[OperatorTime, ...]
-    """In order of execution, without the time of the readings of the counter."""
+    """Times of the operators in order of execution, without the time for reading the counter."""
     reading_ns: float
-    """Time of a reading of the counter."""
+    """Time for a reading of the counter that times the operators."""
 
 
 class OpenTarget(Protocol):
-    """A target with a model on it."""
+    """An open connection to a target that has a model."""
 
     @property
     def firmware(self) -> FirmwareFacts:
@@ -108,12 +113,12 @@ class OpenTarget(Protocol):
 
     @property
     def memory(self) -> TargetMemory:
-        """Memory use of model and firmware."""
+        """Memory use of the model and the firmware."""
         ...
 
     @property
     def no_profiler(self) -> str | None:
-        """Reason why the target cannot time operators; None: it can."""
+        """Reason why the target cannot time operators; None if it can."""
         ...
 
     @property
@@ -133,7 +138,7 @@ class OpenTarget(Protocol):
 
     @property
     def own_model(self) -> str | None:
-        """Name of the model that is part of its firmware; None: the model was sent to it."""
+        """Name of the model in the firmware; None if the model was sent to the target."""
         ...
 
     @property
@@ -143,31 +148,31 @@ class OpenTarget(Protocol):
 
     @property
     def pace_ns(self) -> int | None:
-        """Interval of the inferences of streaming firmware; None: it infers on request.
+        """Interval of the inferences of streaming firmware; None if inferences run on request.
 
-        The length of the sound determines the number of inferences of a window, and a warm-up is
-        not possible.
+        With streaming firmware, the length of the audio determines the number of inferences in a
+        window, and a warm-up is not possible.
         """
         ...
 
     @property
     def is_stateful(self) -> bool:
-        """Whether an inference may depend on those before it, since the last `set_input`.
+        """Whether an inference may depend on earlier inferences since the last `set_input`.
 
-        Either the model has variables, or the firmware may overwrite its input.
+        This is the case if the model has variables, or if the firmware may overwrite the input.
         """
         ...
 
     @property
     def upload_s(self) -> float | None:
-        """Time to send the model; None if it was on the target already."""
+        """Time for sending the model; None if the model was on the target already."""
         ...
 
     def set_input(self, data: bytes) -> None:
         """Send the bytes of all inputs to the target, in the order of `inputs`.
 
         Raises:
-            TargetError: the bytes do not arrive.
+            TargetError: the bytes do not arrive on the target.
         """
         ...
 
@@ -175,29 +180,29 @@ class OpenTarget(Protocol):
         """Run `count` consecutive inferences, timed by the target.
 
         Raises:
-            TargetError: the target did not run them.
+            TargetError: the target did not run the inferences.
         """
         ...
 
     def output_bytes(self) -> bytes:
-        """Outputs of the last inference, in the order of `outputs`.
+        """Read the bytes of all outputs of the last inference, in the order of `outputs`.
 
         Raises:
-            TargetError: there are no outputs, or they cannot be read.
+            TargetError: there are no outputs, or the outputs cannot be read.
         """
         ...
 
     def profile(self, run_count: int) -> TargetProfile:
-        """Run inferences on the input, and time every operator of them.
+        """Run `run_count` inferences on the current input, and time every operator.
 
         Raises:
             NoBoardProfiler: the target cannot time operators.
-            TargetError: the target did not run them.
+            TargetError: the target did not run the inferences.
         """
         ...
 
     def stack_peak_bytes(self) -> int | None:
-        """Largest stack since the model was loaded; None: the target does not report it.
+        """Largest stack use since the model was loaded; None if the target does not report it.
 
         Raises:
             TargetError: the target does not respond.
@@ -206,16 +211,16 @@ class OpenTarget(Protocol):
 
     @property
     def busy_s(self) -> float:
-        """Maximum time that `close` waits for the end of an interrupted window; 0: no window."""
+        """Maximum time that `close` waits for an interrupted window to end; 0 if no window runs."""
         ...
 
     def close(self) -> None:
-        """Release the target for the next run; an emulated target ends."""
+        """Release the target for the next run; the emulator of an emulated target is ended."""
         ...
 
 
 class TargetDriver(Protocol):
-    """Drives a kind of targets."""
+    """Driver for a kind of target."""
 
     @property
     def runtime(self) -> str:
@@ -233,16 +238,16 @@ class TargetDriver(Protocol):
         ...
 
     def on_demand(self) -> Sequence[TargetDescription]:
-        """Targets that can be created here on request; never raises."""
+        """Targets that can be created on this machine on request; never raises."""
         ...
 
     def ports(self, named: Sequence[str], memory: Path, *, is_probing: bool) -> TargetPorts:
-        """The ports of this machine.
+        """Create an object that lists the targets at the ports of this machine.
 
         Args:
             named: Addresses of targets, each as ADDRESS or NAME=ADDRESS.
             memory: File in which identified targets are stored.
-            is_probing: Whether to open and probe ports that may have a target and are not named.
+            is_probing: Whether to open and probe ports that are not named, but may have a target.
 
         Raises:
             UsageError: an address is invalid.
@@ -263,11 +268,13 @@ class TargetDriver(Protocol):
 
         Args:
             address: Address of the target.
-            model: File of the model, which is not trusted. None: the model on the target.
+            model: Model file, whose content is not trusted; None: the model in the target's
+                firmware.
             directory: Directory for files that are kept with the run.
-            model_name: Name of the user's file; the name of `model` may be a hash.
+            model_name: Name of the model file on the user's machine; the file name of `model` may
+                be a hash.
             on_bytes: Called while a model or an input is sent.
-            reported_name: Name that the target has to report; None: any.
+            reported_name: Name that the target has to report; None: any name.
 
         Raises:
             UsageError: the address does not exist.

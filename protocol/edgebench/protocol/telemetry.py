@@ -1,4 +1,4 @@
-"""Facts of the telemetry of a run, separate from its record, which the sampler does not need."""
+"""Facts of a run's telemetry; separate from the run record, which the sampler does not import."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ class TelemetryFacts:
     """Sensors sampled during a run, missing sensors, and the cost of the sampling."""
 
     sensors: tuple[str, ...] = ()
-    """Names with their unit as suffix; `sensor` in the trace is an index into this tuple."""
+    """Names of the sampled sensors, each with the unit as suffix; `sensor` in the trace is an index
+    into this tuple."""
     constants: dict[str, float] = field(default_factory=dict[str, float])
-    """Values that are constant during a run, named like sensors: trip points, maximum clocks."""
+    """Values that are constant during a run, such as trip points and maximum clocks; their names
+    have the same form as names of sensors."""
     absent: tuple[AbsentSensor, ...] = ()
     rate_hz: float = 0.0
-    """Rate of the fast sources; slow sources were read less often."""
+    """Sampling rate of the fast sources; slow sources were read less often."""
     reading_count: int = 0
     cpu_s: float = 0.0
     """CPU time of the sampler, and of the commands that it started."""

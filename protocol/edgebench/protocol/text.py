@@ -7,9 +7,10 @@ import textwrap
 
 MAX_LINE_CHARS = 200
 _WORD = r"(?!\()(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"])+"
-"""A word of a command line, with optional quoted parts; a parenthesis ends the command."""
+"""Pattern of a word in a command line, which may have quoted parts; a word with an opening
+parenthesis at the beginning is not part of the command."""
 _COMMAND = re.compile(rf"\b(?:edgebench|edgebench-agent|pip|sudo|ssh)(?: {_WORD}(?<![;,.?)]))+")
-"""A command in a sentence, up to the punctuation after it."""
+"""Pattern of a command in a sentence, without the punctuation after the command."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
@@ -31,7 +32,7 @@ def printable(text: object, *, keep_lines: bool = False) -> str:
 
 
 def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:
-    r"""Text as a single printable line; an exception without a text is named by its class.
+    r"""Text as a single printable line; for an exception without a text, the name of its class.
 
     Args:
         text: An exception, or any object with a text.
@@ -47,21 +48,21 @@ def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:
 
 
 def wrapped_lines(text: str, width: int) -> list[tuple[str, bool]]:
-    """Lines of text that is wrapped as by `wrap`, and whether each begins with a command."""
+    """Wrap text as `wrap` does; return each line, and whether the line begins with a command."""
     return [(line, _COMMAND.match(line) is not None) for line in wrap(text, width).split("\n")]
 
 
 def wrap(text: str, width: int, indent: int = 0) -> str:
     """Wrap text to a width between words, but not within a command.
 
-    A command that is longer than the width is not wrapped: a terminal folds it, and it can be
-    copied.
+    A command that is longer than the width is kept on a single line: a terminal folds the line, and
+    the user can copy the whole command.
 
     Args:
         text: Sentences; line feeds are kept.
         width: Number of characters in a line, at least 1.
-        indent: Number of blanks before the continuation of a line, unless it is wider than the
-            terminal then.
+        indent: Number of spaces before each continuation line; no spaces if the line would exceed
+            the width.
 
     >>> print(wrap("see which devices there are: edgebench devices --timeout 10s; or", 40))
     see which devices there are:

@@ -1,6 +1,7 @@
-"""Expectations of a device's profile, kept with a run so that it can be verified.
+"""Properties that a device's profile expects, kept with a run so that the run can be verified.
 
-A later version of the profile may differ; a stored run is verified with the profile of its time.
+A stored run is verified with the profile at the time of the run, because a later version of the
+profile may differ.
 """
 
 from __future__ import annotations
@@ -9,33 +10,35 @@ from dataclasses import dataclass
 from enum import Enum
 
 FREQ_REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
-"""Sources in which the kernel reports the frequencies that it requested."""
+"""Sources of a CPU's frequency that contain the requested frequency, not the actual frequency, on
+devices with `is_freq_a_request`."""
 SLOWING_PREFIXES = (
     *("cpufreq", "thermal-cpufreq"),
     *("devfreq", "thermal-devfreq", "thermal-gpufreq"),
     *("cpuidle", "thermal-idle", "idle"),
 )
-"""Type prefixes of devices that cap a clock or make CPUs idle; a number or a name follows."""
+"""Prefixes of the types of cooling devices that limit a clock or force CPUs to be idle; a number or
+a name follows."""
 SLOWING_TYPES = frozenset({"Processor", "intel_powerclamp"})
-"""Types of ACPI's processor throttling, and of Intel's idle injection."""
+"""Types of the cooling devices for ACPI's processor throttling and for Intel's idle injection."""
 
 
 def slows_down(kind: str) -> bool:
     """Whether a cooling device of this type slows the device down in a state above 0.
 
-    Only the listed types do, because the types of fans and other coolers are chosen by each board's
-    maker. `intel_powerclamp` is in state -1 while it is inactive.
+    Only the listed types count, because board makers choose arbitrary types for fans and other
+    coolers. `intel_powerclamp` is in state -1 while it is inactive.
 
     Source: type strings in torvalds/linux, drivers/thermal/{cpufreq,cpuidle,devfreq}_cooling.c,
-    drivers/acpi/processor_driver.c, drivers/thermal/intel/intel_powerclamp.c; `thermal-` in front
-    and a number behind until Linux 5.11.
+    drivers/acpi/processor_driver.c, drivers/thermal/intel/intel_powerclamp.c; until Linux 5.11, a
+    type has the prefix `thermal-` and a number as suffix.
     """
     return kind in SLOWING_TYPES or kind.startswith(SLOWING_PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedZone:
-    """A zone that matters."""
+    """A thermal zone that is relevant for runs on the device."""
 
     match_type: str
     """Type of the thermal zone."""
@@ -54,18 +57,18 @@ class ExpectedCluster:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAccelerator:
-    """A processor other than the CPU whose clock can be read."""
+    """An accelerator, such as a GPU, whose clock frequency can be read."""
 
     name: str
     kind: str
-    """Kind: gpu, npu, tpu or dsp."""
+    """Kind of accelerator: gpu, npu, tpu or dsp."""
     devfreq: str
-    """Name under /sys/class/devfreq, and of its sensors."""
+    """Name of the accelerator under /sys/class/devfreq, and in the names of its sensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedPower:
-    """Mean powers that a device of this class can take as a whole while a model runs."""
+    """Range of the mean power that a whole device of this class can consume while a model runs."""
 
     device_class: str
     lowest_w: float
@@ -77,13 +80,13 @@ class Mismatch:
     """A difference between a device and its profile."""
 
     key: str
-    """Key, as in the profile: `soc.cluster.0.freq_hz_max`."""
+    """Key of the property in the profile, such as `soc.cluster.0.freq_hz_max`."""
     expected: str
     actual: str
 
 
 class CooldownOutcome(Enum):
-    """How the wait for a cool device ended."""
+    """How the wait for the device to cool down ended."""
 
     COOL = "cool"
     TIMED_OUT = "timed_out"
@@ -95,14 +98,15 @@ class CooldownOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CooldownFacts:
-    """The wait for a cool device."""
+    """Facts about the wait before a run until the device is cool."""
 
     outcome: CooldownOutcome = CooldownOutcome.NOT_ASKED
     waited_s: float = 0.0
     start_c: float | None = None
     reached_c: float | None = None
     target_c: float | None = None
-    """Temperature below which the run may start; None if no target is known and any will do."""
+    """Temperature below which the run may start; None if no such temperature is known, so that the
+    run may start at any temperature."""
     slope_c_per_min: float | None = None
 
 
@@ -112,39 +116,40 @@ class Expectation:
 
     profile: str = "generic-linux"
     zones: tuple[ExpectedZone, ...] = ()
-    """Zones that matter; none for generic profiles."""
+    """Relevant thermal zones; empty for generic profiles."""
     is_freq_a_request: bool = False
-    """Whether `scaling_cur_freq` is the requested frequency, not the actual frequency."""
+    """Whether `scaling_cur_freq` contains the requested frequency, not the actual frequency."""
     freq_truth: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
-    """Sources of the frequency, the best first."""
+    """Sources of the CPU frequency, the best source first."""
     clusters: tuple[ExpectedCluster, ...] = ()
-    """Nominal frequencies; empty if the kernel's limit at the start is the nominal frequency."""
+    """Nominal frequencies of the CPU clusters; empty if the kernel's frequency limit at the start
+    of the run is the nominal frequency."""
     is_limit_sustained: bool = False
-    """Whether all CPUs can run at the kernel's limit at the same time: it is not a turbo of few
-    cores. False for generic profiles, and from older agents."""
+    """Whether all CPUs can run at the kernel's frequency limit at the same time, unlike a turbo
+    frequency of a few cores. False for generic profiles, and from older agents."""
     accelerators: tuple[ExpectedAccelerator, ...] = ()
-    """Accelerators; only the clock of the accelerator that runs the model matters."""
+    """Accelerators of the device; only the clock of the accelerator that runs the model matters."""
     indicators: tuple[str, ...] = ()
-    """Kinds of indicators, the most reliable first."""
+    """Kinds of throttling indicators, the most reliable first."""
     cooling_exclude: tuple[str, ...] = ()
     """Types of cooling devices that cool without slowing the device down."""
     thermal_now: int = 0
-    """Firmware bits that report overheating."""
+    """Bit mask of the firmware bits that report overheating at present."""
     thermal_sticky: int = 0
     power_now: int = 0
-    """Firmware bits that report a power supply problem."""
+    """Bit mask of the firmware bits that report a power supply problem at present."""
     power_sticky: int = 0
     abort_c: float | None = None
     power: ExpectedPower | None = None
-    """Possible powers; None for emulators, and from older agents."""
+    """Range of possible mean powers; None for emulators, and from older agents."""
     mismatches: tuple[Mismatch, ...] = ()
 
     @property
     def believed_freq_sources(self) -> tuple[str, ...]:
-        """Sources in `freq_truth`, except those that only report requests on this device."""
+        """Sources in `freq_truth` that report actual, not requested, frequencies on this device."""
         refused = FREQ_REQUESTS if self.is_freq_a_request else frozenset[str]()
         return tuple(source for source in self.freq_truth if source not in refused)
 
     def zone(self, match_type: str) -> ExpectedZone | None:
-        """The zone of this type."""
+        """The relevant zone of this type; None if the profile has no such zone."""
         return next((zone for zone in self.zones if zone.match_type == match_type), None)

@@ -1,7 +1,7 @@
 """Line numbers of the keys of a TOML text, which the standard parser does not report.
 
-Supports headers and keys at the start of a line, which the files of edgebench consist of. For a key
-inside an inline table, the line is that where the table begins.
+Only headers and keys at the start of a line are found, which is sufficient for the files of
+edgebench. For a key inside an inline table, the result is the line in which the table begins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 Path = tuple[str | int, ...]
-"""Names of tables and keys, and indices of list items."""
+"""Path of a key: names of tables and keys, and indices of list items."""
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(
@@ -20,7 +20,7 @@ _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 def line_of(text: str, path: Path) -> int:
-    """Line of a key, counted from 1; else of the nearest enclosing key; 1 if there is none."""
+    """Line of a key, from 1; else the line of the nearest enclosing key; 1 if neither is found."""
     lines = {found: number for number, found in reversed(_paths(text))}
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
@@ -29,7 +29,7 @@ def line_of(text: str, path: Path) -> int:
 
 
 def _paths(text: str) -> list[tuple[int, Path]]:
-    """Every header and key with its line."""
+    """Find every header and key of a text, with the line number."""
     found: list[tuple[int, Path]] = []
     arrays: Counter[Path] = Counter()
     table: Path = ()

@@ -33,14 +33,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A violation of the schema, with the path of its key."""
+    """A violation of the schema, and the path of the key that violates the schema."""
 
     path: Path
     what: str
 
     @property
     def key(self) -> str:
-        """The path in readable form: `soc.cluster[0].cpus`."""
+        """The path in readable form, such as `soc.cluster[0].cpus`."""
         text = ""
         for part in self.path:
             text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -56,7 +56,7 @@ class TomlText:
     """File name for error texts."""
 
     def table(self, schema_version: int) -> Table:
-        """The parsed text, which must contain `schema = N`.
+        """Parse the text, which must contain `schema = N` with N equal to `schema_version`.
 
         Raises:
             UsageError: the text is not TOML, or its schema has another version.
@@ -76,7 +76,7 @@ class TomlText:
         return table
 
     def structured(self, table: Table, kind: type[_T], converter: Converter) -> _T:
-        """The table as a dataclass, by a converter of `strict_converter`.
+        """Convert the table to a dataclass, with a converter from `strict_converter`.
 
         Raises:
             UsageError: the table violates the schema.
@@ -87,18 +87,18 @@ class TomlText:
             raise self.error(_first(exc)) from exc
 
     def error(self, complaint: Complaint) -> UsageError:
-        """The error for a complaint, with its line."""
+        """Create the error for a complaint, with the line number of the key."""
         line = line_of(self.text, complaint.path)
         return UsageError(f"{self.name}:{line}: {complaint.key}: {complaint.what}")
 
 
 def strict_converter() -> Converter:
-    """A converter that rejects unknown keys and values of another type."""
+    """Create a converter that rejects unknown keys and values of the wrong type."""
     return make_strict(Converter(detailed_validation=True, forbid_extra_keys=True))
 
 
 def _first(exc: BaseException, path: Path = ()) -> Complaint:
-    """The first complaint."""
+    """Find the first violation in a validation error of cattrs."""
     if isinstance(exc, ForbiddenExtraKeysError):
         extra = min(exc.extra_fields)
         what = "no such key"

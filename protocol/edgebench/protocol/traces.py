@@ -1,14 +1,14 @@
-"""Time series of a run: columns, units, and their packed form on the device.
+"""Time series of a run: columns, units, and their binary format on the device.
 
 A trace is sent as consecutive little-endian columns of the same length. The file has no header: the
-number of rows is its size divided by the row size. Columns:
+number of rows is the file size divided by the row size. Columns:
 
     queries     a row per inference, in issue order, on the device's monotonic clock:
-                scheduled_ns i64     the query was due: origin of the query's latency
-                start_ns i64         before its inputs are copied in
-                invoke_start_ns i64  after its inputs are copied in
+                scheduled_ns i64     time at which the query was due; its latency counts from here
+                start_ns i64         before the inputs are copied in
+                invoke_start_ns i64  after the inputs are copied in
                 invoke_end_ns i64    after the model has run
-                end_ns i64           after its outputs are copied out
+                end_ns i64           after the outputs are copied out
                 sample i64           index of the prepared sample
     telemetry   time_ns i64, sensor i64, value f64       `sensor` indexes the record's sensors
 """
@@ -20,22 +20,23 @@ from dataclasses import dataclass
 QUERIES_FILE = "queries.bin"
 TELEMETRY_FILE = "telemetry.bin"
 ANSWERS_FILE = "answers.npz"
-"""Outputs of the model: arrays `used.N` and `reference.N` with output N for the prepared samples,
-`dataset.N` with output N for the data set; first axis: samples. Uncompressed."""
+"""File with the outputs of the model. For the prepared samples, the arrays `used.N` and
+`reference.N` contain output N of the measured model and of the reference; for the data set, the
+array `dataset.N` contains output N. The first axis is the sample. The file is not compressed."""
 DATASET_INDEX = "dataset_index"
-"""Array in that file: index of the sample of the data set for each output. Without it, the outputs
-are for all samples in their order."""
+"""Name of an array in `ANSWERS_FILE` with the index of the data set's sample for each output.
+Without this array, the outputs are for all samples in order."""
 RECORD_FILE = "record.json"
 METER_FILE = "meter.spool"
-"""Recording of a meter during the run, undecoded, with a header that describes its encoding."""
+"""Undecoded recording of a meter during the run, with a header that describes the encoding."""
 WORKER_LOG_FILE = "worker.log"
 HOST_FILE = "host.bin"
-"""Data from the host that started the run, for the host of the same owner that collects it."""
+"""Data from the host that started the run, for the host of the same owner that fetches the run."""
 CONSOLE_FILE = "console.log"
-"""Log of the line to a target that timed itself."""
+"""Log of the communication with a target that timed itself."""
 LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"
 LOADGEN_FILES = ("mlperf_log_summary.txt", LOADGEN_DETAIL_FILE)
-"""Logs of MLPerf's LoadGen, if it issues the queries."""
+"""Logs of MLPerf's LoadGen, if LoadGen issues the queries."""
 SPOOL_FILES = (
     RECORD_FILE,
     QUERIES_FILE,
@@ -47,7 +48,7 @@ SPOOL_FILES = (
     CONSOLE_FILE,
     *LOADGEN_FILES,
 )
-"""Every file that a spooled run may hold."""
+"""All files that a run in the spool may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Column:
 
     name: str
     dtype: str
-    """numpy type string, little-endian, 8 bytes wide."""
+    """Type of the values as a numpy type string: little-endian, 8 bytes wide."""
 
 
 QUERY_COLUMNS = tuple(
@@ -70,7 +71,7 @@ COLUMN_BYTES = 8
 
 
 def row_count(size_bytes: int, columns: tuple[Column, ...]) -> int:
-    """Rows in a packed trace of this size.
+    """Number of rows in a packed trace of this size.
 
     Raises:
         ValueError: the size is not a whole number of rows.

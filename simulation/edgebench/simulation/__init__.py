@@ -1,5 +1,5 @@
-"""Simulated devices that heat up and throttle, for tests, demonstrations and gates.
+"""Simulated devices that heat up and throttle, for tests, demonstrations and checks in CI.
 
-The agent finds them through the entry-point group of `edgebench.protocol.simulation` and never
-imports them by name, so that they need not be deployed to real devices.
+The agent finds this package through the entry-point group of `edgebench.protocol.simulation` and
+never imports it by name, so that it need not be deployed to real devices.
 """

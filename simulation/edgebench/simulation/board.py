@@ -13,7 +13,7 @@ Files = Mapping[str, str | bytes]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """CPUs that share a clock; identified by the first CPU."""
+    """A cpufreq policy: CPUs that share a clock, numbered by the first of these CPUs."""
 
     cpus: range
     highest_khz: int
@@ -49,9 +49,10 @@ class SimulatedBoard:
     cooling: tuple[str, ...] = ()
     """Types of the cooling devices; all are in the same state."""
     has_videocore: bool = False
-    """Whether it has the firmware behind vcgencmd, and its supply alarm."""
+    """Whether the board has the firmware that vcgencmd queries, and an alarm for low supply
+    voltage."""
     has_soctherm: bool = False
-    """Whether it has counters of over-current events."""
+    """Whether the board has counters of over-current events."""
     extra: Files = field(default_factory=dict[str, str | bytes])
     """Additional files with constant content."""
     body: Body
@@ -60,4 +61,4 @@ class SimulatedBoard:
     busy_w: float
     """Power at full clock, in addition to idle_w."""
     time_scale: float = 20.0
-    """Simulated seconds per real second; less for boards that are not throttled by heat."""
+    """Simulated seconds per real second; lower for boards that are not throttled by heat."""

@@ -1,9 +1,10 @@
 """The simulated boards: one for each kind of controller that throttles real boards.
 
-Simulated time runs twenty times as fast as real time, so that a run of two minutes shows what takes
-forty minutes on a real board. For boards that are not throttled by heat, it runs twice as fast.
+Simulated time runs twenty times as fast as real time, so that a run of two minutes simulates forty
+minutes of a real board. For boards that are not throttled by heat, simulated time runs twice as
+fast as real time.
 
-Source: zones, trips, clocks and thresholds from the facts of the profiles.
+Source of zones, trip points, clocks and thresholds: the facts in the device profiles.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from edgebench.simulation.heat import Body
 from edgebench.simulation.n100 import N100_FILES
 
 BARE_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0)
-"""Raspberry Pi 5 without a cooler, within 4 °C of its published cooling; see the test."""
+"""Raspberry Pi 5 without a cooler. A unit test checks that it cools down as published, to within
+4 °C."""
 COOLED_BOARD = Body(
     junction_k_per_w=2.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0
 )

@@ -1,10 +1,10 @@
 """The kinds of controllers that throttle real boards.
 
-A controller takes time, temperature and load, and returns both what the silicon does (`clock`,
-`idle`) and what the device reports about it. On some boards these differ, which edgebench must
-detect.
+A controller takes time, temperature and load, and returns both the actual state of the processor
+(`clock`, `idle`) and the state that the device reports. On some boards, the two states differ, and
+edgebench must detect the difference.
 
-Source: thresholds and behaviour from the facts of the profiles.
+Source of thresholds and behaviour: the facts in the device profiles.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Protocol
 RPI_SOFT_LIMIT, RPI_THROTTLED, RPI_CAPPED, RPI_UNDERVOLTAGE = 0x8, 0x4, 0x2, 0x1
 STICKY_SHIFT = 16
 POWER_EXPONENT = 2.5
-"""Exponent of the power over the clock, because voltage rises with the clock."""
+"""Power is proportional to the clock to this exponent; it exceeds 1 because the voltage rises with
+the clock."""
 BUDGET_NOISE_S = 1e-6
-"""Tolerance of the budget: hundreds of small steps do not add up exactly."""
+"""Tolerance of the budget, for the rounding errors of hundreds of small steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a controller does, and what the device reports about it."""
+    """State of a device under a controller: the actual state, and the state that it reports."""
 
     clock: float = 1.0
     """Actual frequency relative to the nominal frequency, 0…1."""
@@ -67,7 +68,7 @@ class Nothing:
     """A device with sufficient cooling, or without a mechanism that throttles it."""
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """No effect."""
+        """Return the state of a device that is not throttled."""
         return Effect()
 
 
@@ -106,7 +107,7 @@ class BangBang:
 
 @dataclass(slots=True)
 class StepWise:
-    """The kernel's step_wise governor: per period, one step up above the trip point, else down."""
+    """The kernel's step_wise governor: per period, a step up above the trip point, else down."""
 
     trip_c: float = 85.0
     steps: int = 8
@@ -116,7 +117,7 @@ class StepWise:
     next_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Change the state by a step; the cap and the cooling device show it."""
+        """Change the state by a step; the cap and the cooling device show the state."""
         if time_s >= self.next_s:
             self.next_s = time_s + self.period_s
             step = 1 if junction_c > self.trip_c else -1
@@ -133,20 +134,20 @@ class IdleInjection:
     gain_per_c: float = 0.1
     most: float = 0.5
     is_told: bool = True
-    """Whether the cooling device can be read."""
+    """Whether the cooling device reports its state; if not, it always reports 0."""
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Idle in proportion to the excess over the trip temperature."""
+        """Force idle time in proportion to the excess over the trip temperature."""
         idle = min(self.most, max(0.0, (junction_c - self.trip_c) * self.gain_per_c))
         return Effect(idle=idle, cooling_state=round(100 * idle) if self.is_told else 0)
 
 
 @dataclass(slots=True)
 class PowerLimit:
-    """x86: turbo while the energy budget of PL1 lasts, then the clock of PL1; heat has no effect.
+    """x86: turbo until the energy budget is spent, then a sustained clock; heat has no effect.
 
-    A processor may exceed PL1 until its mean power over tau reaches PL1. Idle time refills the
-    budget, which is counted in seconds of turbo under full load.
+    A processor may exceed the power limit PL1 until its mean power over the time tau reaches PL1.
+    Idle time refills this budget, which is counted in seconds of turbo under full load.
     """
 
     turbo_s: float = 28.0
@@ -158,7 +159,7 @@ class PowerLimit:
     last_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Spend or refill the budget; the kernel reports the actual clock, and no counter rises."""
+        """Spend or refill the budget; the kernel reports the actual clock, but no throttling."""
         limit = math.pow(self.sustained, POWER_EXPONENT)
         power = limit if self.is_limited else 1.0
         # Seconds of the budget spent per second; negative while the budget is refilled.
@@ -175,7 +176,7 @@ class PowerLimit:
 
 @dataclass(slots=True)
 class Dips:
-    """A lower clock in random dips, whose times are a function of the seed."""
+    """A clock that is lower in random dips; the seed determines the times of the dips."""
 
     seed: int
     rate_per_s: float
@@ -216,7 +217,7 @@ class UnderVoltage(Dips):
 
 @dataclass(slots=True)
 class OverCurrent(Dips):
-    """Jetson: clock pulses are skipped for short times, which only a counter shows."""
+    """Jetson: clock pulses are skipped for short times, and only an event counter shows this."""
 
     rate_per_s: float = 2.0
     length_s: float = 0.2
@@ -229,14 +230,14 @@ class OverCurrent(Dips):
 
 @dataclass(slots=True)
 class Fan:
-    """Cools in steps, with a hysteresis; does not throttle."""
+    """A fan whose speed changes in steps, with a hysteresis; the clock is not throttled."""
 
     steps_c: tuple[float, ...] = (50.0, 60.0, 67.5, 75.0)
     hysteresis_c: float = 5.0
     state: int = 0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Adjust the fan; the cooling device is in a state above 0 without throttling."""
+        """Adjust the fan; a state of its cooling device above 0 is no sign of throttling."""
         while self.state < len(self.steps_c) and junction_c >= self.steps_c[self.state]:
             self.state += 1
         while self.state and junction_c < self.steps_c[self.state - 1] - self.hysteresis_c:

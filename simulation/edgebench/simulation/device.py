@@ -1,9 +1,9 @@
-"""A simulated device for a real model: the model's work heats it, and it slows the model.
+"""A simulated device for a real model: the model's work heats the device, which slows the model.
 
-The device is a tree of files, which the real sampler, profile matcher and gate read instead of
-/proc and /sys, and two numbers in a shared file: the speed of the device, and how long the worker
-has kept it busy. The worker extends each inference accordingly. A task of the daemon updates all
-files, ten times per second.
+The device is a tree of files, and a file that it shares with the worker. The agent's sampler,
+profile matcher and cool-down read the tree instead of /proc and /sys. The shared file has two
+numbers: the speed of the device, by which the worker extends each inference, and the time for which
+the worker has kept the device busy. A task of the daemon updates all files ten times per second.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from edgebench.simulation.slowed import SHARED
 
 TICK_S = 0.1
 CONTROL_S = 0.25
-"""Simulated interval of the controller, independent of delays of the daemon's task."""
+"""Interval of the controller in simulated time; delays of the daemon's task do not change it."""
 SPEED_FILE = "sim/speed"
 _SPEED_BYTES = SHARED.size // 2
 _HOST_FILES = ("proc/stat", "proc/meminfo", "proc/loadavg", "proc/pressure", "proc/vmstat")
 """Files of this machine that a simulated device shows unchanged."""
 _OWN_THREADS = Path("proc/self/task")
-"""Threads of the process that reads it. Without them, the waits of the model's threads would be
-those of all tasks on this machine."""
+"""Link to the threads of the process that reads it. Without the link, the waiting time of all tasks
+on this machine would be taken for the waiting time of the model's threads."""
 NOISE_C = 0.3
 STEP_C = 0.5
 """Resolution of the sensor."""
@@ -59,17 +59,17 @@ class SimulatedDevice:
 
     @property
     def time_scale(self) -> float:
-        """Seconds of the device's heat per second of real time."""
+        """Simulated seconds per second of real time."""
         return self.board.time_scale
 
     def attach(self, worker_pid: int) -> None:
-        """Link the files of this process into the tree."""
+        """Link the /proc directory of the worker into the tree."""
         link = self.root / "proc" / str(worker_pid)
         with suppress(FileExistsError):
             link.symlink_to(f"/proc/{worker_pid}")
 
     async def live(self) -> None:
-        """Advance with real time, forever."""
+        """Advance the simulation with real time, until the task is cancelled."""
         last_s = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
@@ -78,7 +78,7 @@ class SimulatedDevice:
             last_s = now_s
 
     def advance(self, real_s: float) -> None:
-        """Advance by this real time."""
+        """Advance the simulation by a real time."""
         busy = self._load.share(real_s)
         left_s = real_s * self.board.time_scale
         while left_s > 0:
@@ -149,7 +149,8 @@ class _Load:
     def share(self, passed_s: float) -> float:
         """Load since the last call, 0…1.
 
-        An inference longer than this time is reported late, and counted in the following calls.
+        The worker reports an inference when it ends. If an inference took longer than `passed_s`,
+        the rest of its time counts in the following calls.
         """
         _, worked_s = SHARED.unpack(self._path.read_bytes())
         self._owed_s += worked_s - self._last_s

@@ -1,6 +1,6 @@
 """Files of a simulated board under /proc and /sys, and its firmware command.
 
-Source: paths, types and units from the telemetry sources and the facts of the profiles.
+Source of paths, types and units: the telemetry sources, and the facts in the device profiles.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _GOVERNORS = "conservative ondemand powersave performance schedutil"
 _THERMAL = "sys/class/thermal"
 _HWMON = "sys/class/hwmon/hwmon0"
 EVENTS_SINCE_BOOT = 17
-"""Over-current events before the run: they occur in normal use, and only new events count."""
+"""Number of over-current events before the run. The number is not 0, because such events occur in
+normal use; only later events count as throttling."""
 
 
 def fixed_files(board: SimulatedBoard) -> dict[str, str | bytes]:
@@ -52,7 +53,7 @@ def fixed_files(board: SimulatedBoard) -> dict[str, str | bytes]:
 def changing_files(
     board: SimulatedBoard, effect: Effect, *, temp_c: float, sticky_bits: int
 ) -> dict[str, str]:
-    """Files that show the present temperature and effect of the controller."""
+    """Files that show the present temperature and the present effect of the controller."""
     files: dict[str, str] = {}
     for policy in board.policies:
         folder = _policy_folder(policy)

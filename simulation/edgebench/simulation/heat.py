@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_STEP_S = 0.05
-"""Longest step of the explicit integration: far below the faster time constant."""
+"""Longest step of the explicit integration, far below the shorter of the two time constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,14 @@ class BoardHeat:
     case_c: float
 
     def advance(self, seconds: float, power_w: float, *, case_k_per_w: float | None = None) -> None:
-        """Advance in time at this power; a fan lowers the resistance of the case."""
+        """Advance by a time at constant power.
+
+        Args:
+            seconds: Simulated time.
+            power_w: Power of the board.
+            case_k_per_w: Thermal resistance of the case, which a fan lowers; None: that of the
+                body.
+        """
         body = self.body
         to_ambient = body.case_k_per_w if case_k_per_w is None else case_k_per_w
         while seconds > 0:

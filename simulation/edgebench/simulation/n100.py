@@ -1,6 +1,6 @@
-"""Files of a laptop with an Intel N100, except clock and temperature.
+"""Files of a laptop with an Intel N100, except the files with clock and temperature.
 
-Its counters stay at zero: a power limit is not counted as throttling.
+The throttle counters stay at zero, because the kernel does not count a power limit as throttling.
 """
 
 from __future__ import annotations
@@ -34,4 +34,4 @@ N100_FILES: dict[str, str | bytes] = {
     f"{_RAPL}/constraint_1_name": "short_term\n",
     f"{_RAPL}/constraint_1_power_limit_uw": "25000000\n",
 }
-"""Contents by path, without the energy counter, which only root can read."""
+"""Contents of the files by path. The energy counter is missing, because only root can read it."""

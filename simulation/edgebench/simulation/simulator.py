@@ -27,5 +27,5 @@ class BoardSimulator:
         return SimulatedDevice(board, seed, root)
 
     def slowed(self, invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:
-        """Wrap `invoke` so that it takes as long as on the device."""
+        """Wrap `invoke` so that it takes as long as on the simulated device."""
         return slowed(invoke, speed_path)

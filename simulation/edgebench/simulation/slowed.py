@@ -1,8 +1,9 @@
 """An inference on a simulated device, slowed down by the device's present speed.
 
 The worker and the simulated device share two numbers in a file: the device writes its speed, and
-the worker writes its active seconds, which heat the device. These are wall-clock seconds, because
-other load on this machine must not cool a simulated board.
+the worker writes its active seconds, which heat the device. Active seconds are wall-clock time, not
+CPU time, because other load on this machine would reduce the CPU time, and so cool a simulated
+board.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ SHARED = struct.Struct("=dd")
 """Layout of the file: speed (1: not slowed down) and active seconds."""
 _SPEED, _WORKED_S = 0, 1
 PAUSE_NS = 1_000_000
-"""Shortest pause between two inferences that cools the device; shorter pauses are loop overhead."""
+"""Shortest pause between two inferences that cools the device; a shorter pause counts as active
+time, because it is overhead of the loop."""
 
 
 def slowed(invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:

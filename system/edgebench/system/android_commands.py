@@ -1,6 +1,6 @@
-"""Commands of Android: each starts a process, so a timed loop runs without them if possible.
+"""Commands of Android; each starts a process, so they are avoided during a timed loop.
 
-A command without the necessary permission may print a line about it and exit with 0.
+A command that lacks a permission may print a line about that, and exit with 0 nevertheless.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from edgebench.protocol.text import one_line
 COMMANDS = "system/bin"
 """Directory of Android's commands."""
 MARKS = ("system/build.prop", f"{COMMANDS}/getprop")
-"""Files of every Android system. Environment variables such as ANDROID_ROOT are not evidence: tools
-on a PC set them as well as adb's shell."""
+"""Files of every Android system. Environment variables such as ANDROID_ROOT are not evidence,
+because tools on a PC set them too."""
 COMMAND_TIMEOUT_S = 10.0
 MAX_OUTPUT_BYTES = 2**20
-"""Maximum bytes read of a command's output: `dumpsys power` prints about ten thousand."""
+"""Maximum bytes that are kept of a command's output; `dumpsys power` prints about 10 000 bytes."""
 _REFUSALS = (r"^Permission Denial: .*", r"^Can't find service: .*", r"^.*SecurityException.*")
 """Output of a command that was denied or has no data. Source: platform/frameworks/native,
 cmds/dumpsys; platform/frameworks/base, `DumpUtils.checkDumpPermission`."""
@@ -42,7 +42,10 @@ class ServiceOutput:
 
 
 def command_environment() -> dict[str, str]:
-    """Variables for the system's programs, whose C library differs from that of the agent."""
+    """Environment variables for Android's programs, without the agent's `LD_*` variables.
+
+    `LD_*` variables of the agent may be for another C library than that of Android's programs.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
 
 

@@ -1,12 +1,13 @@
 """Settings of Android that are changed temporarily, and restored in any case.
 
-Theory of operation. Before any change, the previous values are written into a file, the mark, and a
-separate process is started, a shell that waits for the end of a pipe. When the process that changed
-the settings ends, for any reason, the pipe ends; the shell then restores the values, and removes
-the mark. If the shell is killed as well, for example by the end of adbd, the mark remains, and the
-next agent restores the values.
+Theory of operation. Before any change, the previous values are written to a file, called the mark.
+A shell, called the guard, is started as a separate process and waits for the end of a pipe. When
+the process that changed the settings ends for any reason, the pipe ends; the guard then restores
+the values and removes the mark. If the guard is killed as well, for example by the end of adbd, the
+mark remains, and the next agent restores the values.
 
-A vendor's system may ignore a change, and report success. So each setting is read after it is set.
+The system of a vendor may ignore a change, and yet report success. So each setting is read back
+after it is set.
 
 Source: platform/frameworks/base, `Settings.Global.AIRPLANE_MODE_ON`,
 `Settings.System.SCREEN_BRIGHTNESS`; platform/packages/modules/Connectivity, the command
@@ -45,15 +46,15 @@ class AndroidSetting:
     """Commands that read and change a setting."""
 
     failure: str
-    """Beginning of the error if it cannot be changed."""
+    """Beginning of the error message if the setting cannot be changed."""
     get: tuple[str, ...]
     put: tuple[str, ...]
     """The command, to which the value is appended."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The command's argument by the value as `get` reads it; only values for which the two
+    """Argument of `put` by the value that `get` prints; has only the values for which the two
     differ."""
     unset: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Value of a setting that was never set, by the text that is read in that case."""
+    """Value of a setting that was never set, by the text that `get` prints in that case."""
     is_lost_at_boot: bool = False
     needs: str = ""
     """First version of Android with this setting."""
@@ -101,14 +102,14 @@ class ChangedSettings:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def change(self, wanted: Mapping[str, str]) -> None:
-        """Change settings until `restore`; a setting that has its value already is not changed.
+        """Change settings until `restore` is called; settings with the wanted value are skipped.
 
         Args:
             wanted: Value of each setting by its name in `SETTINGS`, in the order of the changes.
 
         Raises:
-            TargetError: the system is not Android, or a setting cannot be changed, in which case
-                all settings are restored.
+            TargetError: the system is not Android, or a setting cannot be changed; all settings are
+                restored before the error is raised.
         """
         if wanted and not is_android(self._root):
             raise TargetError(f"{SETTINGS[next(iter(wanted))].failure}: only Android supports it")
@@ -223,7 +224,7 @@ def _write_mark(mark: Path, root: Path, before: Mapping[str, str]) -> None:
 
 
 def _read_mark(mark: Path, root: Path) -> dict[str, str]:
-    """Values to restore, without those that a reboot has reset; empty for a damaged mark."""
+    """Values to restore, without settings that a reboot has reset; empty for a damaged mark."""
     try:
         content = json.loads(mark.read_bytes())
         is_same_boot = content["boot_id"] == _boot_id(root)

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Rejects abbreviated options, because a new option could make them ambiguous in scripts.
+    """Parser that rejects abbreviated options, which a new option could make ambiguous in scripts.
 
-    The parsers of its subcommands have the same class.
+    The parsers of subcommands have this class too.
     """
 
     def __init__(self, **settings: Any) -> None:

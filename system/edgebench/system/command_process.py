@@ -1,13 +1,15 @@
-"""Process of a command: its end by any exception, and by Ctrl-C while it loads.
+"""How the process of a command ends: by an exception, or by Ctrl-C while it loads.
 
-An exception during an import may end in a message of the imported library, or be swallowed there
-(`Exception ignored in …`). While a command loads, it has no open resources. So during that time,
-Ctrl-C ends the process without an exception.
+An exception that Ctrl-C raises during an import may appear as a message of the imported library, or
+be suppressed there (`Exception ignored in …`). While a command loads, it has no open resources, so
+Ctrl-C then ends the process at once, without an exception.
 
-An unforeseen exception ends a command with a single line, like any error, and its traceback is
-written to a file (`unforeseen.py`). An exception that ends a thread or finaliser prints a warning.
+An unforeseen exception ends a command with a single line on stderr, like any other error, and its
+traceback is written to a file (`unforeseen.py`). For an exception that ends a thread or finaliser,
+a warning is printed.
 
-Entry points import this module first: modules that are imported earlier are not protected.
+Entry points import this module first, because Ctrl-C during an earlier import is not handled in
+this way.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = b"interrupted\n"
 MAX_STRAY_LINES = 5
-"""Maximum warnings about threads and finalisers of a process."""
+"""Maximum number of warnings about threads and finalisers in a process."""
 
 
 def exit_when_interrupted() -> None:
-    """Exit at once on Ctrl-C, with a single line; a process that ignores it keeps doing so."""
+    """Exit at once on Ctrl-C, with a single line; no effect in a process that ignores Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _exit)
 
@@ -44,7 +46,7 @@ def raise_when_interrupted() -> None:
 
 
 def exit_code_of(run: Callable[[], int], program: str = "edgebench") -> int:
-    """Run a command; returns its exit code, or that of an interrupt, closed output or exception.
+    """Run a command; returns its exit code, or the code for an interrupt or an exception.
 
     Args:
         run: The command, which prints expected errors itself.
@@ -132,7 +134,7 @@ def flush_output() -> None:
 
 
 def discard_output() -> None:
-    """Drop the buffer of stdout, because Python's attempt to write it at exit would fail."""
+    """Redirect stdout to /dev/null, because Python's attempt to write it at exit would fail."""
     with suppress(OSError):  # it may be closed, or have no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,21 +1,23 @@
-"""Local address of the agent of a state directory, for processes on the same machine.
+"""Local address of an agent, in its state directory, for processes on the same machine.
 
 Theory of operation. The control socket is a file in the state directory, which other users may not
-enter. There are two cases in which this does not work:
+enter. In two cases, a socket file cannot be used directly:
 
-    a long path         sockaddr_un holds 107 bytes. The directory is opened, and the path of the
-                        socket contains its descriptor: /proc/self/fd/N/agent.sock.
+    a long path         a path in sockaddr_un has at most 107 bytes. For a longer path, the
+                        directory is opened, and the path of the socket contains the descriptor of
+                        the directory: /proc/self/fd/N/agent.sock.
     no socket file      a system forbids socket files, as Android does for its shell (SELinux), or a
                         file system does not support them. The socket then has an abstract name,
                         which is not a file. A file in the directory contains the name, which has a
                         random part.
 
-An abstract name has no permissions, any process may bind it, and it is free once its agent has
-ended. So both sides check the user at the other end with SO_PEERCRED: it must be root, or the owner
-of the directory. They do so for a socket file as well.
+An abstract name has no permissions: any process may bind it, also after its agent has ended. So
+agent and client check the user at the other end with SO_PEERCRED. The user must be root or the user
+of the checking process; a client also accepts the owner of the directory. The same check is made
+for a socket file.
 
 A client looks for either of the two files. To stop accepting connections, the agent renames the
-file: earlier connections are accepted, later clients find no agent.
+file: connections that exist by then are accepted, and later clients find no agent.
 
 Source: unix(7); proc(5).
 """
@@ -39,11 +41,12 @@ from edgebench.system.whole_files import write_whole
 CONTROL_NAME = "agent.address"
 """Name of the file that contains the abstract name of a socket."""
 SHUT_SUFFIX = ".shut"
-"""Suffix of these files while the agent accepts no connections."""
+"""Suffix of the socket file or the name file while the agent accepts no connections."""
 MAX_SOCKET_PATH = 107
-"""sun_path without its NUL. Source: unix(7)."""
+"""Maximum bytes of sun_path, without the NUL. Source: unix(7)."""
 _NO_SOCKET_FILES = {errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
-"""Errors of bind(2) if no socket file can be created; ENOENT: a long path, and no /proc."""
+"""Errors of bind(2) if no socket file can be created; ENOENT: the path is long, and there is no
+/proc."""
 _BACKLOG = 100
 """Maximum pending connections. Source: asyncio, `create_unix_server`."""
 _NAME = re.compile(r"edgebench-[0-9a-f]{32}")
@@ -52,7 +55,7 @@ _CREDENTIALS = "3i"
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """User at the other end of a connected unix socket, on the client's or the listener's side."""
+    """Id of the user at the other end of a connected unix socket, for either end."""
     size = struct.calcsize(_CREDENTIALS)
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     uid: int = struct.unpack(_CREDENTIALS, packed)[1]
@@ -60,32 +63,32 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def may_control(uid: int) -> bool:
-    """Whether processes of a user may control this user's agent: root, or the same user."""
+    """Whether a user may control an agent of this process's user: root and the same user may."""
     return uid in (0, os.geteuid())
 
 
 @dataclass(frozen=True, slots=True)
 class ControlAddress:
-    """Address of the agent that has a state directory."""
+    """Control address of the agent with this state directory."""
 
     state: Path
 
     def __str__(self) -> str:
-        """Path of the socket, or else of the file that contains its name, for display."""
+        """Path of the name file if it exists, otherwise path of the socket file, for display."""
         name = CONTROL_NAME if (self.state / CONTROL_NAME).exists() else CONTROL_SOCKET
         return str(self.state / name)
 
     @property
     def is_there(self) -> bool:
-        """Whether an agent seems to be running; the address of a killed agent remains as well."""
+        """Whether an agent seems to run; also true after the agent was killed without cleanup."""
         return any((self.state / name).exists() for name in (CONTROL_SOCKET, CONTROL_NAME))
 
     @contextmanager
     def listening(self) -> Iterator[socket.socket]:
-        """Listen inside the block; the address is removed at its end.
+        """Listen inside the block; the address is removed at the end of the block.
 
         Raises:
-            OSError: neither a socket nor a file with its name can be created.
+            OSError: neither a socket file nor a name file can be created.
         """
         self.remove()
         with self._reached(CONTROL_SOCKET) as path, socket.socket(socket.AF_UNIX) as listener:
@@ -111,7 +114,7 @@ class ControlAddress:
             A blocking socket.
 
         Raises:
-            OSError: no agent is listening, or a process of another user is.
+            OSError: no agent is listening, or the listener belongs to another user.
         """
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -164,7 +167,7 @@ class ControlAddress:
 
     @contextmanager
     def _reached(self, name: str) -> Iterator[str]:
-        """Path of a file in the directory, short enough for a socket address, inside the block."""
+        """Path of a file in the directory that fits into a socket address, inside the block."""
         path = str(self.state / name)
         if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
             yield path
@@ -184,7 +187,10 @@ class ControlAddress:
 
 
 def _bind_file(listener: socket.socket, path: str) -> bool:
-    """Bind a socket to a file for its owner only; False: no socket file can be created there."""
+    """Bind a socket to a file that only its owner may use.
+
+    Returns False if no socket file can be created at this path.
+    """
     mask = os.umask(0o177)  # so that it is never accessible to others
     try:
         listener.bind(path)

@@ -1,4 +1,4 @@
-"""Exit codes of both command lines; separate from the parser, whose library is slow to import."""
+"""Exit codes of both command lines; in a module without `argparse`, which is slow to import."""
 
 from __future__ import annotations
 

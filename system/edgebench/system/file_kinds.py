@@ -7,11 +7,11 @@ import stat
 from pathlib import Path
 
 _OTHER_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-"""Kinds other than regular files, by their format bits; all others are devices."""
+"""Kinds of files other than regular files and devices, by their format bits."""
 
 
 def fault_of_file(path: str | Path) -> str | None:
-    """What a path names, if it is not a regular file; None for a regular file, or if stat fails."""
+    """Description of a file that is not regular; None for a regular file, or if stat(2) fails."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # the reader reports the reason

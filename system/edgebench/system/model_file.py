@@ -1,9 +1,10 @@
-"""Whether a model file is whole, for the advice after a runtime has refused it.
+"""Check whether a model file is complete, for the advice after a runtime has refused the file.
 
     .tflite   FlatBuffer: the tables and the data of all buffers are inside the file
     .onnx     protobuf: the fields of the outermost message fill the file
 
-Only positions are checked, not the model: a whole file may still be refused.
+Only the positions of tables and fields are checked, not the model itself, so a runtime may refuse a
+file that passes this check.
 
 Sources: https://flatbuffers.dev/internals, tensorflow/compiler/mlir/lite/schema/schema.fbs
 (table Model), https://protobuf.dev/programming-guides/encoding.
@@ -28,7 +29,7 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
 def fault_of_model(path: Path) -> str | None:
-    """What is wrong with a model file as a file; None if it is whole, or if it cannot be read."""
+    """Reason why a model file is incomplete or damaged; None if it is complete or unreadable."""
     try:
         with path.open("rb") as file:
             size_bytes = path.stat().st_size
@@ -88,7 +89,7 @@ def _fault_of_onnx(file: BinaryIO, size_bytes: int) -> str | None:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number and the position after it."""
+    """Decode a varint; returns the number and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = content[at]

@@ -1,4 +1,4 @@
-"""Directories of edgebench, by the XDG base directory specification.
+"""Directories of edgebench, according to the XDG base directory specification.
 
 Source: https://specifications.freedesktop.org/basedir-spec/latest/
 """
@@ -27,7 +27,7 @@ class Paths:
     data: PurePath
     """Results on a host; models and the spool on a device."""
     agent: str = "agent"
-    """Name of the agent's directories inside both."""
+    """Name of the agent's directory inside `config` and inside `data`."""
 
     def of_simulated(self, board: str) -> Paths:
         """Paths of an agent that simulates a board, separate from those of this machine's agent."""
@@ -57,14 +57,14 @@ class Paths:
 MAX_NAME_BYTES = 255
 """NAME_MAX. Source: linux/limits.h."""
 MAX_DIRECTORY_BYTES = 4095 - 256
-"""PATH_MAX without its NUL, and with space for the names of files in the directory. Source:
+"""PATH_MAX without the NUL, less 256 bytes for the name of a file in the directory. Source:
 linux/limits.h."""
 CONTROL_SOCKET = "agent.sock"
 """Name of the agent's unix socket inside its state directory."""
 
 
 def refuse_long(path: PurePath) -> PurePath:
-    """Check the length of the path of a directory for files of edgebench, and return the path.
+    """Check the length of the path of a directory for edgebench's files; returns the path.
 
     Raises:
         UsageError: the path, or a name in it, is longer than Linux allows.
@@ -80,7 +80,7 @@ def refuse_long(path: PurePath) -> PurePath:
 
 
 def user_paths(environment: Mapping[str, str]) -> Paths:
-    """The directories of the user with this environment."""
+    """The directories of a user, according to the user's environment variables."""
     home = _home(environment)
     config = _base(environment, "XDG_CONFIG_HOME", home / ".config")
     data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share")
@@ -101,7 +101,11 @@ def cache_directory(environment: Mapping[str, str]) -> PurePath:
 
 
 def _home(environment: Mapping[str, str]) -> PurePath:
-    """Home of the user; a job of cron or of a container may run without the variable HOME."""
+    """Home directory of the user.
+
+    Without the variable HOME, as in some cron jobs and containers, it is the directory in the user
+    database.
+    """
     if environment.get("HOME"):
         return PurePath(environment["HOME"])
     try:

@@ -1,7 +1,7 @@
 """Python environment of a command: the interpreter, libraries and settings of its measurements.
 
-A local agent runs for some seconds after the command that started it. A command of another virtual
-environment must not measure with the runtimes or variables of that agent.
+A local agent still runs for some seconds after the command that started it has ended. A command in
+another virtual environment must not use this agent, because it has other runtimes and variables.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class PythonEnvironment:
     libraries: str
     """Digest of the paths, packages and variables that decide which libraries are loaded."""
     settings: str
-    """Digest of the variables that change measurements, and of those that name wired meters."""
+    """Digest of the variables that change measurements or name wired meters."""
 
 
 def this_environment(variables: Mapping[str, str] | None = None) -> PythonEnvironment:
     """Environment of this process, and of every Python that it starts.
 
     Args:
-        variables: Variables of the process; None: those of this process.
+        variables: Environment variables; None: the variables of this process.
     """
     known = measured_variables(safe_environment(os.environ if variables is None else variables))
     # Not the path of the interpreter: `python` and `python3` of a virtual environment are the same.

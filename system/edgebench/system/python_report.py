@@ -1,7 +1,7 @@
 """Report of a short-lived Python process: the last line that it prints, as JSON.
 
-It is used for code that may crash or hang: a runtime's library, a model, a mechanism of the kernel.
-The caller writes the error message, because its subject depends on the caller.
+Code that may crash or hang runs in such a process: a runtime's library, a model, a mechanism of the
+kernel. The caller writes the error message, because only the caller can name the failed operation.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ def read_report(
     Args:
         python: The command.
         kind: Type of the report.
-        timeout_s: Time after which it is killed.
-        stderr: Its standard error, as for `subprocess`; None: that of this process.
+        timeout_s: Time after which the process is killed.
+        stderr: Standard error of the process, as for `subprocess`; None: the standard error of the
+            calling process.
 
     Raises:
         OSError: the process cannot be started.
         TimeoutExpired: the process did not end in time.
-        CalledProcessError: its exit status is not 0, or it was killed.
-        RemoteProtocolError: its last line is not a report of this type.
+        CalledProcessError: the exit status is not 0, or the process was killed.
+        RemoteProtocolError: the last line is not a report of this type.
     """
     ended = subprocess.run(
         python.words,

@@ -2,17 +2,17 @@
 
 A model is often measured in its download directory, and the other files there are as untrusted as
 the model. `python -m` looks for modules in the working directory first, so a file `json.py` there
-would run with the rights of the user. Only `python_command` builds the command of an interpreter; a
-test over the source tree rejects others.
+would run with the rights of the user. All code builds the command of an interpreter with
+`python_command`; a test of the source tree rejects other ways.
 
     safe path   by `launcher/run_module.py`, because Python 3.10 has no `-P`
-    directory   /, or a directory of edgebench: it has no modules, and a long-lived process does not
-                prevent a user's directory from being unmounted
+    directory   /, or a directory of edgebench: it contains no modules, and a long-lived process
+                in it does not prevent the user's directory from being unmounted
     variables   PYTHONPATH and the loader's paths without empty entries, which mean the working
-                directory and are usually mistakes (`$PYTHONPATH:/opt/lib` if the first is unset).
-                Relative entries are made absolute, because they refer to the user's directory, and
-                the new process has another working directory. Variables that make an interpreter
-                read commands are removed (PYTHONINSPECT, PYTHONSTARTUP).
+                directory and are usually mistakes (`$PYTHONPATH:/opt/lib` while PYTHONPATH is
+                unset). Relative entries are made absolute, because they refer to the user's
+                directory, and the new process has another working directory. Variables that make
+                an interpreter read commands are removed (PYTHONINSPECT, PYTHONSTARTUP).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ INTERACTIVE_VARIABLES = ("PYTHONINSPECT", "PYTHONSTARTUP")
 
 @dataclass(frozen=True, slots=True)
 class PythonCommand:
-    """Command of an interpreter; `subprocess` or `asyncio` needs all three fields."""
+    """Command of an interpreter; the caller has to pass all three fields to `subprocess`."""
 
     words: tuple[str, ...]
     """Path of the interpreter and its arguments."""
     directory: str | None
-    """Working directory; None: that of the process that starts it."""
+    """Working directory; None: the working directory of the process that starts the command."""
     environment: dict[str, str]
     """All of its environment variables."""
 
@@ -66,10 +66,12 @@ def python_command(
 
     Args:
         module: Module to run, as for `python -m`.
-        arguments: Its arguments. Paths must be absolute, because its working directory differs.
+        arguments: Arguments of the module. Unless `directory` is None, paths must be absolute,
+            because the new process has another working directory.
         directory: Working directory; None: the present directory, for a short-lived module that
             takes relative paths from its user.
-        environment: Variables; None: those of this process. They are made safe in any case.
+        environment: Environment variables; None: the variables of this process. In both cases,
+            `safe_environment` is applied to them.
     """
     variables = os.environ if environment is None else environment
     return PythonCommand(
@@ -80,7 +82,7 @@ def python_command(
 
 
 def safe_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables without those by which Python would load code from the working directory.
+    """Environment variables, changed so that Python loads no code from the working directory.
 
     >>> safe_environment({"PYTHONPATH": ":/opt/lib:", "PYTHONINSPECT": "1", "HOME": "/home/ada"})
     {'PYTHONPATH': '/opt/lib', 'HOME': '/home/ada'}
@@ -95,7 +97,7 @@ def safe_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _absolute_entries(name: str, value: str) -> str:
-    """Search path with the same meaning in every directory."""
+    """Make the entries of a search path absolute, so that it is valid in every directory."""
     separators = {"LD_LIBRARY_PATH": ":;", "LD_PRELOAD": ": "}.get(name, ":")
     absolute: list[str] = []
     for entry in filter(None, value.translate(dict.fromkeys(map(ord, separators), ":")).split(":")):

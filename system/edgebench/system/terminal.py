@@ -22,9 +22,9 @@ _COLOURS = {
     "next": _CYAN,
     "note": _DIM,
 }
-"""Colours of the labels of messages, by what a message is for."""
+"""Colours of the labels of messages, by label; other labels have no colour."""
 DEFAULT_WIDTH = 80
-"""Width assumed if the terminal reports none, such as a serial console."""
+"""Columns that are assumed for a terminal that reports no width, such as a serial console."""
 
 
 def echo(line: str, *, end: str = "\n") -> None:
@@ -32,7 +32,7 @@ def echo(line: str, *, end: str = "\n") -> None:
 
     Args:
         line: The message.
-        end: Text appended: a space after a question.
+        end: Text to print after the message, such as a space after a question.
     """
     _print(printable(line), end)
 
@@ -50,7 +50,7 @@ def echo_hint(hint: str) -> None:
 
 
 def coloured(line: str) -> str:
-    r"""A message with its label in the colour of its role; the text itself has no colour.
+    r"""A message with its label coloured if the label is known; the text itself has no colour.
 
     >>> coloured("hint: see: edgebench runs"), coloured("results: /tmp")
     ('\x1b[36mhint:\x1b[0m see: edgebench runs', 'results: /tmp')
@@ -78,7 +78,7 @@ def _is_terminal() -> bool:
 
 
 def _width() -> int:
-    """Columns of the terminal; as for tables, the variable COLUMNS takes precedence."""
+    """Columns of the terminal; the variable COLUMNS takes precedence, as it does for tables."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given[:_MAX_DIGITS]) > 0:
         return int(given[:_MAX_DIGITS])

@@ -1,10 +1,11 @@
 """Unforeseen exceptions: a single line for users, and a file with the traceback for developers.
 
-The directory keeps the newest files, each of a bounded size. With EDGEBENCH_DEBUG set, the
+Only the newest files are kept, and the size of each file is bounded. With EDGEBENCH_DEBUG set, the
 traceback is printed on stderr as well. If the file cannot be written, for example on a full disk,
-the line states that.
+the line states the reason.
 
-The arguments of the command are not written: a pairing string is a secret.
+The arguments of the command are not written to the file, because they may contain a pairing string,
+which is a secret.
 """
 
 from __future__ import annotations
@@ -33,23 +34,25 @@ if TYPE_CHECKING:
 
 DEBUG_VARIABLE = "EDGEBENCH_DEBUG"
 KEPT_FILES = 20
-"""Limit on the files per program; the oldest are removed."""
+"""Maximum number of files per program; the oldest files are removed."""
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-"""Errors of files that a user may not open, create or change."""
+"""Error numbers of the system for a file that the user may not open, create or change."""
 MAX_FILE_BYTES = 2**18
-"""Limit on the size of a file; the middle of a longer traceback is left out, for example after an
-endless recursion."""
+"""Limit on the size of a file; of a longer traceback, such as after an endless recursion, the
+middle is left out."""
 
 
 def named_error(exc: BaseException, where: str = "") -> EdgebenchError:
-    """Error of edgebench for an exception; the exception itself if it is an `EdgebenchError`.
+    """Convert an exception to an error of edgebench; an `EdgebenchError` is returned unchanged.
 
-    Every command, process and thread of edgebench that ends with an exception calls this. An
-    exception of neither edgebench nor the system is written to a file, with its traceback.
+    The function is called wherever an exception ends a command, process or thread of edgebench. If
+    the exception is neither an error of edgebench nor an error of the operating system, its
+    traceback is written to a file.
 
     Args:
         exc: The exception, with its traceback.
-        where: Thread or task that it ended, such as `thread progress`; empty: the command.
+        where: Thread or task that the exception ended, such as `thread progress`; empty: the
+            command.
     """
     if isinstance(exc, EdgebenchError):
         return exc
@@ -74,7 +77,7 @@ def named_error(exc: BaseException, where: str = "") -> EdgebenchError:
 
 
 def hint_for(error: EdgebenchError, program: str = "edgebench") -> str:
-    """Next step after an error of `named_error`."""
+    """Advice for the user after an error that `named_error` returned."""
     if isinstance(error, SystemFailure) and error.number == errno.ENAMETOOLONG:
         return f"choose a shorter path: {program} --help"
     if isinstance(error, SystemFailure) and error.number in _DENIED:

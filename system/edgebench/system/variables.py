@@ -1,8 +1,8 @@
-"""Environment variables that change a measurement, or are passed to a process with a model.
+"""Environment variables that change a measurement, or that are passed to a process with a model.
 
 An agent that a CI job starts has the job's tokens in its environment, and a model may execute code
 in the process that loads it. So a worker, a probe of a runtime and the process with reference
-kernels get only the variables of a list: those that they need to start, and those that change a
+kernels get only listed variables: variables that they need to start, and variables that change a
 measurement. The same list decides whether two commands measure in the same environment.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 
 VARIABLES_VARIABLE = "EDGEBENCH_VARIABLES"
-"""Variable with further names for the list, separated by colons; `NAME*` is a prefix."""
+"""Environment variable with further names for the list, separated by colons; `NAME*` stands for all
+names that begin with NAME."""
 LISTED: dict[str, tuple[str, ...]] = {
     # Libraries look for programs and for their caches; their access to files is confined.
     "places": ("PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
@@ -51,12 +52,14 @@ LISTED: dict[str, tuple[str, ...]] = {
         *("VK_*", "VULKAN_*", "MESA_*", "GALLIUM_*", "LIBGL_*", "EGL_*", "__EGL_*", "__GLX_*"),
         *("__NV_*", "__GL_*", "DRI_PRIME"),
     ),
-    # Processor that qemu-user emulates; without it, a worker's would differ from its agent's.
+    # Processor that qemu-user emulates; without these, a worker and its agent would have different
+    # processors.
     "emulators": ("QEMU_CPU", "QEMU_LD_PREFIX", "QEMU_RESERVED_VA", "QEMU_STACK_SIZE"),
     # Variables of edgebench that a worker reads.
     "edgebench": ("EDGEBENCH_READABLE", "EDGEBENCH_FIRMWARE", "EDGEBENCH_DEBUG"),
 }
-"""Names of the variables by the reason for which they are passed on; `NAME*` is a prefix."""
+"""Names of variables, grouped by the reason for passing them on; `NAME*` stands for all names that
+begin with NAME."""
 WIRING_VARIABLES = ("EDGEBENCH_METERS", "EDGEBENCH_SYNC_LINE")
 """Variables with the meters and the sync line of a machine, for an agent that a command starts."""
 _UNMEASURED = ("places", "language")
@@ -64,7 +67,7 @@ _UNMEASURED = ("places", "language")
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(?:^|_)(?:API|ACCESS|AUTH)?_?KEY(?:_|$)"
 )
-"""Names of variables with a secret, which are excluded even if a prefix of the list matches."""
+"""Pattern of the names of secrets, which are excluded even if they match a `NAME*` of the list."""
 
 
 def worker_environment(
@@ -75,8 +78,8 @@ def worker_environment(
     Args:
         variables: Variables of the agent.
         directory: Directory that the process may write to, also for temporary files of libraries.
-        is_target: Whether it drives a target: it does not load a model, and starts the programs of
-            drivers, which may need any variable.
+        is_target: Whether the process drives a target. Such a process gets all variables: it loads
+            no model, and the programs that its driver starts may need any variable.
     """
     listed = dict(variables) if is_target else listed_variables(variables)
     return listed | {"TMPDIR": str(directory)}
@@ -114,9 +117,10 @@ def measured_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _matcher(names: Iterable[str]) -> Callable[[str], bool]:
-    """Function that returns whether a name is among these; `NAME*` is a prefix.
+    """Create a function that tests whether a name is listed; `NAME*` lists a prefix.
 
-    `fnmatch` would compile a hundred patterns in each process, in 4 ms of a fast CPU's time.
+    `fnmatch` is not used, because it would compile a hundred patterns in each process, which takes
+    4 ms on a fast CPU.
     """
     known = tuple(names)
     exact = frozenset(known)

@@ -1,21 +1,24 @@
 """Files that are replaced atomically and survive a power cut.
 
 Theory of operation. Until a sync, a file system may write names and contents in any order, or not
-at all. ext4 writes a new name 5 s after the rename and the content up to 30 s later: a power
-cut between the two leaves the name with 0 bytes. So a file is
+at all. ext4 writes a new name 5 s after the rename and the content up to 30 s later: after a power
+cut between the two writes, the file has its new name and 0 bytes. So a file is written in four
+steps:
 
-    1. written under a temporary name in the same directory,
-    2. synced,
-    3. renamed, and then
-    4. its directory is synced.
+    1. Write the content to a file with a temporary name in the same directory.
+    2. Sync this file.
+    3. Rename the file.
+    4. Sync the directory.
 
-Success may not be reported before step 4, neither by an exit code nor by a line of output or a
-message to the other side. A file that a crash leaves after step 1 is recognised by `is_unfinished`.
+Success must not be reported before the end of step 4, neither by an exit code nor by a line of
+output or a message to another machine. After a crash before step 3, `is_unfinished` recognises the
+file by its temporary name.
 
 A rename moves a name from one directory to another atomically, so it is enough to sync either
 directory; this holds on journaling and on copy-on-write file systems.
 
-Host, agent and bridge share these functions, because they do not import each other.
+Host, agent and bridge all need these functions, and do not import each other, so the functions are
+in this portion.
 
 Source: fsync(2) and rename(2) of the Linux manual; Pillai and others, All File Systems Are Not
 Created Equal, OSDI 2014.
@@ -49,7 +52,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
 
     Args:
         path: The file; a link is replaced, not followed.
-        content: Its new content; a text is encoded as UTF-8.
+        content: New content of the file; a text is encoded as UTF-8.
         mode: Permissions of the file, reduced by the umask.
 
     Raises:
@@ -61,7 +64,9 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write inside the block; it gets its name at the end, and an error leaves no file.
+    """Open a new file to write inside the block; at the end, it replaces the old file.
+
+    After an error inside the block, the new file is removed.
 
     Args:
         path: The file; a link is replaced, not followed.
@@ -130,8 +135,8 @@ def make_directory(path: Path, *, mode: int = 0o777) -> Path:
 def exchange(path: Path, other: Path) -> None:
     """Exchange the names of two directories, and wait until the exchange is written to disk.
 
-    This is atomic on ext4, XFS, Btrfs, F2FS and tmpfs. On other file systems, a process that is
-    killed during the exchange leaves the second name without a directory.
+    The exchange is atomic on ext4, XFS, Btrfs, F2FS and tmpfs. On other file systems, if the
+    process is killed during the exchange, no directory may have the first or the second name.
 
     Raises:
         OSError: the names cannot be exchanged.
@@ -175,7 +180,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Wait until everything below a directory is written to disk, without its own entry.
+    """Wait until everything below a directory is written to disk, except the directory's entry.
 
     Raises:
         OSError: the directory cannot be read, or the disk failed.
@@ -187,7 +192,7 @@ def sync_tree(path: Path) -> None:
 
 
 def _try_exchange(path: Path, other: Path) -> bool:
-    """Exchange two names atomically; False if the C library or the file system cannot.
+    """Exchange two names atomically; returns False if C library or file system do not support it.
 
     Source: renameat2(2).
     """
@@ -206,7 +211,7 @@ def _try_exchange(path: Path, other: Path) -> bool:
 
 
 def _unfinished(directory: Path) -> Path:
-    """Free name for a file that is being written."""
+    """Unused temporary path in a directory, for a file that is being written."""
     while True:
         path = directory / f"{_PREFIX}{os.getpid()}-{next(_numbers)}{_SUFFIX}"
         if not os.path.lexists(path):

@@ -344,7 +344,7 @@ def test_queue_tells_its_rate(tmp_path: Path) -> None:
 def test_queue_that_is_locked_is_told_in_one_line() -> None:
     """Otherwise there would be a recording without a sample, and without a reason."""
     emulator = Km003cEmulator(faults=Faults(is_locked=True))
-    assert "supplies its queue only to its maker's programs" in reason(emulator, QUEUE)
+    assert "provides its sample queue only to its maker's programs" in reason(emulator, QUEUE)
     assert emulator.asked[-1][0] == STOP_GRAPH, "it is left as it was"
     assert not emulator.claimed
 

@@ -1,4 +1,4 @@
-"""Confine this process: apply every mechanism in turn, and record its result."""
+"""Confines this process: applies every mechanism in turn, and records the results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.record import Confinement, Safeguard
 
 MAX_THREADS = 512
-"""Threads of a worker: several times those of a runtime on the largest board."""
+"""Maximum number of threads of a worker, several times the number of threads of a runtime on the
+largest board."""
 MAX_FILES = 1024
-"""Open files of a worker. A runtime opens some ten; a file that is deleted while open takes space
-without a name."""
+"""Maximum number of open files of a worker; a runtime opens about ten. The limit also bounds the
+disk space of files that are deleted while they are open, which no directory shows."""
 GRACE_S = 5
-"""CPU time between the signal of the limit and the kill."""
+"""CPU time, in seconds, between the signal at the limit and the kill."""
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 """Source: prctl(2), include/uapi/linux/prctl.h."""
@@ -42,7 +43,7 @@ _CAPABILITY_COUNT = 64
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """The needs of a specific worker, in addition to those of every worker."""
+    """Permissions of a specific worker, in addition to the permissions that every worker has."""
 
     paths: AllowedPaths
     cpu_s: float
@@ -51,11 +52,11 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True)
 class ConfinementResult:
-    """Result of a confinement."""
+    """The record of a confinement, and the names by which the worker can open its files."""
 
     record: Confinement
     moved: dict[str, str]
-    """New name of each path of the run that is unreachable by its own name."""
+    """New name of each path of the run that can no longer be opened by its own name."""
 
     def path(self, name: str) -> str:
         """Name by which a file of the run can be opened."""
@@ -63,10 +64,10 @@ class ConfinementResult:
 
 
 def confine(permissions: Permissions, kernel: Kernel | None = None) -> ConfinementResult:
-    """Confine this process for the rest of its life, as far as its kernel can.
+    """Confine this process permanently, by all mechanisms that its kernel supports.
 
-    The process must have a single thread, and must not have read any byte of the model. It still
-    ends when its parent dies.
+    The process must have a single thread, and must not have read any byte of the model. The process
+    still ends when its parent dies.
     """
     kernel = kernel or Kernel()
     paths = permissions.paths
@@ -132,10 +133,12 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
 def _protected_files(
     landlock: Safeguard, view: Safeguard, user: Safeguard, calls: Safeguard, *, has_rights: bool
 ) -> Safeguard:
-    """Safeguards that keep files of the device from the worker, as one; Landlock's if none does.
+    """Combine the safeguards of the device's files into a single safeguard, for the record.
 
-    With a capability that bypasses permissions, another user can open all files; and only the
-    filter of system calls prevents leaving a view by open_by_handle_at(2).
+    If none of the mechanisms protects the files, the result is the failure of Landlock. A change of
+    user protects no files if the worker keeps a capability that bypasses permissions. With such a
+    capability, a view protects files only together with the filter of system calls, because
+    open_by_handle_at(2) can open files outside the view.
     """
     details = [landlock.detail] if landlock.is_applied else []
     details += [view.detail] if view.is_applied and (not has_rights or calls.is_applied) else []
@@ -146,8 +149,8 @@ def _protected_files(
 def _die_with(kernel: Kernel, parent: int, death_signal: int) -> None:
     """Set the signal of the parent's death again, after a change of user or rights.
 
-    Such a change clears the signal. This process, and others of the same user, also lose the right
-    to read its files in /proc.
+    Such a change clears the signal. It also takes away the right to read the files of this process
+    in /proc, from this process and from other processes of its user. This function restores both.
     """
     with suppress(OSError):
         kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -166,7 +169,7 @@ class _Change:
     """New names of paths, as in `ConfinementResult`."""
 
     def renamed(self, paths: AllowedPaths) -> AllowedPaths:
-        """Paths by the names that reach them."""
+        """Replace each path by the name by which it can be opened."""
         return replace(
             paths,
             readable=tuple(self.moved.get(path, path) for path in paths.readable),
@@ -187,12 +190,12 @@ def _namespace(kind: str) -> int:
 def _attempt(
     apply: Callable[[], str], consequence: str, *, rehearse: Callable[[], str] | None = None
 ) -> Safeguard:
-    """Apply a mechanism; its function returns what was applied.
+    """Apply a mechanism; returns a record of the success or the error.
 
     Args:
-        apply: The mechanism.
-        consequence: What the worker can do without it.
-        rehearse: The function to try in a child, if it differs from `apply`.
+        apply: Function that applies the mechanism, and returns a description of it.
+        consequence: What the worker can do without the mechanism.
+        rehearse: Function to try in a child process first, if it differs from `apply`.
     """
     try:
         if _is_filtered():
@@ -203,12 +206,12 @@ def _attempt(
 
 
 def _is_filtered() -> bool:
-    """Whether this process has a filter already: Android's kills apps for disallowed calls."""
+    """Whether this process has a filter already, such as Android's, which kills apps."""
     return "\nSeccomp:\t2\n" in read_text(Path("/proc/self/status"))
 
 
 def _try_in_child(apply: Callable[[], str]) -> None:
-    """Apply a mechanism in a child, which the system may kill for it.
+    """Apply a mechanism in a child process, because the system may kill the process for it.
 
     Raises:
         OSError: the child was killed.
@@ -238,7 +241,7 @@ def _filter_calls(kernel: Kernel, *, has_cuda: bool) -> str:
 
 
 def _enter_namespaces(kernel: Kernel) -> str:
-    """Enter an empty network and new mounts; all users but root need a user namespace for it."""
+    """Enter new network and mount namespaces; users without rights need a user namespace too."""
     user, group = os.geteuid(), os.getegid()
     try:
         kernel.unshare(_CLONE_NEWNET | _CLONE_NEWNS)
@@ -262,19 +265,19 @@ def _enter_view(kernel: Kernel, paths: AllowedPaths, *, has_own_mounts: bool) ->
 
 
 def _rehearse_view(kernel: Kernel, paths: AllowedPaths) -> str:
-    """Enter the view in a child, with new mounts, because the child shares those of its parent."""
+    """Enter the view in a child process, with new mounts, because a child shares its parent's."""
     mounts = _namespace("mnt")
     kernel.unshare(_CLONE_NEWNS)
     return _enter_view(kernel, paths, has_own_mounts=_namespace("mnt") != mounts)
 
 
 def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, change: _Change) -> str:
-    """Become another user; only root can. Capabilities are dropped later.
+    """Become another user, which only root can do; capabilities are dropped later.
 
     Args:
         kernel: The kernel.
         paths: All paths that the worker may open.
-        given: Those of the paths that may be in directories closed to another user.
+        given: Paths of the run, which may be in directories that are closed to another user.
         change: Receives the capabilities that the worker has to keep, and new names of paths.
     """
     if os.geteuid() != 0:
@@ -288,7 +291,7 @@ def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, chang
 
 
 def _limit_threads(*, is_alone: bool) -> Safeguard:
-    """Limit the threads, if the kernel, which counts them per user, counts only the worker's."""
+    """Limit the threads, which the kernel counts per user, if the user has no other threads."""
     if os.geteuid() == 0:
         return Safeguard(is_applied=False, detail="the kernel does not limit the threads of root")
     if not is_alone:
@@ -310,7 +313,8 @@ def _drop_bounding_set(kernel: Kernel) -> None:
 def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> Safeguard:
     """Drop all capabilities, of root or of a user namespace, except those that the run needs.
 
-    An agent that root runs from a user's home, by sudo, needs root's capability to enter that home.
+    If root runs an agent from a user's home, as with sudo, the worker needs root's capability to
+    enter that home.
     """
 
     def drop() -> str:
@@ -336,7 +340,7 @@ def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> 
 
 
 def _can_work(paths: AllowedPaths) -> bool:
-    """Whether the run's files can be opened; access(2) would count rights that root can regain."""
+    """Whether the run's files can be opened; access(2) would count rights that were dropped."""
     try:
         for path in (os.__file__, __file__, *paths.readable):
             with suppress(FileNotFoundError):
@@ -351,7 +355,7 @@ def _can_work(paths: AllowedPaths) -> bool:
 
 
 def _limit(kind: int, value: int) -> None:
-    """Lower a limit of this process, unless it is lower already."""
+    """Lower a resource limit of this process, unless the limit is lower already."""
     hard = resource.getrlimit(kind)[1]
     value = min(value, sys.maxsize - GRACE_S)  # times from the wire may exceed the type
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -23,7 +23,7 @@ _CAPABILITY_VERSION = 0x20080522
 
 
 class Kernel:
-    """The kernel of this machine; a test replaces calls that another kernel may lack.
+    """System calls of this machine's kernel; tests replace calls that another kernel may lack.
 
     All methods raise OSError if the kernel refuses the call or does not have it.
     """
@@ -32,7 +32,7 @@ class Kernel:
         self._library = ctypes.CDLL(None, use_errno=True)
 
     def _function(self, name: str) -> Any:
-        """Function of the C library; Android's lacks some of them."""
+        """Function of the C library; Android's C library lacks some functions."""
         try:
             return self._library[name]
         except AttributeError as exc:
@@ -89,7 +89,7 @@ class Kernel:
         self._syscall(number, os.fsencode(new), os.fsencode(old))
 
     def drop_capabilities(self, kept: int, effective: int) -> None:
-        """Keep at most the capabilities `kept`, with `effective` in effect.
+        """Keep at most the capabilities in the mask `kept`, and enable those in `effective`.
 
         Source: capset(2).
         """
@@ -100,7 +100,7 @@ class Kernel:
         self._checked(self._function("capset")(header, (ctypes.c_uint32 * 6)(*words)))
 
     def landlock_abi(self) -> int:
-        """Version of Landlock, from 1.
+        """Version of the kernel's Landlock, 1 or higher.
 
         Source: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
         """
@@ -119,7 +119,7 @@ class Kernel:
         self._syscall(LANDLOCK_RESTRICT, ruleset, 0)
 
     def seccomp(self, number: int, flags: int, program: Program) -> None:
-        """Install a filter of system calls, by the number of the call on this architecture."""
+        """Install a filter of system calls, by the call with this number on this architecture."""
         self._syscall(number, 1, flags, ctypes.byref(program))
 
     def _syscall(self, number: int, *arguments: Any) -> int:
@@ -135,5 +135,5 @@ class Kernel:
 
 
 def _long(value: Any) -> Any:
-    """A variadic argument in a whole register: the upper half of an int would be undefined."""
+    """Widen an int to a whole register: as a variadic argument, its upper half is undefined."""
     return ctypes.c_long(value) if isinstance(value, int) else value

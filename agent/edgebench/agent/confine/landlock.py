@@ -22,15 +22,17 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_FILE, _MAKE_REGULAR = 1 << 5, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _ALL_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Accesses to files that a version can deny, by the version that introduced them."""
+"""All accesses to files that a version of Landlock can deny, by the first such version."""
 _TCP_SINCE, _TCP = 4, 0b11
-"""Bind and connect."""
+"""First version that can restrict TCP, and the rights to bind and to connect."""
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""Abstract unix sockets of, and signals to, processes outside this confinement."""
+"""First version with scopes, and the scopes that are denied: abstract unix sockets of processes
+outside this confinement, and signals to such processes."""
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_REGULAR
-"""Regular files only: a link, a socket or a directory among results would mislead the daemon."""
+"""Rights in a writable directory. Only regular files can be created, because a link, a socket or a
+directory among the results would mislead the daemon."""
 _DEVICE = _READ | _WRITE_FILE | _IOCTL_DEVICE
 
 
@@ -49,7 +51,7 @@ class AllowedPaths:
 def restrict(kernel: Kernel, allowed: AllowedPaths) -> int:
     """Restrict this thread, and threads that it starts, to these files; returns Landlock's version.
 
-    Needs `no_new_privs`.
+    This requires that `no_new_privs` is set.
 
     Raises:
         OSError: the kernel has no Landlock, or it is disabled.

@@ -10,9 +10,9 @@ from pathlib import Path
 from edgebench.agent.telemetry.source import read_text
 
 READABLE_VARIABLE = "EDGEBENCH_READABLE"
-"""Environment variable with more directories that workers may read, in the format of PATH.
+"""Environment variable with additional directories that workers may read, in the format of PATH.
 
-It is for libraries in unusual places. The agent's owner sets it; a host cannot."""
+The variable is for libraries in unusual places. Only the agent's owner can set it, not a host."""
 _LIBRARIES = (
     *("/usr", "/lib", "/lib32", "/lib64"),
     *("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"),
@@ -20,7 +20,7 @@ _LIBRARIES = (
     # Links to drivers of GPUs, on NixOS.
     "/run/opengl-driver",
 )
-"""Directories of libraries: Linux, package managers with their own prefix, Android."""
+"""Directories of libraries on Linux, of package managers with their own prefix, and on Android."""
 _ETC = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "os-release"),
     *("nsswitch.conf", "passwd", "group", "OpenCL", "vulkan", "nvidia"),
@@ -32,7 +32,7 @@ _PROC = (
     *("self", "cpuinfo", "meminfo", "stat", "vmstat", "version", "loadavg", "uptime"),
     *("filesystems", "devices", "modules", "pressure", "sys", "driver/nvidia"),
 )
-"""Files of /proc, except those of other processes."""
+"""Files of /proc that libraries read, without the files of other processes."""
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 """Devices without hardware behind them."""
 ACCELERATOR_DEVICES = (
@@ -51,10 +51,10 @@ ACCELERATOR_DEVICES = (
 CUDA_DEVICE = "/dev/nvidiactl"
 """Device that CUDA opens first."""
 CUDA_WRITABLE = ("/proc/self/task",)
-"""Files that CUDA writes: it names its threads there, and fails to start if it cannot.
+"""Files that CUDA writes to name its threads; CUDA does not start if it cannot write them.
 
-Observed with driver 580 on an H200. A worker can then also keep the kernel from killing it first
-when memory runs out."""
+Observed with driver 580 on an H200. With this permission, a worker can also make the kernel kill
+other processes first when memory runs out."""
 
 
 def readable_paths() -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def readable_paths() -> tuple[str, ...]:
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Directories of these files, with their contents, except directories that contain keys."""
+    """Directories that contain these files, except directories that contain a user's home."""
     return _without_homes(str(Path(file).resolve().parent) for file in files)
 
 
@@ -87,9 +87,9 @@ def _loader_directories() -> list[str]:
 
 
 def _without_homes(paths: Iterable[str]) -> list[str]:
-    """These directories, except those that contain a user's home, and with it the user's keys.
+    """These directories, except directories that contain a user's home, and thus the user's keys.
 
-    A path of the interpreter may contain such a home: PYTHONPATH=/home/pi.
+    A home may be in the interpreter's search path, as with PYTHONPATH=/home/pi.
     """
     homes = {Path(home).resolve() for home in (os.environ.get("HOME"), "/root", "/home") if home}
     kept: list[str] = []
@@ -98,6 +98,6 @@ def _without_homes(paths: Iterable[str]) -> list[str]:
         is_home = os.path.exists(real / ".ssh") or any(
             real in (home, *home.parents) for home in homes
         )
-        if not is_home:  # kept by both names: the second may contain links
+        if not is_home:  # kept under both names, because the second may contain links
             kept += [str(real), os.path.abspath(path)]
     return list(dict.fromkeys(kept))

@@ -1,4 +1,4 @@
-"""Confinement of workers on this machine, tried in a temporary process before a model is run."""
+"""Tests the confinement of workers on this machine, in a temporary process without a model."""
 
 from __future__ import annotations
 

@@ -1,20 +1,21 @@
 """The filter of system calls: seccomp(2), mode 2, with a program of the classic BPF.
 
-Theory of operation. The kernel runs the program before each call. Calls of another architecture are
-refused first, because their numbers have other meanings: int 0x80 on x86-64. Then the program finds
-the number of the call among segments by bisection, so that a call costs 8 comparisons; since Linux
-5.11 the kernel also caches the calls that are allowed with any arguments, and does not run the
-program for them.
+Theory of operation. The kernel runs the program before each call. The program first refuses calls
+of another architecture, such as int 0x80 on x86-64, because their numbers have other meanings. It
+then finds the range that contains the number of the call by bisection, which takes 8 comparisons.
+Since Linux 5.11, the kernel also caches which calls are allowed with any arguments, and does not
+run the program for these calls.
 
 If the effect of a call depends on an argument (a command, a flag, the number of a process), the
-program checks that argument. A filter cannot follow a pointer; calls whose effect depends on memory
-behind a pointer are refused as unknown.
+program checks that argument. A filter cannot follow a pointer, so calls whose effect depends on
+memory behind a pointer fail with ENOSYS, like unknown calls.
 
-The table lists refusals. A list of permissions would be stricter, but runtimes are third-party C++,
-with any C library on four architectures, and a missing permission would end a measurement on a
-user's board. Calls that a runtime may try without need (a socket for a name service, a program that
-reports the CPU) return EPERM, and the runtime continues; nothing is killed. Calls that are newer
-than the table are refused as unknown, so that the list does not age.
+The tables of `syscalls` list the calls that are refused. A list of allowed calls would be stricter.
+But runtimes are third-party C++ code, with any C library on four architectures, and a missing entry
+would end a measurement on a user's board. A refused call returns EPERM and does not kill the
+process, because a runtime may try a call that it does not need (a socket for a name service, a
+program that reports the CPU), and then continues. Calls that are newer than the tables fail with
+ENOSYS, so that the tables need not be extended for each new kernel.
 
 Source: Documentation/userspace-api/seccomp_filter.rst; include/uapi/linux/{seccomp,filter}.h.
 """
@@ -47,24 +48,27 @@ from edgebench.agent.confine.syscalls import (
 )
 
 _SPEC_ALLOW = 1 << 2
-"""SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it, before Linux 5.16, a filter disables speculative
-stores, which slows down every inference (Documentation/admin-guide/hw-vuln/spectre.rst). The worker
-contains no secret that it would have to protect from itself."""
+"""SECCOMP_FILTER_FLAG_SPEC_ALLOW. Before Linux 5.16, a filter without this flag disables
+speculative stores, which slows down every inference
+(Documentation/admin-guide/hw-vuln/spectre.rst). The protection is not needed, because the worker
+contains no secrets of others."""
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_MM, _PR_SCHED_CORE = 1, 4, 35, 62
-"""Options of prctl(2) that are refused: to outlive the daemon; to hide /proc/PID/io, by which the
-daemon counts what is written; to look like another process; to share a core by a number.
+"""Options of prctl(2) that are refused. With these, in this order, a worker could outlive the
+daemon; hide /proc/PID/io, from which the daemon reads how much the worker has written; look like
+another process; and share a core with another process.
 
 Source: include/uapi/linux/prctl.h."""
 _CLONE_THREAD = 0x00010000
 _F_SETFL, _O_ASYNC = 4, 0o20000
 _F_REFUSED = (8, 10, 15, 1024, 1026)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX: with O_ASYNC the kernel sends any signal to any process.
-F_SETLEASE, F_NOTIFY: other processes wait for a lease when they open the file.
+"""Commands of fcntl(2) that are refused. By F_SETOWN, F_SETSIG and F_SETOWN_EX with O_ASYNC, a
+worker could make the kernel send any signal to any process. By F_SETLEASE, a worker could make
+other processes wait when they open a file. F_NOTIFY is refused as well.
 
 Source: include/uapi/{asm-generic/fcntl.h,linux/fcntl.h}; the numbers are equal on all four
 architectures."""
 _F_NEWEST = 1038
-"""F_SET_FILE_RW_HINT, the highest command that was examined."""
+"""F_SET_FILE_RW_HINT, the highest command that was examined; higher commands fail with EINVAL."""
 _IOCTL_REFUSED = (
     # TIOCSCTTY, TIOCSPGRP, TIOCSTI, TIOCSWINSZ, TIOCLINUX, TIOCCONS, TIOCNOTTY, TIOCSETD,
     # TIOCVHANGUP, TIOCSIG: input and signals to the owners of a terminal.
@@ -74,20 +78,21 @@ _IOCTL_REFUSED = (
 )
 """Source: include/uapi/asm-generic/ioctls.h."""
 _IOCTL_TYPES_REFUSED = (0x89, 0x58, 0x66, 0x94)
-"""Types of commands that are refused: sockets (FIOSETOWN, SIOCSPGRP), file systems ('X': space as
-by fallocate(2); 'f': attributes), Btrfs (subvolumes).
+"""Types of ioctl(2) commands that are refused: 0x89, sockets (FIOSETOWN, SIOCSPGRP); 'X', file
+systems (disk space, as by fallocate(2)); 'f', file systems (attributes); 0x94, Btrfs (subvolumes).
 
 Source: Documentation/userspace-api/ioctl/ioctl-number.rst."""
 _O_ACCMODE, _O_TRUNC, _TMPFILE = 0o3, 0o1000, 0o20000000
-"""The last is `__O_TMPFILE`, the bit by which O_TMPFILE differs from O_DIRECTORY.
+"""Flags of open(2). `_TMPFILE` is `__O_TMPFILE`, the bit by which O_TMPFILE differs from
+O_DIRECTORY.
 
-Source: include/uapi/asm-generic/fcntl.h; arch/arm and arch/arm64 change others only."""
+Source: include/uapi/asm-generic/fcntl.h; arch/arm and arch/arm64 change only other flags."""
 _AF_UNIX, _SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 1, 0xF, 1, 5
 """Source: include/linux/socket.h, include/linux/net.h."""
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 """Source: setpriority(2), ioprio_set(2)."""
 _NUMBER, _ARCHITECTURE = 0, 4
-"""Offsets in `struct seccomp_data`."""
+"""Offsets of the call's number and of the architecture in `struct seccomp_data`."""
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
@@ -100,12 +105,12 @@ _REFUSED = _return(_ERRNO | errno.EPERM)
 _UNKNOWN = _return(_ERRNO | errno.ENOSYS)
 _UNKNOWN_COMMAND = _return(_ERRNO | errno.EINVAL)
 _UNSUPPORTED = _return(_ERRNO | errno.EOPNOTSUPP)
-"""Error of a file system without the feature: posix_fallocate(3) then writes, and tempfile uses
-named files."""
+"""The error of a file system that lacks a feature. posix_fallocate(3) then writes to the file
+instead, and Python's tempfile uses files with names."""
 
 
 def _argument(index: int) -> Instruction:
-    """Load an argument: the lower half of its 64 bits, on little endian.
+    """Load the lower 32 bits of an argument, on a little-endian architecture.
 
     The kernel takes all checked arguments as int, unsigned int or pid_t, and uses only the lower
     half of the flags of clone(2), so the upper half has no effect there either.
@@ -114,7 +119,7 @@ def _argument(index: int) -> Instruction:
 
 
 def _unless(values: Sequence[int], leaf: list[Instruction]) -> list[Instruction]:
-    """End with this leaf if the loaded word is one of these values; else continue after it."""
+    """Instructions that run `leaf` if the loaded word is in `values`, and else skip `leaf`."""
     checks = [(JUMP_EQUAL, len(values) - 1 - place, 0, value) for place, value in enumerate(values)]
     # The last check jumps to the leaf, which is next, or skips it.
     checks[-1] = (JUMP_EQUAL, 0, len(leaf), values[-1])
@@ -132,13 +137,14 @@ _LOCAL_SOCKET = [
 def build_filter(
     architecture: Architecture, pid: int, *, has_cuda: bool = False
 ) -> list[Instruction]:
-    """The program for a process.
+    """Build the filter program for a process.
 
     Args:
-        architecture: The process's architecture.
-        pid: Its number.
-        has_cuda: Whether it may use a GPU by CUDA, which requires a local listening socket to
-            start. Such a socket sends nothing: it can neither connect nor accept.
+        architecture: Architecture of the process.
+        pid: Process id.
+        has_cuda: Whether the process may use a GPU by CUDA, which opens a local listening socket
+            when it starts. Nothing can be sent by this socket, because connect(2) and accept(2) are
+            refused.
     """
     leaves = _leaves(pid)
     for_cuda = {"socket": _LOCAL_SOCKET, "bind": _ALLOWED, "listen": _ALLOWED} if has_cuda else {}
@@ -175,7 +181,7 @@ def build_filter(
 
 
 def _leaves(pid: int) -> dict[str, list[Instruction]]:
-    """Instructions for each call of `CONDITIONAL`, in the process with this number."""
+    """Instructions for each call of `CONDITIONAL`, for the process with this id."""
     by_this = [_argument(0), *_unless((pid,), _ALLOWED), *_REFUSED]
     by_this_or_0 = [_argument(0), *_unless((0, pid), _ALLOWED), *_REFUSED]
 
@@ -230,7 +236,7 @@ def _leaves(pid: int) -> dict[str, list[Instruction]]:
 
 
 def _opening(flags: Instruction) -> list[Instruction]:
-    """Refuse files without a name, and truncation by a read-only open."""
+    """Instructions that refuse files without a name, and truncation by a read-only open."""
     return [
         *(flags, (JUMP_BITS, 0, 1, _TMPFILE), *_UNSUPPORTED),
         *((JUMP_BITS, 1, 0, _O_TRUNC), *_ALLOWED),
@@ -239,7 +245,7 @@ def _opening(flags: Instruction) -> list[Instruction]:
 
 
 def _search(segments: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """The search for the segment of the loaded number; each segment begins with its number."""
+    """Bisection that runs the instructions of the segment in which the loaded number lies."""
     if len(segments) == 1:
         return segments[0][1]
     middle = len(segments) // 2
@@ -256,7 +262,7 @@ def install_filter(
 ) -> None:
     """Filter the calls of this thread, and of threads that it starts, permanently.
 
-    Needs `no_new_privs`.
+    This requires that `no_new_privs` is set.
 
     Raises:
         OSError: the kernel does not support filters.

@@ -1,9 +1,10 @@
 """The numbers of system calls that a worker may not make, by architecture.
 
 Source: Linux, arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (64-bit Arm
-and RISC-V), arch/arm/tools/syscall.tbl (the EABI of 32-bit Arm). Calls from 424 on have the same
-number everywhere. Every number was compared with the tables of Linux 7.2 (by PyPI's `system-calls`
-7.2; uselib(2) is gone by then) and with Debian 12's headers for x86-64, 64-bit and 32-bit Arm.
+and RISC-V), arch/arm/tools/syscall.tbl (the EABI of 32-bit Arm). A call with a number from 424 on
+has the same number on all architectures. Every number was compared with the tables of Linux 7.2
+(from PyPI's `system-calls` 7.2, in which uselib(2) no longer exists) and with Debian 12's headers
+for x86-64, 64-bit and 32-bit Arm.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Literal
 
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 NEWEST = 462
-"""Highest number whose call was reviewed for this table: mseal(2), Linux 6.10. Later calls are
-refused as unknown, as on older kernels, so programs handle that."""
+"""Highest number whose call was reviewed for this table: mseal(2), Linux 6.10. Later calls fail
+with ENOSYS, as on older kernels, so programs handle this error."""
 ARM_PRIVATE = (0x0F0001, 0x0F0006)
-"""First and last private call of 32-bit Arm, among them set_tls(2), which starts every thread.
+"""First and last private call of 32-bit Arm; set_tls(2), which the start of every thread needs, is
+in this range.
 
 Source: arch/arm/include/uapi/asm/unistd.h."""
 
@@ -27,7 +29,7 @@ Column = Literal[0, 1, 2]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """An architecture, as a filter identifies it."""
+    """A processor architecture for which a filter can be built."""
 
     name: str
     audit: int
@@ -35,7 +37,7 @@ class Architecture:
 
     Source: include/uapi/linux/audit.h."""
     column: Column
-    """Column of the tables."""
+    """Column of this architecture in the tables of this module."""
 
 
 _X86_64 = Architecture("x86-64", 0xC000003E, 0)
@@ -60,10 +62,11 @@ def find_architecture(
 
 
 SECCOMP = (317, 277, 383)
-"""Number of seccomp(2), by column."""
+"""Number of seccomp(2) in each column of the tables."""
 
 Numbers = tuple[int | None, int | None, int | None]
-"""Numbers on x86-64, on 64-bit Arm and RISC-V, and on 32-bit Arm; None if the call is missing."""
+"""Numbers of a call on x86-64, on 64-bit Arm and RISC-V, and on 32-bit Arm; None if it is
+missing."""
 
 # fmt: off
 REFUSED: dict[str, Numbers] = {
@@ -232,5 +235,5 @@ CONDITIONAL: dict[str, Numbers] = {
     "clone3": (435, 435, 435),
     "openat2": (437, 437, 437),
 }
-"""Calls that depend on their arguments, or fail in another way."""
+"""Calls that are allowed only with some arguments, or that fail with an error other than EPERM."""
 # fmt: on

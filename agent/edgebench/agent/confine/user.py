@@ -1,10 +1,11 @@
-"""Another user, for the worker of an agent that runs as root.
+"""Changes the user of a worker, if its agent runs as root.
 
-Another user cannot open root's files, because of their permissions, on any kernel. The number of
-that user belongs to no account, and differs between workers. Files of the run in a directory that
-is closed to others are passed by descriptors. If the new user still cannot reach what the run needs
-(Python in the home of root, a device for root alone), it keeps root's capability to bypass file
-permissions, and only that; then a view or Landlock has to close the files.
+On any kernel, the permissions of root's files prevent another user from opening them. The new user
+id belongs to no account, and differs between workers. If files of the run are in directories that
+are closed to other users, the worker opens them through descriptors. If the new user still cannot
+reach a file that the run needs (Python in the home of root, a device for root alone), the worker
+keeps root's capability to bypass file permissions, and no other capability. In that case, only a
+view or Landlock can protect the files.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from edgebench.agent.confine.kernel import Kernel
 from edgebench.agent.confine.landlock import AllowedPaths
 
 FIRST_USER, USER_COUNT = 0x7EDB0000, 0x10000
-"""Numbers of users that no system assigns to accounts or containers; a worker's number depends on
-its process number.
+"""First user id, and number of user ids, that no system assigns to accounts or containers; the user
+id of a worker is derived from its process id.
 
 Source: systemd, docs/UIDS-GIDS.md: nothing uses 1879048192 to 2147352575."""
 SPARE_USER = 65533
-"""User id if those numbers do not exist, as in a container with 65536 users; it owns no files."""
+"""User id if the ids from `FIRST_USER` on do not exist, as in a container with 65536 users; it owns
+no files."""
 READ_ALL, WRITE_ALL = 1 << 2, 1 << 1
 """CAP_DAC_READ_SEARCH and CAP_DAC_OVERRIDE. Source: include/uapi/linux/capability.h."""
 _PR_SET_KEEPCAPS = 8
 
 
 def hold(given: AllowedPaths) -> dict[str, str]:
-    """Names that reach these files, even in closed directories.
+    """Open these files; returns names by which they can be opened even in closed directories.
 
-    A name in /proc/self/fd leads to the file of a descriptor, past its path; only the permissions
-    of the file itself are checked.
+    A name in /proc/self/fd leads directly to the file of a descriptor, not through the directories
+    of its path, so only the permissions of the file itself are checked.
     """
     names = filter(os.path.exists, (*given.readable, *given.writable))
     # The descriptors stay open until the process ends.
@@ -48,7 +50,7 @@ def become_stranger(kernel: Kernel, allowed: AllowedPaths, held: Mapping[str, st
     Args:
         kernel: The kernel.
         allowed: All paths that the worker may open.
-        held: Other names of some of these files.
+        held: Other names of some of these paths, as from `hold`.
 
     Returns:
         Capabilities that the worker has to keep, as a mask.
@@ -87,14 +89,14 @@ def become_stranger(kernel: Kernel, allowed: AllowedPaths, held: Mapping[str, st
 
 
 def _nodes(path: str) -> list[str]:
-    """The device, or the devices in a directory."""
+    """Paths of a device, or of all devices in a directory; empty if there is none."""
     if not os.path.isdir(path):
         return [path] if os.path.exists(path) else []
     return [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
 
 
 def _readable(allowed: AllowedPaths) -> list[str]:
-    """Files that must be readable: those of the run, Python, and each of its packages."""
+    """Files that must be readable: the files of the run, Python, and each of its packages."""
     paths = [os.__file__, __file__, *allowed.readable]
     for folder in filter(os.path.isdir, sys.path):
         paths.append(folder)

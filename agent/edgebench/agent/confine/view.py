@@ -1,23 +1,24 @@
 """View of the files: a mount namespace whose root contains only what a worker may open.
 
-Theory of operation. Some kernels lack Landlock, such as that of Raspberry Pi OS. Mount namespaces
-are always available to root, and to users who may create user namespaces. So the worker builds a
-tree and makes it its root:
+Theory of operation. Some kernels lack Landlock, such as the kernel of Raspberry Pi OS. Mount
+namespaces are always available to root, and to users who may create user namespaces. The worker
+therefore builds a tree of mounts and makes it the root:
 
     1  an empty file system in memory is mounted over the worker's own directory, in its own
        namespace
-    2  each path of `AllowedPaths` is bound to its place in it; links on the way are created again,
-       and their targets are bound
+    2  each path of `AllowedPaths` is bound to the same path in the tree; links on the way are
+       created again, and their targets are bound
     3  everything except the worker's directory and device files is made read-only; no file raises
-       rights, and only files in /dev are devices
+       rights when it is run, and only files in /dev work as devices
     4  the tree becomes the root, and the old root is unmounted
 
-The directories on the way belong to the new file system, and every user may enter them. So a worker
-that is another user reaches bound files in the home of root, but no other files there.
+The directories that lead to a bound path belong to the new file system, and every user may enter
+them. A worker with another user can therefore open bound files in the home of root, but no other
+files there.
 
-Mounts beneath a path are bound with it: in a namespace of a less privileged user, the kernel does
-not reveal what another mount covers. Such a namespace also has to keep the flags of mounts that it
-inherited.
+Mounts beneath a path are bound together with the path, because in a namespace of a less privileged
+user, the kernel does not reveal the files that another mount covers. Such a namespace also has to
+keep the flags of mounts that it inherited.
 
 Source: mount_namespaces(7), pivot_root(2) ("pivot_root(".", ".")"), mount(2).
 """
@@ -44,13 +45,15 @@ _OPTIONS = {
     "noexec": _NOEXEC,
     "nosymfollow": _NOSYMFOLLOW,
 }
-"""Mount options in mountinfo that a remount would clear; a remount keeps those of access times."""
+"""Mount options in mountinfo that a remount would clear; a remount keeps the options for access
+times."""
 _MAX_LINKS = 40
 """Maximum number of links that are followed for a path, as in the kernel: path_resolution(7)."""
 _COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
-"""Errors of a mount that another mount hides, so that no path reaches it."""
+"""Errors of the remount of a mount that another mount covers, so that no path leads to it."""
 _EMPTY = "/mnt"
-"""Directory that is covered for a worker without its own directory: a test, a benchmark."""
+"""Directory over which the tree is mounted if a worker has no directory of its own, as in tests and
+benchmarks."""
 _SIZE = "size=1m,mode=755"
 """Limits of the root's file system, which holds directories and links only."""
 
@@ -58,7 +61,7 @@ _SIZE = "size=1m,mode=755"
 def enter_view(kernel: Kernel, allowed: AllowedPaths) -> None:
     """Make these paths the only files of this process's mount namespace.
 
-    The process must be alone in that namespace, and have root's rights in it.
+    The process must be the only process in that namespace, and have root's rights in it.
 
     Raises:
         OSError: the kernel refuses a mount, or a file cannot be created; the files are unchanged.
@@ -91,7 +94,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 class _View:
-    """Tree of a view during its construction, beneath its base."""
+    """Tree of a view while it is built, in the directory `base`."""
 
     def __init__(self, kernel: Kernel, base: str, covered: int) -> None:
         self._kernel = kernel
@@ -101,10 +104,10 @@ class _View:
         self._ways: set[str] = set()
         """Directories and links that lead to bound paths."""
         self._bound: dict[str, bool] = {}
-        """Bound places, and whether each is writable."""
+        """Bound paths; the value of each is whether the path is writable."""
 
     def build(self, allowed: AllowedPaths) -> None:
-        """Bind all paths, and make all mounts read-only except those of writable paths.
+        """Bind all paths, and make all mounts read-only except the mounts of writable paths.
 
         Raises:
             OSError: the kernel refuses a mount, or a file cannot be created.
@@ -176,11 +179,11 @@ class _View:
         return status.st_mode
 
     def _is_shown(self, place: str) -> bool:
-        """Whether a place is in the tree, bound or as a directory or link on the way."""
+        """Whether a path exists in the tree: bound, or as a directory or link to a bound path."""
         return self._is_held(place) or place in self._ways
 
     def _is_held(self, place: str) -> bool:
-        """Whether a place, or a directory above it, is bound."""
+        """Whether a path, or a directory above it, is bound."""
         while place:
             if place in self._bound:
                 return True

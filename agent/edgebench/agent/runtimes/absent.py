@@ -1,4 +1,4 @@
-"""Why a library cannot be imported, and the command that fixes it."""
+"""Explains why a library cannot be imported, and by which command this can be fixed."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ def why_absent(
     module: str,
     which: Which = shutil.which,
 ) -> MissingRuntime:
-    """Reason and fix of a failed import.
+    """Reason of a failed import, and a command that fixes it, if one is known.
 
     Args:
         package: The distribution that `install` installs.
         error: Error of the import; an OSError if the package loads a library by ctypes.
-        install: The command that installs it, if any.
-        module: Module that was imported. If another package provides it, such as a vendor's,
-            the command is omitted, because it would overwrite that package.
-        which: Finds commands; stands for `shutil.which` in tests.
+        install: The command that installs `package`, if any.
+        module: Module that could not be imported. If another package provides the module, such as a
+            vendor's package, the command is omitted, because it would overwrite files of that
+            package.
+        which: Function that finds a command; tests replace `shutil.which`.
     """
     top = module.partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and error.name == top:

@@ -1,13 +1,15 @@
-"""An inference as a call of a C function, if the runtime's library exports such a function.
+"""Runs an inference as a call of a C function, if the runtime's library exports such a function.
 
-tflite-runtime exports its C++ methods, so the interpreter that Python created is called. LiteRT
-hides its interpreter; its C interface has another class, which does more around the kernels. ONNX
-Runtime's newer wheels contain a second library next to the Python module, `libonnxruntime.so`, with
-the C interface and its own kernels, so a second session is created.
+tflite-runtime exports its C++ methods, so a method of the interpreter that Python created is
+called. LiteRT does not export its interpreter, and its C interface has another class, which does
+more work around the kernels, so LiteRT is not supported. Newer wheels of ONNX Runtime contain a
+second library next to the Python module, `libonnxruntime.so`, with the C interface and its own
+kernels, so a second session is created.
 
-The wheels do not contain the headers; the declarations are from the sources named below. Memory is
-not freed, and a wrong declaration would read invalid memory: use these calls in a process that ends
-soon. The timed loop does not use them, because Python's ctypes costs as much as the bindings do
+The wheels do not contain the headers; the declarations are taken from the sources that are named
+next to the constants. Memory is not freed, and a wrong declaration would read invalid memory, so
+these calls are for a process that ends soon. The timed loop does not use them, because a call by
+ctypes takes as much time as a call by the runtime's Python binding
 (docs/decisions/0025-the-binding-is-stated.md).
 """
 
@@ -43,12 +45,12 @@ _ONNX_FUNCTIONS = {
     "BindInput": 136,
     "BindOutput": 137,
 }
-"""Positions in `OrtApi`, whose functions never change position.
+"""Positions of functions in the structure `OrtApi`, in which existing functions never move.
 
 Source: microsoft/onnxruntime, include/onnxruntime/core/session/onnxruntime_c_api.h."""
 _ONNX_API_VERSION = 14
 _ONNX_ERRORS_ONLY = 3
-"""Log level. Source: same file, `OrtLoggingLevel`."""
+"""Log level for errors only. Source: `OrtLoggingLevel` in onnxruntime_c_api.h."""
 
 
 class NotExported(Exception):
@@ -64,21 +66,21 @@ class CCall:
     read_output: Callable[[], bytes]
     """Bytes of the output of the last inference."""
     alive: tuple[object, ...] = ()
-    """Objects that the function uses."""
+    """Objects that must exist as long as the function is called."""
 
     def invoker(self) -> Callable[[], int]:
-        """The call by ctypes, which releases the global lock as the bindings do; it returns 0."""
+        """A ctypes call, which releases the GIL as a runtime's binding does, and returns 0."""
         return by_ctypes(self.function, self.arguments)
 
 
 def by_ctypes(function: c_void_p, arguments: Sequence[Any]) -> Callable[[], int]:
-    """The function with its arguments, all of them machine words, converted beforehand."""
+    """A ctypes call of a C function, whose arguments, all machine words, are converted once."""
     call = ctypes.CFUNCTYPE(ctypes.c_int)(function.value or 0)
     return partial(call, *(c_void_p(getattr(word, "value", word)) for word in arguments))
 
 
 def nothing(argument_count: int) -> Callable[[], int]:
-    """A call, by ctypes, of a nearly empty C function: the cost of ctypes itself."""
+    """A ctypes call of a nearly empty C function, to measure the time of ctypes itself."""
     return by_ctypes(address_of(ctypes.CDLL(None), "abs"), [0] * argument_count)
 
 
@@ -86,7 +88,7 @@ def c_call(runtime: str, model: LoadedModel, path: str, threads: int, value: Ten
     """The C call that runs an inference on this input.
 
     Raises:
-        NotExported: the library exports no such function, or not for this model.
+        NotExported: the library exports no such function, or the model is not supported.
     """
     if runtime not in _MAKERS:
         raise NotExported("its library exports no C function that runs the same kernels")
@@ -99,7 +101,7 @@ def c_call(runtime: str, model: LoadedModel, path: str, threads: int, value: Ten
 
 
 class CFunctions:
-    """Functions that return 0 or a null pointer on success."""
+    """Calls C functions that return 0 or a null pointer on success."""
 
     def __init__(self, find: Callable[[str], Any]) -> None:
         self._find = find
@@ -118,7 +120,7 @@ class CFunctions:
             raise NotExported(f"{name} fails")
 
     def make(self, name: str, *arguments: Any, before: Sequence[Any] = ()) -> c_void_p:
-        """Call a function that stores a handle where its last argument points."""
+        """Call a function that returns a handle through a pointer argument; return the handle."""
         pointer = c_void_p()
         self(name, *arguments, byref(pointer), *before)
         return pointer
@@ -167,14 +169,14 @@ def _onnx(model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
 
 
 def onnx_call(base: Any, model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
-    """A separate session with bound input and output.
+    """Create a separate session with bound input and output, and the call that runs it.
 
     Args:
         base: Pointer to an `OrtApiBase`, whose first function returns the `OrtApi`.
         model: The model, as the driver has loaded it.
-        path: Its file.
+        path: Path of the model file.
         threads: Threads of the session.
-        value: Its input.
+        value: Input of the model.
     """
     get_api = ctypes.CFUNCTYPE(c_void_p, ctypes.c_uint32)(base[0])
     functions = ctypes.cast(get_api(_ONNX_API_VERSION), ctypes.POINTER(c_void_p))

@@ -1,20 +1,20 @@
-"""A graph of a TensorFlow Lite file, which may contain several: its signatures.
+"""A graph of a TensorFlow Lite file, which may contain several graphs with signatures.
 
-Theory of operation. A .tflite file has a list of graphs. An interpreter runs the first. Other
-graphs are the bodies of loops and branches, or have a signature: a name, with names of the inputs
-and outputs. The native interpreter takes the number of a graph as the last argument of its calls,
-and its default is the first graph:
+Theory of operation. A .tflite file has a list of graphs. An interpreter runs the first graph. Each
+other graph is the body of a loop or a branch, or has a signature: a name, with names of the inputs
+and outputs. The calls of the native interpreter take the number of a graph as last argument; the
+default is the first graph:
 
     Invoke(graph)  SetTensor(tensor, value, graph)  GetTensor(tensor, graph)  AllocateTensors(graph)
 
-The library's `SignatureRunner` makes the same calls, with a dictionary of names around them and an
-allocation before every inference; so it is not used here, and a signature is timed like a file with
-a single graph.
+The library's `SignatureRunner` makes the same calls, but also looks up names in a dictionary, and
+allocates the tensors before every inference. This class is not used here, so that a signature is
+timed in the same way as a file with a single graph.
 
-The default delegate takes its part of every graph when the tensors of the first graph are
-allocated. tflite-runtime does not pass it a graph that is allocated alone: the outputs of such
-a graph are bit-identical to those without a delegate. So the first graph is always allocated as
-well.
+The default delegate takes over its part of every graph when the tensors of the first graph are
+allocated. If only another graph is allocated, tflite-runtime does not pass that graph to the
+delegate: the outputs are bit-identical to the outputs without a delegate. The first graph is
+therefore always allocated as well.
 
 Source: tensorflow/lite/python/interpreter.py; interpreter_wrapper.cc in the same directory.
 """
@@ -31,16 +31,17 @@ from edgebench.protocol.spec import MAX_SIGNATURE_CHARS
 
 _FIRST = 0
 MAX_SIGNATURES = 64
-"""Signatures of a file that are listed; language models with adapters have a dozen."""
+"""Maximum number of signatures of a file that are listed; language models with adapters have a
+dozen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph of a file."""
+    """A graph of a model file."""
 
     number: int
     signature: str | None
-    """Signature by which it was selected; None: it is the first graph."""
+    """Signature by which the graph was selected; None if it is the first graph."""
 
     @classmethod
     def of(cls, interpreter: Any, signature: str | None) -> Graph:
@@ -59,7 +60,7 @@ class Graph:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the graph that an interpreter runs by default."""
+        """Whether this is the graph that an interpreter runs by default."""
         return self.number == _FIRST
 
     @property
@@ -102,14 +103,14 @@ class Graph:
         interpreter._interpreter.ResizeInputTensor(tensor, sizes, True, self.number)
 
     def allocate(self, interpreter: Any) -> None:
-        """Allocate the tensors, after those of the first graph."""
+        """Allocate the tensors of the first graph, then the tensors of this graph."""
         interpreter.allocate_tensors()
         if not self.is_first:
             interpreter._interpreter.AllocateTensors(self.number)
 
 
 def signature_names(interpreter: Any) -> tuple[str, ...]:
-    """Names of the signatures of a file, in its order."""
+    """Names of the signatures of a file, in the order in which the file lists them."""
     names = [str(name)[:MAX_SIGNATURE_CHARS] for name in interpreter.get_signature_list()]
     return tuple(names[:MAX_SIGNATURES])
 

@@ -1,4 +1,4 @@
-"""A model in a TensorFlow Lite `Interpreter`, shared by both libraries that have this class."""
+"""A model in a TensorFlow Lite `Interpreter`, a class that tflite-runtime and LiteRT both have."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ Profiler: TypeAlias = Callable[[ModelTensors, int], tuple[OperatorTime, ...]]
 class InterpreterModel:
     """A model in an interpreter.
 
-    The timed calls go to the native object beneath the library's class, whose checks cost 120 ns
-    per call. Measured with a model of 64 input bytes: `SetTensor` takes 240 ns and `GetTensor` 270.
-    Writing through a view of the tensor's memory would take 55, but the interpreter moves that
-    memory when a tensor of unknown size grows during an inference, which invalidates all views.
+    The timed calls go directly to the native object behind the library's class, because the checks
+    of that class take 120 ns per call. With a model of 64 input bytes, `SetTensor` takes 240 ns and
+    `GetTensor` 270 ns. Writing through a view of the tensor's memory would take 55 ns, but the
+    interpreter moves the memory when a tensor of unknown size grows during an inference, which
+    invalidates all views.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class InterpreterModel:
             interpreter: The library's `Interpreter`.
             graph: The graph of the file that is run.
             path: The model file.
-            delegate_nodes: The nodes that replace a delegated part of the graph, each with the name
-                of its delegate.
-            profiler: Runs the model file on tensors, for a number of runs, and times the operators.
+            delegate_nodes: The nodes that replace a delegated part of the graph, by index, each
+                with the name of the delegate.
+            profiler: Function that runs the model file on tensors, for a number of runs, and times
+                the operators.
         """
         self._interpreter = interpreter
         self._graph = graph
@@ -65,12 +67,12 @@ class InterpreterModel:
 
     @property
     def precision(self) -> str | None:
-        """Precision by the file's operators; not read by the load, because the load is timed."""
+        """Precision, from the file's operators; read at first use, because the load is timed."""
         return self._facts.precision
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that the file's operators multiply."""
+        """Types that the file's quantised operators multiply; None without such operators."""
         return self._facts.quantized
 
     @cached_property
@@ -94,16 +96,16 @@ class InterpreterModel:
             self._interpreter._interpreter.SetTensor(detail["index"], value, *self._graph.argument)
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """A native call for a sample of one input, or a loop over several inputs."""
+        """For each sample, a native call that sets the input, or a loop over several inputs."""
         return [self._setter(sample) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
-        """The native call itself."""
+        """The native call that runs an inference."""
         invoke: Callable[..., Any] = self._interpreter._interpreter.Invoke
         return partial(invoke, *self._graph.argument) if self._graph.argument else invoke
 
     def reader(self) -> Callable[[], Any]:
-        """A native call for one output, or a loop over several outputs."""
+        """The native call that copies the output, or a loop over several outputs."""
         get = self._interpreter._interpreter.GetTensor
         indices = [detail["index"] for detail in self._output_details]
         graph = self._graph.argument
@@ -118,11 +120,11 @@ class InterpreterModel:
         return list(self._values(self._output_details).values())
 
     def reset(self) -> None:
-        """Zero the variable tensors; random operators keep their state."""
+        """Set the variable tensors to zero; random operators keep their state."""
         self._interpreter.reset_all_variables()
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Placement, from the nodes and their tensors; see `interpreter_placement`."""
+        """Operators by place, as in `interpreter_placement`; empty except for the first graph."""
         if not self._graph.is_first:
             return ()
         nodes = read_nodes(self._interpreter._interpreter)
@@ -130,14 +132,14 @@ class InterpreterModel:
         return place(nodes, self._delegate_nodes, wanted)
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Times by the library's profiler: the interpreter itself has none."""
+        """Times of the operators, by the library's profiler: the interpreter has no profiler."""
         if not self._graph.is_first:
             raise ModelRefused("only the first graph of a file is profiled, not another signature")
         inputs, outputs = self._values(self._input_details), self._values(self._output_details)
         return self._profiler(ModelTensors(inputs, outputs), run_count)
 
     def arena_bytes(self) -> int | None:
-        """None: the interpreter does not report it."""
+        """None: the interpreter does not report the size of its arena."""
         return None
 
     def close(self) -> None:

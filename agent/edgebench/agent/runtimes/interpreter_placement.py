@@ -1,16 +1,18 @@
-"""Operators of a TensorFlow Lite graph that a delegate took over.
+"""Finds the operators that a delegate took over in a TensorFlow Lite graph.
 
-Theory of operation. A delegate does not remove the nodes that it takes over: the interpreter keeps
-them in its list and appends a DELEGATE node per part, which runs in their place. The inputs of that
-node are all tensors, including constants, that the part uses and does not produce; its outputs are
-the tensors that it produces and that are used elsewhere, including by the caller.
+Theory of operation. A delegate does not remove the nodes that it takes over. The interpreter keeps
+these nodes in its list, and appends a DELEGATE node for each delegated part of the graph, which
+runs in their place. The inputs of a DELEGATE node are all tensors, including constants, that the
+part uses but does not produce. The outputs are the tensors that the part produces and that the
+caller or other nodes use.
 
     inputs of the part ─▶ [ taken over … taken over ] ─▶ outputs of the part
 
-So a walk back from the outputs of a DELEGATE node, not past its inputs, visits only nodes that were
+A walk from the outputs of a DELEGATE node back to its inputs therefore visits only nodes that were
 taken over. A node that no walk visits was certainly not taken over if its output is used by the
-caller, a DELEGATE node, or another such node. The remaining nodes have unused outputs, such as an
-assignment to a variable; the list does not show where these run, and then no placement is reported.
+caller, by a DELEGATE node, or by another node that was not taken over. The outputs of the remaining
+nodes, such as an assignment to a variable, are not used. The list does not show where a remaining
+node runs, so no placement is reported for a delegated graph with such nodes.
 
 Only the main graph is listed; the bodies of loops and branches are not.
 
@@ -34,7 +36,7 @@ _ABSENT = -1
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An entry of the interpreter's list."""
+    """A node in the interpreter's list."""
 
     operator: str
     inputs: frozenset[int]
@@ -56,10 +58,10 @@ def read_nodes(native: Any) -> list[Node]:
 def place(
     nodes: Sequence[Node], delegates: Mapping[int, str], wanted: Iterable[int]
 ) -> tuple[OperatorPlacement, ...]:
-    """Count the operators by where they run.
+    """Count the operators by the place where they run.
 
     Args:
-        nodes: The interpreter's list.
+        nodes: All nodes in the interpreter's list.
         delegates: The DELEGATE nodes by index, each with the name of its delegate.
         wanted: The tensors that the caller reads.
 
@@ -71,7 +73,7 @@ def place(
     for index, delegate in delegates.items():
         for taken in _taken_over(nodes, originals, nodes[index]):
             if taken in places:
-                return ()  # taken over twice: the list has an unexpected form
+                return ()  # taken over by two delegates: the list has an unexpected form
             places[taken] = delegate
     rest = [index for index in originals if index not in places]
     needed = set(wanted).union(*(nodes[index].inputs for index in delegates))
@@ -82,7 +84,7 @@ def place(
 
 
 def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> set[int]:
-    """The nodes between the outputs and the inputs of a part."""
+    """Indices of the nodes between the outputs and the inputs of a DELEGATE node."""
     producers = {tensor: index for index in originals for tensor in nodes[index].outputs}
     replaced: set[int] = set()
     tensors = list(part.outputs)
@@ -95,7 +97,7 @@ def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> 
 
 
 def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
-    """The nodes of `rest` on which these tensors depend, directly or through others of `rest`."""
+    """Indices in `rest` of nodes on which these tensors depend, directly or through `rest`."""
     producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
     needed: set[int] = set()
     waiting = list(tensors)

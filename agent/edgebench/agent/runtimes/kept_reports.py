@@ -1,4 +1,4 @@
-"""Reports of earlier probes, stored until something that they depend on changes.
+"""Stores reports of runtime probes, for use as long as the system does not change.
 
 A probe imports a runtime and runs a model with it. Without stored reports, every agent that a
 command starts would probe the built-in runtimes, which takes two seconds of CPU time right before a
@@ -27,7 +27,8 @@ from edgebench.system.whole_files import make_directory, write_whole
 
 FILE_NAME = "runtimes.json"
 MAX_CIRCUMSTANCES = 32
-"""Circumstances for which reports are kept; those of the oldest report are dropped first."""
+"""Maximum number of circumstances (states of packages, variables and devices) for which reports are
+stored; the oldest are dropped first."""
 _AGENT_DIRECTORY = Path(__file__).resolve().parents[1]
 
 

@@ -1,8 +1,9 @@
-"""The installed library of a runtime, found by its module.
+"""Finds the installed library of a runtime by the name of its Python module.
 
-Builds of vendors, of distributions or for accelerators have the same module in a package of another
-name: `onnxruntime-gpu`, `-openvino`, `-qnn`, Debian's `python3-onnxruntime`. So the module is
-imported, which provides its version; the package is looked up, and may be unknown.
+Builds by vendors or Linux distributions, and builds for accelerators, contain the same module in a
+package of another name: `onnxruntime-gpu`, `-openvino`, `-qnn`, Debian's `python3-onnxruntime`. The
+version is therefore read from the imported module; the package is looked up separately, and may be
+unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def has_module(module: str) -> bool:
 
 
 def library_version(module: str) -> str:
-    """Version of an imported module: its own, or that of its package; `unknown` without either."""
+    """Version of an imported module, else of its package; `unknown` if neither has a version."""
     return _version(module, None) or _version(module, _distribution(module)) or "unknown"
 
 
@@ -67,7 +68,7 @@ def distribution_of(module: str) -> str | None:
 
 
 def _version(module: str, distribution: Distribution | None) -> str | None:
-    """Version of an imported module, else that of its package."""
+    """Version of an imported module, else of the package; None if neither has a version."""
     version = getattr(_top(module), "__version__", None)
     if isinstance(version, str) and version:
         return version
@@ -89,16 +90,17 @@ def _place(module: str) -> Path | None:
 
 
 def _distribution(module: str) -> Distribution | None:
-    """Package of the module, in the same directory; if several, that with the module's version.
+    """Package of a module; if several packages list it, the package with the module's version.
 
-    Builds of the same library overwrite each other's files, and the record of each lists them.
+    Several builds of a library may be installed: they overwrite each other's files, and each
+    build's record lists the files.
     """
     top, place = module.partition(".")[0], _place(module)
     if place is None:
         return None
     version = getattr(sys.modules.get(top), "__version__", None)
     first = None
-    for holder in _holders(top, place):  # as few as possible: each has files to read
+    for holder in _holders(top, place):  # ends early: each package has files to read
         if version is None or holder.version == version:
             return holder
         first = first or holder

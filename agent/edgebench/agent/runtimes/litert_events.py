@@ -1,12 +1,12 @@
 """Events of LiteRT's profiler, as stored in the memory of its library.
 
-Theory of operation. An event is a C++ structure whose header is not in the wheel, and a wrong
-layout reads invalid memory. So the memory is filled with a pattern before the library writes; the
-written part must end exactly where the expected events end, and text pointers are followed only
-after the numbers next to them have been validated.
+Theory of operation. An event is a C++ structure whose header is not in the wheel. If this module
+assumed a wrong layout, it would read invalid memory. The memory is therefore filled with a pattern
+before the library writes events to it; then the written part must end exactly where the expected
+events end. Pointers to texts are followed only after the numbers next to them have been validated.
 
 Source: google-ai-edge/LiteRT, litert/c/litert_profiler_event.h; tflite/profiling/memory_info.h. The
-size, 104 bytes, was confirmed by experiment in 2.1.6, 2.2.0 and 2.3.0.
+size of an event, 104 bytes, was confirmed by experiment in 2.1.6, 2.2.0 and 2.3.0.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class ProfilerEvent:
 
     @property
     def is_delegated(self) -> bool:
-        """Whether it is a kernel of a delegate."""
+        """Whether the event belongs to a kernel of a delegate."""
         return self.type in (_DELEGATE_OPERATOR, _DELEGATE_PROFILED)
 
 
 def operators(events: Sequence[ProfilerEvent]) -> list[ProfilerEvent]:
-    """The operators of a run, without operators whose time contains that of others."""
+    """The operators of a run, without operators whose time contains the time of other operators."""
     timed = [event for event in events if event.type == _OPERATOR or event.is_delegated]
     if any(event.tag in _WITH_GRAPHS for event in timed if not event.is_delegated):
         raise ModelRefused("no profile: LiteRT counts operators in loops twice")
@@ -69,7 +69,7 @@ def operators(events: Sequence[ProfilerEvent]) -> list[ProfilerEvent]:
 
 
 def make_room(count: int) -> ctypes.Array[RawEvent]:
-    """Memory for twice as many events, filled with the pattern."""
+    """Allocate memory for twice as many events as `count`, filled with the pattern."""
     room = (RawEvent * (2 * count))()
     ctypes.memset(room, _PATTERN, ctypes.sizeof(room))
     return room

@@ -1,7 +1,7 @@
-"""The C interface of LiteRT's shared library, `libLiteRt.so`, for the profiler that Python lacks.
+"""The C interface of LiteRT's library `libLiteRt.so`, whose profiler has no Python interface.
 
-The headers are not in the wheel. A wrong declaration reads invalid memory, so only tested versions
-are accepted.
+The C headers are not in the wheel, and a wrong declaration would read invalid memory, so only
+tested versions are accepted.
 
 Source: google-ai-edge/LiteRT, litert/c/*.h.
 """
@@ -19,7 +19,7 @@ from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 
 TRIED_VERSIONS = ((2, 1, 6), (2, 3))
-"""First and last tested release; every patch release of the last is accepted."""
+"""First and last tested version; every patch release of the last version is accepted."""
 _ERRORS = {
     1: "invalid argument",
     2: "out of memory",
@@ -32,7 +32,7 @@ _ERRORS = {
 
 
 class Library:
-    """The C functions; all except those that destroy return a status."""
+    """C functions of the library; all functions except destructors return a status."""
 
     def __init__(self, version: str) -> None:
         check_version(version)
@@ -60,7 +60,7 @@ class Library:
             raise ModelRefused(f"no profile: LiteRt{name} fails: {reason}")
 
     def handle(self, name: str, *arguments: Any) -> c_void_p:
-        """Call a function whose last argument receives a handle."""
+        """Call a function whose last argument receives a handle, and return the handle."""
         handle = c_void_p()
         self.call(name, *arguments, ctypes.byref(handle))
         if not handle:
@@ -68,13 +68,13 @@ class Library:
         return handle
 
     def size(self, name: str, *arguments: Any) -> int:
-        """Call a function whose last argument receives a size or an index."""
+        """Call a function whose last argument receives a size or an index; return the number."""
         size = c_size_t()
         self.call(name, *arguments, ctypes.byref(size))
         return size.value
 
     def owned(self, life: ExitStack, kind: str, name: str, *arguments: Any) -> c_void_p:
-        """A handle that is destroyed when `life` ends."""
+        """Create an object and return its handle; the object is destroyed when `life` ends."""
         handle = self.handle(name, *arguments)
         destroy = getattr(self._functions, f"LiteRtDestroy{kind}")
         destroy.restype = None
@@ -82,14 +82,14 @@ class Library:
         return handle
 
     def add_text(self, options: c_void_p, identifier: bytes, text: bytes) -> None:
-        """Attach options as TOML text; the library frees its copy."""
+        """Attach options as a TOML text, which is copied; the library frees the copy."""
         copy, free = c_void_p(self._c.strdup(text)), ctypes.cast(self._c.free, c_void_p)
         handle = self.handle("CreateOpaqueOptions", identifier, copy, free)
         self.call("AddOpaqueOptions", options, handle)
 
 
 def check_version(version: str) -> None:
-    """Accept a tested version.
+    """Check that a version of ai-edge-litert was tested.
 
     Raises:
         ModelRefused: this version of ai-edge-litert was not tested.

@@ -1,9 +1,10 @@
 """Time per operator on LiteRT, through the C interface of its shared library.
 
-Theory of operation. LiteRT's Python has no profiler, but its `libLiteRt.so` does. A `CompiledModel`
-is created there with the option `enable_profiling`, with the same kernels and threads as the
-interpreter, and runs separately; so this is another load, and its times are not those of the timed
-loop. Resolution is 1 µs, rounded down: shorter operators count as zero.
+Theory of operation. LiteRT's Python package has no profiler, but its library `libLiteRt.so` has a
+profiler. In this library, a `CompiledModel` is created with the option `enable_profiling`, and with
+the same kernels and threads as the interpreter. The model is thus loaded a second time, and the
+times differ from the times in the timed loop. Times are rounded down to whole microseconds, so
+shorter operators count as zero.
 
     environment ─▶ model ─┐
     options (two texts) ──┴▶ compiled model ─▶ profiler ─▶ events of one run ─▶ …
@@ -12,9 +13,9 @@ loop. Resolution is 1 µs, rounded down: shorter operators count as zero.
 A run has an event for each operator that the interpreter ran, an event for each kernel inside a
 delegate, and the library's own events, which are omitted.
 
-Buffers that are smaller than the model's outputs end the process in LiteRT 2.3 (observed with a
-detector whose file gives its outputs no shape); they are compared with the interpreter's tensors
-before the model runs.
+In LiteRT 2.3, buffers that are smaller than the model's outputs crash the process (observed with a
+detector whose file gives no shapes for its outputs). The sizes of all buffers are therefore
+compared with the interpreter's tensors before the model runs.
 
 Source: google-ai-edge/LiteRT, litert/c/*.h.
 """
@@ -45,7 +46,8 @@ _CPU = 1
 _WRITE = 1
 """`kLiteRtTensorBufferLockModeWrite`."""
 _TYPE_BYTES = 512
-"""Space for a `LiteRtRankedTensorType`, which is passed on unread; it takes 72 bytes."""
+"""Space for a `LiteRtRankedTensorType`, which takes 72 bytes and is passed on without being
+read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,14 @@ def profile_model(
     """Run a model file under the profiler.
 
     Args:
-        tensors: Inputs to run on, and the outputs of a run, for their sizes.
-        run_count: Number of profiled runs; another run precedes them, and is not counted.
+        tensors: Inputs for the runs, and outputs of the interpreter, whose sizes are compared.
+        run_count: Number of profiled runs, without a first run that is not profiled.
         path: The model file.
         version: Version of ai-edge-litert.
         threads: Threads of the kernels.
-        kernels: `xnnpack` or `builtin`; the library accepts `reference` too, but then runs other
-            kernels.
-        delegate: Name of the place where the delegate's kernels run.
+        kernels: `xnnpack` or `builtin`; the library also accepts `reference`, but then does not run
+            reference kernels.
+        delegate: Name of the delegate, which is stored as the place of its kernels.
 
     Raises:
         ModelRefused: this version is not supported, or the profiler rejects this model.
@@ -126,7 +128,7 @@ class _ProfiledModel:
         self._profiler = library.handle("CompiledModelGetProfiler", self._model)
 
     def fill(self, tensors: ModelTensors) -> None:
-        """Copy the inputs in, if all buffers are as large as the interpreter's tensors."""
+        """Copy the inputs to the buffers, if all buffers are as large as the tensors."""
         self._compare(self._inputs, tensors.inputs)
         self._compare(self._outputs, tensors.outputs)
         for index, buffer in self._inputs.items():
@@ -144,7 +146,6 @@ class _ProfiledModel:
             raise ModelRefused("no profile: LiteRT's buffers differ from the interpreter's tensors")
 
     def run(self) -> None:
-        """Run once."""
         inputs, outputs = _array(self._inputs.values()), _array(self._outputs.values())
         ends = (c_size_t(len(inputs)), inputs, c_size_t(len(outputs)), outputs)
         self._library.call("RunCompiledModel", self._model, c_size_t(0), *ends)

@@ -18,12 +18,13 @@ from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntim
 
 INSTALL = install_command("onnx")
 _LOG_ERRORS_ONLY = 3
-"""Log level: old files print hundreds of warnings. Source: onnxruntime, `OrtLoggingLevel`."""
+"""Log level for errors only, because old model files cause hundreds of warnings. Source:
+onnxruntime, `OrtLoggingLevel`."""
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-"""Entry by which the session records which provider got which operator; its cost is not measurable
-(20000 operators: 390 ms with and without). Versions that lack an entry ignore it.
-Source: onnxruntime_session_options_config_keys.h."""
+"""Configuration entry by which a session records the execution provider of each operator. The cost
+is not measurable (20000 operators take 390 ms with and without the entry). Versions of the library
+that do not support the entry ignore it. Source: onnxruntime_session_options_config_keys.h."""
 
 # From 1.29 on, the library uploads which models it runs and stores an id of the device, unless
 # telemetry is disabled before its import. Source: microsoft/onnxruntime#27379.
@@ -31,7 +32,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 class OnnxRuntime:
-    """ONNX Runtime, with a session per model."""
+    """Driver of ONNX Runtime, which creates a session for each model."""
 
     name = "onnx"
     formats = ("onnx",)
@@ -39,7 +40,7 @@ class OnnxRuntime:
     module = "onnxruntime"
 
     def probe(self) -> UsableRuntime | MissingRuntime:
-        """Import the library."""
+        """Import the library, and list its execution providers."""
         try:
             library = importlib.import_module(self.module)
             providers = tuple(map(short_provider, library.get_available_providers()))

@@ -1,21 +1,23 @@
-"""How an ONNX Runtime session is called: on bound tensors, or with a dictionary of strings.
+"""Calls of an ONNX Runtime session: on bound tensors, or with a dictionary if there are strings.
 
-Theory of operation. `session.run` looks up names and copies inputs in every call: 3 to 7 µs that do
-not belong to the model. `BoundCall` binds a buffer per input, once; the native run works on these
-buffers, and a sample is copied into them in place. Measured with 256 bytes, fastest first:
-assigning a memoryview to another 57 ns, numpy's assignment 146, binding another value 174 (without
-a copy), the library's `update_inplace` 226, `copyto` 241, `ctypes.memmove` 316. The library copies
-the outputs out in 340 ns; a buffer of our own would take 160, but works only for outputs whose
-shape is known before the inference.
+Theory of operation. In every call, `session.run` looks up names and copies inputs, which takes 3 to
+7 µs that do not belong to the model. `BoundCall` instead binds a buffer for each input once; the
+native run reads these buffers, and each sample is copied into the buffers in place. Times to set an
+input of 256 bytes, in ns: assigning a memoryview to another memoryview 57, numpy's assignment 146,
+binding another value (without a copy) 174, the library's `update_inplace` 226, `copyto` 241,
+`ctypes.memmove` 316. The library takes 340 ns to copy an output. Reading an output from a buffer
+that this driver allocates would take 160 ns, but would work only for outputs whose shape is known
+before the inference.
 
-The run gets options, created once, though they only contain defaults: without options, the library
-creates its own in each call, which takes 0.9 µs. Called this way, it is as fast as its C interface
-called by ctypes (docs/performance.md).
+Each run is passed an options object that is created once and contains only defaults: without it,
+the library creates an options object in each call, which takes 0.9 µs. Called in this way, a run is
+as fast as a run by the library's C interface and ctypes (docs/performance.md).
 
-Writing in place requires a session that reads our memory. Another device has its own copy, which
-binding creates; there, and if samples differ in shape, each sample is bound again. A session keeps
-the output tensor of the first run for later runs, and rejects a run that needs another shape; so
-outputs without a fixed shape are also bound again with each sample.
+Writing in place requires a session that reads the memory of this process. For a session on a GPU or
+another device, binding creates a copy in the memory of that device. In such a session, and if
+samples differ in shape, each sample is therefore bound again. A session keeps the output tensor of
+the first run for later runs, and rejects a run that needs another shape. Outputs without a fixed
+shape are therefore also bound again with each sample.
 
 The library ends the process if a bound output is read before it is computed.
 """
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class BoundCall:
-    """Runs on bound tensors; the methods are those of `LoadedModel`."""
+    """Runs a session on bound tensors; the methods are those of `LoadedModel`."""
 
     def __init__(
         self, library: Any, session: Any, *, inputs: Sequence[str], outputs: Sequence[TensorSpec]
@@ -51,7 +53,7 @@ class BoundCall:
         self._bind_outputs()
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
-        """Copy the inputs into the buffers, which are bound."""
+        """Copy the inputs into the bound buffers."""
         if not _have_one_shape([self._buffers, values]):
             self._buffers = [value.copy() for value in values]
         for buffer, value in zip(self._buffers, values, strict=True):
@@ -59,7 +61,7 @@ class BoundCall:
         self._binder(self._buffers)()
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Calls that write a sample into the bound buffers, or bind the sample if necessary."""
+        """For each sample, a function that copies or binds the sample to the input buffers."""
         if not samples:
             return []
         can_stay_bound = self._reads_our_memory and self._has_fixed_outputs
@@ -69,12 +71,12 @@ class BoundCall:
         return [self._binder([_in_one_piece(value) for value in sample]) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
-        """The native call."""
+        """The native function that runs an inference on the bound tensors."""
         bound = self._binding._iobinding
         return partial(self._native.run_with_iobinding, bound, self._run_options)
 
     def reader(self) -> Callable[[], Any]:
-        """The native call, which returns a list of new arrays; with a check if it could crash."""
+        """A function that returns copies of the outputs, with a check where it could crash."""
         read: Callable[[], Any] = self._binding._iobinding.copy_outputs_to_cpu
         # Outputs that are never bound again stay computed.
         return read if self._has_fixed_outputs and self._is_computed() else self._read_checked
@@ -122,7 +124,7 @@ class BoundCall:
 
 
 class FedCall:
-    """Runs on a dictionary of inputs: strings cannot be bound."""
+    """Runs a session on a dictionary of inputs, for models with strings, which cannot be bound."""
 
     def __init__(self, session: Any, *, inputs: Sequence[str]) -> None:
         self._run = session.run
@@ -135,11 +137,11 @@ class FedCall:
         self._feed = dict(zip(self._names, values, strict=True))
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Calls that select the inputs of the next run."""
+        """For each sample, a function that selects the sample for the next run."""
         return [partial(self.set_inputs, sample) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
-        """A run that keeps the outputs, which are new arrays each time."""
+        """A function that runs an inference and keeps the outputs, which are new arrays."""
 
         def invoke() -> None:
             self._outputs = self._run(None, self._feed)
@@ -147,7 +149,7 @@ class FedCall:
         return invoke
 
     def reader(self) -> Callable[[], Any]:
-        """The outputs, which the run has already copied."""
+        """A function that returns the outputs, which the run has already copied."""
         return lambda: self._outputs
 
 

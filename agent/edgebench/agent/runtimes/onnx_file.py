@@ -1,12 +1,13 @@
 """Facts about an ONNX file, read before the runtime loads it.
 
-Theory of operation. An ONNX file is a protobuf message. Only those parts of a file are read that
-decide whether a measurement is meaningful: the types that operators multiply (precision; and on
-some CPUs a runtime computes some pairs of types wrongly), references to other files (only a single
-file is sent to the device), and the depth of control flow (a runtime recurses over it). A file that
-is not protobuf is left to the runtime, whose message is better.
+Theory of operation. An ONNX file is a protobuf message. Only the parts that decide whether a
+measurement is meaningful are read. These are the types that operators multiply, because they
+determine the precision, and because on some CPUs a runtime computes some pairs of types wrongly;
+references to other files, because only a single file is sent to the device; and the depth of
+control flow, because a runtime recurses over it. A file that is not protobuf is passed on to the
+runtime, whose error message is better.
 
-Weights reach their operator directly, or through operators that turn, cast or dequantise them:
+Weights reach their operator directly, or through operators that transpose, cast or dequantise them:
 
     constant ─▶ DequantizeLinear ─▶ Transpose ─▶ MatMul
 
@@ -27,9 +28,9 @@ from edgebench.protocol.errors import ExternalDataRefused, ModelRefused
 from edgebench.protocol.record import QuantizedOperands
 
 MAX_GRAPH_DEPTH = 16
-"""Levels of nested graphs; real models have 3 or fewer."""
+"""Maximum number of levels of nested graphs; real models have 3 or fewer."""
 MAX_INSPECTED_BYTES = 256 * 2**20
-"""Largest file that is inspected; larger files are measured without inspection."""
+"""Size of the largest file that is inspected; larger files are measured without inspection."""
 
 _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
@@ -47,7 +48,7 @@ _TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSO
 _LOCATION_EXTERNAL = 1
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 MAX_LOCATION_CHARS = 80
-"""Longest part of another file's name that an error quotes."""
+"""Maximum number of characters of another file's name in an error message."""
 _QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
 _DYNAMIC = {
     "ConvInteger",
@@ -67,24 +68,25 @@ _ELEMENTS = {
     10: "float16",
     11: "float64",
 }
-"""TensorProto.DataType of activations and weights, by name."""
+"""Names of the values of TensorProto.DataType that activations and weights have."""
 _FOUR_BITS = {21: "uint4", 22: "int4"}
 _TYPE_NAMES = {2: "uint8", 3: "int8"}
-"""TensorProto.DataType of the weights of a quantised model."""
+"""Names of the values of TensorProto.DataType that weights of a quantised model have."""
 _UINT8 = 2
 _FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
-"""Operators that a runtime computes in integers if both inputs are dequantised."""
+"""Operators on floats that a runtime computes in integers if both inputs come from
+DequantizeLinear."""
 _QUANTIZED_INPUTS = {
     "QLinearConv": (0, 3),
     "QLinearMatMul": (0, 3),
     "ConvInteger": (0, 1),
     "MatMulInteger": (0, 1),
 }
-"""Positions of activation and weight among the inputs of an operator on integers.
-Source: onnx, docs/Operators.md."""
+"""Positions of activation and weight among the inputs of operators that multiply integers. Source:
+onnx, docs/Operators.md."""
 _ZERO_POINTS = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7}
-"""Position, among the inputs of an operator, of the output's zero point, which has the type of the
-output."""
+"""Position of the output's zero point among the inputs of an operator; the zero point has the type
+of the output."""
 _WEIGHTS = {
     "Conv": (1,),
     "ConvTranspose": (1,),
@@ -107,14 +109,14 @@ _WEIGHTS = {
     "DynamicQuantizeMatMul": (1,),
     "MatMulIntegerToFloat": (1,),
 }
-"""Positions at which an operator may have weights.
-Source: onnx, docs/Operators.md; onnxruntime, docs/ContribOperators.md."""
+"""Positions of the inputs that may be weights, by operator. Source: onnx, docs/Operators.md;
+onnxruntime, docs/ContribOperators.md."""
 _PASSING = {"DequantizeLinear", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity"}
 """Operators that may lie between constants and the operator that uses them as weights."""
 MAX_PASSED = 8
-"""Longest chain of such operators that is followed."""
+"""Maximum number of operators of `_PASSING` that are followed between constants and an operator."""
 MAX_RANK = 16
-"""Dimensions of a constant that are read; real ones have 5 or fewer."""
+"""Maximum number of dimensions of a constant that are read; real constants have 5 or fewer."""
 
 
 @dataclass(slots=True)
@@ -124,17 +126,17 @@ class OnnxFacts:
     operators: set[str] = field(default_factory=set)
     weight_types: set[int] = field(default_factory=set)
     weight_counts: Counter[str] = field(default_factory=Counter[str])
-    """Number of weights by the name of the arithmetic."""
+    """Number of weights by the arithmetic in which they are used, as `arithmetic_name` names it."""
     operands: set[QuantizedOperands] = field(default_factory=set)
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that quantised operators multiply, in a fixed order; None if none is found."""
+        """Types that quantised operators multiply, sorted; None without such operators."""
         return tuple(sorted(self.operands, key=repr)) or None
 
     @property
     def precision(self) -> str | None:
-        """Precision of most weights; without weights, by the kinds of operators and constants.
+        """Precision of most weights; without weights, derived from operators and constants.
 
         None for a file without operators.
         """
@@ -154,7 +156,7 @@ def inspect_onnx(path: str) -> OnnxFacts:
 
     Raises:
         ExternalDataRefused: the file refers to other files.
-        ModelRefused: the file nests too deep, or has 4-bit weights.
+        ModelRefused: control flow is nested too deep, or the file has 4-bit weights.
     """
     facts = OnnxFacts()
     if Path(path).stat().st_size > MAX_INSPECTED_BYTES:
@@ -188,7 +190,7 @@ class _Tensor:
     sizes: list[int] = field(default_factory=list[int])
     is_external: bool = False
     location: str = ""
-    """File that contains its values."""
+    """Name of the external file with the values; empty if the values are in this file."""
 
 
 @dataclass(slots=True)
@@ -290,7 +292,7 @@ def _read_tensor(message: memoryview) -> _Tensor:
 
 
 def _location(entry: memoryview) -> str:
-    """Name of the file in an entry of the external data; empty in the other entries."""
+    """Name of the external file, if this entry of the external data contains it; else empty."""
     words = dict(_fields(entry))
     key, value = words.get(_ENTRY_KEY), words.get(_ENTRY_VALUE)
     if not isinstance(key, memoryview) or not isinstance(value, memoryview):
@@ -323,9 +325,9 @@ def _add_weights(
 
 
 def _arithmetic(node: _Node, position: int, makers: _Makers, tensors: _Tensors) -> tuple[str, int]:
-    """Arithmetic of this operator with the constant at this position, and the constant's size.
+    """Arithmetic of an operator with the constant at this input, and the constant's size.
 
-    An empty name and 0 if there is no constant.
+    The result is an empty name and 0 if the input is not derived from a constant.
     """
     name, passed = node.input(position), list[_Node]()
     while (maker := makers.get(name)) and maker.operator in _PASSING and len(passed) < MAX_PASSED:
@@ -361,7 +363,7 @@ def _operands(node: _Node, makers: _Makers, tensors: _Tensors) -> QuantizedOpera
         if not all(maker and maker.operator == "DequantizeLinear" for maker in operands):
             return None
         activation, weight = (maker.input(0) for maker in operands if maker)
-    # The type of a graph's input is stored elsewhere; its zero point, if any, has the same type.
+    # The type of a graph's input is not read; the input's zero point, if any, has the same type.
     zero_point = node.input(2) if node.operator in _QUANTIZED_INPUTS else ""
     activation_type = _type(activation, makers, tensors) or _type(zero_point, makers, tensors)
     constant = tensors.get(weight)
@@ -371,14 +373,14 @@ def _operands(node: _Node, makers: _Makers, tensors: _Tensors) -> QuantizedOpera
     return QuantizedOperands(
         activation=_TYPE_NAMES[activation_type],
         weight=weight_type,
-        # The bytes are missing if an exporter wrote numbers instead.
+        # `raw` is empty if the exporter stored the values as a list of numbers.
         weight_bits=bits_of(weight_type, bytes(constant.raw)),
         is_qdq=is_qdq,
     )
 
 
 def _type(name: str, makers: _Makers, tensors: _Tensors) -> int | None:
-    """Element type of a quantised tensor, by the file's constants; None if it is not known."""
+    """Element type of a quantised tensor, derived from the file's constants; None if unknown."""
     if name in tensors:
         return tensors[name].type
     maker = makers.get(name)
@@ -387,7 +389,7 @@ def _type(name: str, makers: _Makers, tensors: _Tensors) -> int | None:
     if maker.operator == "DynamicQuantizeLinear":
         return _UINT8
     if maker.operator == "QuantizeLinear" and not maker.input(2):
-        return _UINT8  # its default
+        return _UINT8  # the default without a zero point
     zero_point = tensors.get(maker.input(_ZERO_POINTS.get(maker.operator, -1)))
     return zero_point.type if zero_point else None
 
@@ -406,7 +408,7 @@ def _varints(message: memoryview, limit: int) -> list[int]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field: integers, or the bytes of length-delimited fields."""
+    """Number and value of each field: an integer, or the bytes of a length-delimited field."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

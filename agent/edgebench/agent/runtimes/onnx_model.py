@@ -44,7 +44,7 @@ class OnnxModel:
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """The providers that run an operator; all available providers if the library is too old."""
+        """Providers that run an operator; all providers if the library does not report this."""
         present = map(short_provider, self._session.get_providers())
         busy = {place for place, _ in _assigned(self._session)}
         return tuple(name for name in present if name in busy or not busy)
@@ -54,15 +54,15 @@ class OnnxModel:
         self._call.set_inputs(values)
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Callables that copy a sample into the bound tensors."""
+        """For each sample, a function that copies the sample into the bound tensors."""
         return self._call.prepare(samples)
 
     def invoker(self) -> Callable[[], Any]:
-        """The native call on bound values."""
+        """The call that runs an inference, as `BoundCall` or `FedCall` returns it."""
         return self._call.invoker()
 
     def reader(self) -> Callable[[], Any]:
-        """The native call that copies the outputs."""
+        """The call that copies the outputs, as `BoundCall` or `FedCall` returns it."""
         return self._call.reader()
 
     def read_outputs(self) -> list[Tensor]:
@@ -70,17 +70,17 @@ class OnnxModel:
         return [as_tensor(value) for value in self._call.reader()()]
 
     def reset(self) -> None:
-        """No effect: a session keeps no state between two runs."""
+        """Do nothing, because a session keeps no state between two runs."""
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Operators as the session assigned them, before fusion; inner graphs are included."""
+        """Operators by provider, as assigned before fusion; inner graphs are included."""
         return tuple(
             OperatorPlacement(*kind, count)
             for kind, count in sorted(Counter(_assigned(self._session)).items())
         )
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Times by the session's own profiler; fewer runs if the file would be too large."""
+        """Operator times by the session's profiler; fewer runs if its file would be too large."""
         if not self._is_profiled:
             raise ModelRefused("the session was created without profiling")
         self._is_profiled = False
@@ -92,7 +92,7 @@ class OnnxModel:
         return read_profile(self._session.end_profiling(), count)
 
     def arena_bytes(self) -> int | None:
-        """None: only the events of the session's profiler contain it."""
+        """None: only events of the session's profiler contain the size of the arena."""
         return None
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ def short_provider(provider: str) -> str:
 
 
 def _assigned(session: Any) -> list[tuple[str, str]]:
-    """Placement and kind of each operator; empty if the library does not report it."""
+    """Provider and type of each operator; empty if the library does not report them."""
     try:
         parts = session.get_provider_graph_assignment_info()
     except Exception:  # too old to have it, or an error of its own type

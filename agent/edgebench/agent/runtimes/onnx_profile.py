@@ -1,10 +1,11 @@
-"""Time per operator on ONNX Runtime: the file that its own profiler writes.
+"""Time per operator on ONNX Runtime, read from the file that the session's profiler writes.
 
-Theory of operation. A session with profiling appends an event per operator that it runs, and an
-event `model_run` at the end of a run, and writes them all to a file once, when the profiling ends.
-Times are whole microseconds and include the cost of the profiler itself: 3 to 15 µs per operator,
-which dominates in a small model. An operator that contains graphs (`Loop`, `If`) lasts as long as
-the operators inside it, which are omitted.
+Theory of operation. A session with profiling records an event for each operator that it runs, and
+an event `model_run` at the end of each run. The session writes all events to a file when the
+profiling ends. Times are whole microseconds and include the time of the profiler itself: 3 to 15 µs
+per operator, which is the largest part in a small model. The time of an operator that contains
+graphs (`Loop`, `If`) includes the time of the operators in these graphs, so these inner operators
+are omitted.
 
 Source: onnxruntime/core/framework/sequential_executor.cc, onnxruntime/core/common/profiler.cc.
 """
@@ -23,9 +24,9 @@ from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorTime
 
 FILE_PREFIX = "profile-of-operators"
-"""Prefix of the file, in the directory where the worker runs."""
+"""Prefix of the name of the profile, a file in the directory in which the worker runs."""
 MAX_FILE_BYTES = 8 * 2**20
-"""Largest file of a profile; reading it takes ten times as much memory."""
+"""Maximum size of the profile's file; reading a file takes ten times its size in memory."""
 BYTES_PER_EVENT = 800
 """Size of an event in the file, rounded up: 600 to 750 were observed."""
 NS_PER_US = 1000
@@ -35,7 +36,7 @@ _WITH_GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """A single execution of an operator."""
+    """An execution of an operator."""
 
     name: str
     operator: str
@@ -51,12 +52,12 @@ class _Event:
 
 
 def affordable_run_count(run_count: int, operator_count: int) -> int:
-    """Number of runs, up to `run_count`, that the file can hold; at least one."""
+    """Number of runs, from 1 to `run_count`, whose events fit into the profile's file."""
     return max(1, min(run_count, MAX_FILE_BYTES // (BYTES_PER_EVENT * max(1, operator_count))))
 
 
 def read_profile(path: str, run_count: int) -> tuple[OperatorTime, ...]:
-    """The times of the last `run_count` runs; the file is deleted.
+    """Read the operator times of the last `run_count` runs, and delete the file.
 
     Raises:
         ModelRefused: the file contains fewer runs, or has another format.

@@ -1,7 +1,8 @@
 """Outputs of an ONNX model other than tensors: lists and dictionaries, as in scikit-learn's models.
 
-The library converts them to Python objects, also in the timed copy of the outputs. For the checks
-they become a tensor of one dimension with all their values in order.
+The library converts such outputs to Python objects, also in the timed copy of the outputs. For the
+checks, each of these outputs is converted to a tensor of one dimension with all its values in
+order.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 TENSOR = "tensor("
-"""Beginning of the type of an output that is a tensor."""
+"""Prefix of the type name of an output that is a tensor."""
 
 
 def as_tensor(value: Any) -> Tensor:
-    """The values of an output; those of a dictionary in the order of its keys.
+    """Convert an output to a tensor; the values of a dictionary are in the order of its keys.
 
-    Texts among the values make it an array of objects.
+    If some of the values are texts, the elements of the tensor are Python objects.
     """
     import numpy as np  # only here: the daemon imports the drivers without numpy
 

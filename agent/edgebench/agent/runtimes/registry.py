@@ -1,6 +1,7 @@
-"""The available runtimes, and the report on which of them work here.
+"""Finds the drivers of runtimes, and reports which runtimes work on this machine.
 
-Built-in drivers are listed below; others register under the entry-point group `edgebench.runtimes`.
+Built-in drivers are listed in `BUILT_IN`; other packages register drivers under the entry-point
+group `edgebench.runtimes`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BUILT_IN: tuple[type[Runtime], ...] = (LiteRt, TfliteRuntime, OnnxRuntime)
 
 
 def known_runtimes() -> dict[str, Runtime]:
-    """Every driver by name; no library is imported, only the drivers themselves.
+    """Every driver by name; the drivers are imported, but not their libraries.
 
     The name of a built-in driver is reserved: a third-party driver cannot replace it.
     """
@@ -72,14 +73,14 @@ def _built_in() -> dict[str, Runtime]:
 
 
 def built_in_for(driver: Runtime) -> list[Runtime]:
-    """Built-in drivers that may load a third-party driver's files; empty for a built-in driver."""
+    """Built-in drivers with a file format of a third-party driver; empty for a built-in driver."""
     if type(driver) in BUILT_IN:
         return []
     return [other for other in _built_in().values() if set(other.formats) & set(driver.formats)]
 
 
 def probe_all() -> tuple[RuntimeReport, ...]:
-    """Probe every driver, each in a temporary process: some libraries crash."""
+    """Report on every driver; a driver without a stored report is probed in its own process."""
     kept = read_reports()
     reports: list[RuntimeReport] = []
     lasting: list[RuntimeReport] = []
@@ -96,10 +97,10 @@ def probe_all() -> tuple[RuntimeReport, ...]:
 
 
 def _is_lasting(driver: Runtime, report: RuntimeReport) -> bool:
-    """Whether a report holds until packages change: its library is in a package, or missing.
+    """Whether a report is valid until packages change, as the library is packaged or missing.
 
-    A build tree and a third-party driver may change without a trace, and a library that fails may
-    work the next time.
+    A report on a build tree or on a third-party driver is not stored, because these may change
+    unnoticed; nor is a report on a library that fails, because it may work the next time.
     """
     if type(driver) not in BUILT_IN or not isinstance(driver, LibraryRuntime):
         return False
@@ -174,10 +175,10 @@ def _confine(directory: str) -> None:
 
 
 def _leave_home(directory: str) -> None:
-    """Use a directory as the home: some vendors' libraries write an id of the device into the home.
+    """Use a directory as the home: some vendors' libraries write a device id to the home.
 
-    Called after the confinement, because the real home decides what a worker may read. Packages
-    that were installed for its user are still found.
+    The function is called after the confinement, which needs the real home to decide which files a
+    worker may read. Packages in the user's own site directory are still found.
     """
     os.environ.setdefault("PYTHONUSERBASE", site.getuserbase())
     os.environ["HOME"] = directory

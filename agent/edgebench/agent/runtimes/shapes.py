@@ -24,8 +24,8 @@ def resolve_shapes(
 
     Args:
         declared: Dimensions of every input by its name.
-        wanted: Chosen shapes. A leading 1 may be omitted; for an input without open dimensions,
-            only the number of values has to match.
+        wanted: Chosen shapes by the name of the input. A leading 1 may be omitted. For an input
+            without open dimensions, only the number of values has to match.
 
     Raises:
         InputsRefused: the model has no such input, or the input cannot have this shape.
@@ -62,10 +62,10 @@ def _choose(
 
 
 def refuse_other_shapes(inputs: Sequence[TensorSpec], chosen: Mapping[str, Shape]) -> None:
-    """Refuse a chosen shape that differs from that of an input with fixed dimensions.
+    """Reject a chosen shape that differs from the shape of the loaded model's input.
 
-    The samples of a file may be flat, or have their channels last; a shape that the user has
-    written specifies what is to be measured.
+    Samples from a file may have another shape, such as flat or with channels last. A shape that the
+    user has written must match exactly, because it specifies the inputs to measure.
 
     Args:
         inputs: Inputs of the loaded model.

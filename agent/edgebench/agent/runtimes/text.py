@@ -1,4 +1,4 @@
-"""Text from inference libraries, made fit to print."""
+"""Makes text from inference libraries printable as a line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgebench.protocol.text import one_line
 
 MAX_CHARS = 300
 _SOURCE_FOLDERS = re.compile(r"(/[\w.+-]+)+/(?=[\w.-]+\.(cc|h)\b)")
-"""Folders of the library's own source files on its build machine."""
+"""Directories of the build machine in front of the name of a library's source file."""
 
 
 def library_line(text: object) -> str:

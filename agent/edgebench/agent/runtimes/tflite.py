@@ -1,7 +1,8 @@
-"""TensorFlow Lite interpreters: tflite-runtime, and its successor ai-edge-litert.
+"""Drivers of TensorFlow Lite interpreters: tflite-runtime, and its successor ai-edge-litert.
 
-Both have the same `Interpreter` class, so a single driver serves both; what differs is data.
-LiteRT's newer `CompiledModel` is not used: it holds Python's global lock for a whole inference.
+Both libraries have the same `Interpreter` class, so the drivers share a base class and differ only
+in names and in the profiler. LiteRT's newer `CompiledModel` is not used, because it holds Python's
+global interpreter lock during a whole inference.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntim
 NO_DELEGATE = "none"
 XNNPACK = "xnnpack"
 DELEGATE_NODE = "DELEGATE"
-"""Kind of the node that replaces the nodes of a delegate."""
+"""Name of the node that replaces the nodes that a delegate has taken over."""
 _OLD_TFLITE_PYTHON = (3, 12)
 """First version of Python for which tflite-runtime has no wheel."""
 
 
 class InterpreterRuntime:
-    """A library with a TensorFlow Lite `Interpreter`."""
+    """Driver of a library with a TensorFlow Lite `Interpreter`."""
 
     formats = ("tflite",)
     no_profiler: str | None = "tflite-runtime has no profiler; litert profiles the same files"
@@ -88,7 +89,7 @@ class InterpreterRuntime:
             raise RuntimeUnavailable(needs_old_numpy(f"{self._package} {version}")) from exc
 
     def profiler(self, path: str, options: LoadOptions) -> Profiler:
-        """The function that profiles this model file."""
+        """A function that profiles this model file; here, it raises `ModelRefused`."""
         del path, options
 
         def refuse(tensors: ModelTensors, run_count: int) -> tuple[OperatorTime, ...]:
@@ -107,7 +108,7 @@ class InterpreterRuntime:
 
 
 class TfliteRuntime(InterpreterRuntime):
-    """tflite-runtime, frozen at 2.14."""
+    """Driver of tflite-runtime, whose last version is 2.14."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -116,7 +117,7 @@ class TfliteRuntime(InterpreterRuntime):
 
 
 class LiteRt(InterpreterRuntime):
-    """ai-edge-litert, the library that Google maintains."""
+    """Driver of ai-edge-litert, the library that Google maintains."""
 
     no_profiler = None
 
@@ -126,7 +127,7 @@ class LiteRt(InterpreterRuntime):
         )
 
     def profiler(self, path: str, options: LoadOptions) -> Profiler:
-        """The profiler of the shared library, for the requested kernels."""
+        """A function that profiles this model file with LiteRT, on the requested kernels."""
 
         def profile(tensors: ModelTensors, run_count: int) -> tuple[OperatorTime, ...]:
             if not options.is_profiled:
@@ -204,11 +205,11 @@ def _resize(interpreter: Any, graph: Graph, wanted: Mapping[str, Shape]) -> None
 def _take_over(interpreter: Any, graph: Graph, options: LoadOptions) -> dict[int, str]:
     """Allocate the tensors; returns the nodes that delegates inserted, with the delegate's name.
 
-    Only nodes of the first graph are listed; for another graph, the delegated part is unknown.
+    Only nodes of the first graph are listed; for another graph, the result is empty.
 
-    A delegate that was passed in takes its part when the interpreter is built. XNNPACK takes its
-    part when the tensors are allocated, and is silently absent on a CPU that it does not support;
-    so only the nodes that exist afterwards count.
+    A delegate from a file takes over its part when the interpreter is built. XNNPACK takes over its
+    part when the tensors are allocated, but does nothing on a CPU that it does not support, so only
+    the DELEGATE nodes that exist after the allocation count.
     """
     is_library = "/" in (options.delegate or "") and not options.is_reference
     first = _delegate_nodes(interpreter, options.delegate or "") if is_library else {}
@@ -219,7 +220,7 @@ def _take_over(interpreter: Any, graph: Graph, options: LoadOptions) -> dict[int
 
 
 def _delegate_nodes(interpreter: Any, name: str) -> dict[int, str]:
-    """The nodes that replace delegated nodes, by index, each with this name."""
+    """Indices of the nodes that replace delegated nodes, each mapped to the delegate's name."""
     native = interpreter._interpreter
     indices = range(native.NumNodes())
     return {index: name for index in indices if native.NodeName(index) == DELEGATE_NODE}

@@ -7,12 +7,12 @@ Theory of operation. A .tflite file is a FlatBuffer:
           ─▶ graphs ─▶ tensors (shape, type, number of a buffer)
                     ─▶ operators (number of a code, inputs, outputs: numbers of tensors)
 
-Operators that multiply by weights are inspected, in all graphs except those of signatures that do
-not run. Between constants and such an operator, another operator may unpack them or convert them to
-floats.
+Operators that multiply by weights are inspected, in all graphs except the graphs of signatures that
+do not run. The weights are constants, which another operator may unpack or convert to floats before
+the multiplication.
 
-The file is read after the measurement, when the runtime has accepted it. A file that still cannot
-be followed yields no facts.
+The file is read after the measurement, so the runtime has already accepted it. A file that still
+cannot be parsed yields no facts.
 
 Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types).
 """
@@ -39,18 +39,19 @@ from edgebench.protocol.record import QuantizedOperands
 
 _MODEL_CODES, _MODEL_GRAPHS, _MODEL_BUFFERS = 1, 2, 4
 _CODE_OLD, _CODE = 0, 3
-"""Codes up to 127 are also stored as a byte in a separate field; old files have only that field."""
+"""Fields of an operator code. A code up to 127 is also stored as a byte in the first field; old
+files have only the first field."""
 _GRAPH_TENSORS, _GRAPH_OPERATORS = 0, 3
 _TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER = 0, 1, 2
 _OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2
 _BUFFER_DATA = 0
 MAX_CHECKED_BYTES = 256 * 2**20
-"""Largest weights whose range is checked."""
+"""Size of the largest weight tensor whose range of values is checked."""
 
 _TRANSPOSE_CONV, _CONV_3D_TRANSPOSE = 67, 133
 _MULTIPLYING = {3, 4, 9, 16, 24, 27, 35, 44, 46, 52, 126, 132, _TRANSPOSE_CONV, _CONV_3D_TRANSPOSE}
-"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, LSTM, RNN, SVDF, RNN and LSTM over sequences in one
-direction and in two, BATCH_MATMUL, CONV_3D, and the two below."""
+"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, LSTM, RNN, SVDF, unidirectional and bidirectional
+sequence RNN and LSTM, BATCH_MATMUL, CONV_3D, TRANSPOSE_CONV and CONV_3D_TRANSPOSE."""
 _ACTIVATION = {_TRANSPOSE_CONV: 2, _CONV_3D_TRANSPOSE: 2}
 """Position of the activation among the inputs, if it is not the first."""
 _VAR_HANDLE = 142
@@ -65,7 +66,8 @@ _TYPES = {
     10: "float64",
     17: "int4",
 }
-"""`TensorType` of activations and weights; the others are types of indices, flags and texts."""
+"""Names of the values of `TensorType` that activations and weights have; other values are types of
+indices, flags and texts."""
 
 
 @dataclass(slots=True)
@@ -73,30 +75,30 @@ class TfliteFacts:
     """Numeric types of a model's weights, tensors and multiplications."""
 
     weight_counts: Counter[str] = field(default_factory=Counter[str])
-    """Number of weights by the name of the arithmetic."""
+    """Number of weights by the arithmetic in which they are used, as `arithmetic_name` names it."""
     tensor_counts: Counter[str] = field(default_factory=Counter[str])
-    """Number of tensors by type that operators read."""
+    """Number of tensors that operators read, by element type."""
     operands: set[QuantizedOperands] = field(default_factory=set[QuantizedOperands])
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that quantised operators multiply, in a fixed order; None if none is found."""
+        """Types that quantised operators multiply, sorted; None without such operators."""
         return tuple(sorted(self.operands, key=repr)) or None
 
     @property
     def precision(self) -> str | None:
-        """Precision of most weights; in a model without weights, that of most tensors."""
+        """Precision of most weights; in a model without weights, the precision of most tensors."""
         return precision_of(self.weight_counts) or precision_of(
             Counter({element_name(kind): n for kind, n in self.tensor_counts.items()})
         )
 
 
 def inspect_tflite(path: str, *, without: Collection[int] = ()) -> TfliteFacts:
-    """Read a model file; empty facts if it cannot be followed.
+    """Read a model file; the facts are empty if the file cannot be parsed.
 
     Args:
         path: The file.
-        without: Numbers of graphs to skip: those of signatures that do not run.
+        without: Numbers of the graphs to skip, which belong to signatures that do not run.
     """
     try:
         with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
@@ -108,7 +110,7 @@ def inspect_tflite(path: str, *, without: Collection[int] = ()) -> TfliteFacts:
 def has_variables(path: str) -> bool:
     """Whether a model file has resource variables; False if it is not a readable .tflite file.
 
-    They keep their values between inferences, and no call of the interpreter resets
+    Resource variables keep their values between inferences, and no call of the interpreter resets
     them. Source: `Interpreter::ResetVariableTensors`, tensorflow/lite/core/interpreter.cc.
     """
     try:
@@ -131,7 +133,8 @@ class _Tensor:
     type: str | None
     shape: tuple[int, ...]
     constant: tuple[int, int]
-    """Start and number of its bytes in the file; zero bytes for a computed tensor."""
+    """Offset and number of the tensor's bytes in the file; the number is 0 for a computed
+    tensor."""
 
     @property
     def size(self) -> int:
@@ -180,9 +183,9 @@ def _read_model(data: mmap, without: Collection[int]) -> TfliteFacts:
 def _read_graph(
     data: mmap, facts: TfliteFacts, operators: Sequence[_Operator], tensors: Sequence[_Tensor]
 ) -> None:
-    """Count constants of two or more dimensions, which are weights; others are biases."""
+    """Count the weights: constants of two or more dimensions (other constants are biases)."""
     sources: dict[int, _Tensor] = {}
-    """Constant from which a tensor is derived, by the number of that tensor."""
+    """Constant from which a tensor is derived, by the number of the derived tensor."""
     for operator in operators:
         present = [index for index in operator.inputs if index >= 0]  # the others are left out
         kinds = [tensors[index].type for index in present]

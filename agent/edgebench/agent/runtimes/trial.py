@@ -1,7 +1,7 @@
 """Trial of a runtime: a model with a single addition is loaded and run.
 
-An import proves little: tflite-runtime imports with numpy 2, builds an interpreter, and fails at
-the first model.
+A successful import is not enough: with numpy 2, tflite-runtime can be imported and builds an
+interpreter, but fails at the first model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OLD_NUMPY = re.compile(r"_ARRAY_API|numpy\.core\.multiarray|compiled using NumP
 
 
 def load_trivial(runtime: Runtime, *, threads: int) -> tuple[LoadedModel, str, list[Tensor]] | None:
-    """The loaded model of one addition, its path and an input; None for unsupported formats."""
+    """Load a model of one addition; returns model, path and input, or None for other formats."""
     import numpy as np
 
     content = next(
@@ -40,7 +40,7 @@ def load_trivial(runtime: Runtime, *, threads: int) -> tuple[LoadedModel, str, l
 
 
 def why_it_fails(runtime: Runtime, library: str) -> str | None:
-    """Why a runtime fails to run the model of a single addition; None if it does not fail.
+    """Why a runtime fails to run a model with a single addition; None if it does not fail.
 
     Args:
         runtime: Runtime whose library is imported.
@@ -79,7 +79,7 @@ def is_for_old_numpy(error: BaseException) -> bool:
 
 
 def needs_old_numpy(library: str) -> str:
-    """Reason for a library that was built with numpy 1."""
+    """Reason why a library that was built with numpy 1 fails."""
     import numpy as np
 
     return f"{library} needs numpy<2, found {np.__version__}"

@@ -1,4 +1,4 @@
-"""The smallest models that really run: y = x + 1, on one float; to measure the cost of a call."""
+"""Minimal models that compute y = x + 1 on a float, to try a runtime and to time a call."""
 
 from __future__ import annotations
 
@@ -19,4 +19,5 @@ TRIVIAL_MODELS = {
         ),
     }.items()
 }
-"""Model files by format, packed. A test builds them field by field, and compares."""
+"""Contents of the model files by format, unpacked. A test builds each file field by field, and
+compares the results with these contents."""

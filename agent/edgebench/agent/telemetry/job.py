@@ -1,4 +1,4 @@
-"""The job of a sampler, and the messages that it sends."""
+"""The job of the sampler process, and the messages that the process sends."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from enum import Enum
 DEFAULT_RATE_HZ = 10.0
 JOB_FILE = "sampler.json"
 FACTS_FILE = "sampled.json"
-"""The sensors that the sampler found, and its cost; part of the run's record."""
+"""File with the sensors that the sampler found, and the sampler's CPU time; the content becomes
+part of the run's record."""
 WATCHED, UNWATCHED = b"+", b"-"
-"""Messages to a sampler: the seat is watched from now on, or no longer."""
+"""Messages to a sampler: from now on, the seat has watchers, or has no watchers."""
 READY = "ready"
-"""First line of a sampler: its sources are open, and the worker may start."""
+"""First line that a sampler prints: its sources are open, and the worker may start."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerJob:
-    """A sampling, in its own directory."""
+    """Parameters of a sampler process, stored as `JOB_FILE` in the run's directory."""
 
     worker_pid: int
     root: str = "/"
-    """Directory that stands for / in tests and simulations."""
+    """Directory that replaces / in tests and simulations."""
     rate_hz: float = DEFAULT_RATE_HZ
     cpus: tuple[int, ...] = ()
-    """CPUs to stay on, away from those under test; empty: any."""
+    """CPUs on which the sampler may run, without the CPUs under test; empty: any CPU."""
     abort_c: float | None = None
-    """Temperature of a watched zone at which the run must end."""
+    """Temperature of a zone at which the run must end; None: no limit."""
     zones: tuple[str, ...] = ()
-    """Types of the zones that matter; see `Observer` for a device without any of them."""
+    """Types of the thermal zones that are monitored. If the device has none of these zones, other
+    zones are used, as `Observer` describes."""
     freq_sources: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
-    """Sources of the clock that can be trusted here, the best first."""
+    """Sources of the CPU frequency that are reliable on this device, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSample:
-    """Temperature and clock at a point in time; None if no sensor reports it."""
+    """Temperature and CPU frequency at a point in time; each is None if no sensor reports it."""
 
     time_ns: int
     temp_c: float | None
@@ -44,13 +46,13 @@ class LiveSample:
 
 @dataclass(frozen=True, slots=True)
 class LiveReading:
-    """Temperature and clock for watchers of a run; None if no sensor reports it."""
+    """Temperature and CPU frequency for watchers of a run; each is None if no sensor reports it."""
 
     time_ns: int
     temp_c: float | None
     freq_hz: float | None
     samples: tuple[LiveSample, ...] = ()
-    """Samples since the last reading, while the seat is watched."""
+    """Samples since the previous reading; empty if the seat has no watchers."""
 
 
 class HeatState(Enum):
@@ -59,12 +61,12 @@ class HeatState(Enum):
     COOL = "cool"
     HOT = "hot"
     BLIND = "blind"
-    """No zone has a temperature that can be trusted."""
+    """No zone reports a credible temperature."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatReport:
-    """A change of the device's heat; sent at each change, and at the beginning."""
+    """The device's heat state, sent at the beginning and after each change."""
 
     heat: HeatState
     limit_c: float

@@ -1,4 +1,4 @@
-"""The sampler's reports: the hottest zone, the clock, and when to stop."""
+"""The sampler's reports: highest temperature, CPU frequency, and whether the run must end."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ from edgebench.protocol.live import MAX_SAMPLES, WATCH_HZ
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
-"""Readings in a row that make a state certain: a single reading may fail or be wrong."""
+"""Consecutive readings after which a state is certain, because a single reading may fail or be
+wrong."""
 SANE_C = (-40.0, 125.0)
-"""Temperatures that are accepted from a zone that the profile does not list."""
+"""Range of temperatures that are accepted from a zone that the profile does not list."""
 
 SAMPLE_GAP_NS = 0.9e9 / WATCH_HZ
-"""Shortest time between two samples for watchers; a tenth less, because timing is not exact."""
+"""Shortest time between two samples for watchers: a tenth less than the nominal period, because the
+times of the rounds are not exact."""
 
 _Sensors = Sequence[tuple[int, str]]
 
 
 class Observer:
-    """Reports the state of the device, and that a run must end; needs no host.
+    """Reports the state of the device and whether a run must end, even if no host is connected.
 
-    It watches the zones that the profile lists. If the device has none of them, it accepts each
-    zone with a sane temperature, and for the limit only zones that have changed since the sampling
-    began: a board may have a dummy zone that always reports 100 °C.
+    The observer monitors the zones that the profile lists. If the device has none of these zones,
+    the observer reports the hottest zone within `SANE_C`. The temperature limit then applies only
+    to zones that have changed since the sampling began, because a board may have a dummy zone that
+    always reports 100 °C.
     """
 
     def __init__(self, sensors: Sequence[str], job: SamplerJob) -> None:
@@ -51,7 +54,7 @@ class Observer:
         self._blind_count = 0
         self._reported: HeatState | None = None
         self.is_watched = False
-        """Whether the seat is watched, so that more than one sample a second is sent."""
+        """Whether the seat has watchers, to which more than one sample a second is sent."""
         self._samples: deque[LiveSample] = deque(maxlen=MAX_SAMPLES)
 
     def keep(self, time_ns: int, values: Sequence[float]) -> None:
@@ -61,7 +64,7 @@ class Observer:
             self._samples.append(sample)
 
     def report(self, time_ns: int, values: Sequence[float]) -> None:
-        """Print the highest temperature and clock, and the samples that were kept."""
+        """Print the highest temperature and CPU frequency, and the samples that were kept."""
         freq_hz = self._clock.look(time_ns, values)
         if self._samples and self._samples[-1].freq_hz is None:  # a mean since the last report
             self._samples.append(replace(self._samples.pop(), freq_hz=freq_hz))
@@ -84,7 +87,7 @@ class Observer:
             _print({"watched": asdict(watched) | {"heat": heat.value}})
 
     def _heat(self, found_c: float | None, limit_c: float) -> HeatState | None:
-        """State by the hottest zone; None while uncertain."""
+        """Heat state by the temperature of the hottest zone; None while the state is uncertain."""
         if found_c is None:
             self._blind_count += 1
             # A sensor that fails while the device is hot does not show that it has cooled.
@@ -97,7 +100,7 @@ class Observer:
         return HeatState.HOT if self._hot_count >= CONFIRMATIONS else None
 
     def _believed(self, values: Sequence[float]) -> _Sensors:
-        """Zones with a sane temperature that has moved since the sampling began."""
+        """Zones whose temperature is within `SANE_C` and has changed since the sampling began."""
         sane = _sane(self._zones, values)
         for index, _ in sane:
             if values[index] != self._first_c.setdefault(index, values[index]):

@@ -1,6 +1,7 @@
-"""The clock shown during a run: from a source that the analysis trusts, or none.
+"""CPU frequency that is shown during a run, from sources that the analysis also accepts.
 
-A frequency that was only requested looks like full speed while the firmware slows the device down.
+A source that reports only the requested frequency is not accepted: it shows full speed even while
+the firmware slows the device down.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from edgebench.agent.telemetry.source import found_sensors
 FIRMWARE = "vcgencmd:arm"
 FIRMWARE_SENSOR = "rpi.arm_freq_hz"
 KEPT_LOOKS = 3
-"""Rounds for which a reading is shown: the firmware is read in every second round only."""
+"""Number of rounds for which a reading is shown, because the firmware is read only in every second
+round."""
 _CYCLES = "time_in_state"
 _SUFFIXES = {
     "cpuinfo_avg_freq": ".freq_hz_average",
@@ -23,7 +25,7 @@ _SUFFIXES = {
 
 
 class LiveClock:
-    """The highest clock, from the first source that the device has."""
+    """The highest CPU frequency, from the first of the given sources that the device has."""
 
     def __init__(self, sensors: Sequence[str], sources: Sequence[str]) -> None:
         readable = ((source, _indices(sensors, source)) for source in sources)
@@ -36,7 +38,7 @@ class LiveClock:
         self._age = 0
 
     def look(self, time_ns: int, values: Sequence[float]) -> float | None:
-        """The clock now, from the latest value of each sensor; None if no source reports it."""
+        """Highest frequency now, in Hz, from each sensor's latest value; None if there is none."""
         read = {index: values[index] for index in self._indices}
         if self._source == _CYCLES:
             read = self._mean_hz(time_ns, read)
@@ -48,14 +50,14 @@ class LiveClock:
         return self._last_hz
 
     def of(self, values: Sequence[float]) -> float | None:
-        """The clock by these values alone; None if the source only yields a mean over time."""
+        """Highest frequency in these values, in Hz; None if the source yields only means."""
         if self._source == _CYCLES:
             return None
         read = (values[index] for index in self._indices)
         return max((hz for hz in read if hz > 0), default=None)
 
     def _mean_hz(self, time_ns: int, cycles: dict[int, float]) -> dict[int, float]:
-        """Mean frequencies since the last round."""
+        """Mean frequencies since the previous round, in Hz, by the index of the sensor."""
         passed_s = (time_ns - self._last_ns) / 1e9
         last, self._last_cycles, self._last_ns = self._last_cycles, cycles, time_ns
         return {

@@ -1,4 +1,4 @@
-"""The daemon's side of the sampler: start it with a worker, read its messages, end it."""
+"""The daemon's side of the sampler: starts the process, reads its messages, and ends it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from edgebench.system.python_start import python_command
 logger = logging.getLogger(__name__)
 
 SILENCE_S = 30.0
-"""Silence after which a sampler counts as lost.
+"""Time without a message after which a sampler counts as lost.
 
-It reports once a second; a small board needs some seconds to start it."""
+A sampler reports once a second, and takes some seconds to start on a small board."""
 END_TIMEOUT_S = 120.0
-"""Time for the last readings and the trace, which a small board sorts for half a minute."""
+"""Time for the last readings and for the trace, which takes half a minute to sort on a small
+board."""
 MAX_LINE_BYTES = 4096
 LOG_FILE = "sampler.log"
-"""File with its standard error, for the reason of a failure."""
+"""File with the sampler's standard error, from which the reason of a failure is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,13 @@ class SamplerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """Set when it is ready, or never will be."""
+        """Event that is set when the process is ready or has failed."""
         self._is_ending = False
         self._is_watched = False
         self._failure = ""
 
     async def start(self, job: SamplerJob, on_message: OnMessage) -> None:
-        """Start the process and wait until it is ready; a failure is also a message."""
+        """Start the process and wait until it is ready; a failure is passed to `on_message`."""
         directory = self._directory.absolute()
         python = python_command("edgebench.agent.telemetry.sampler", directory, directory=directory)
         try:
@@ -91,15 +92,15 @@ class SamplerProcess:
         await self._settled.wait()
 
     def watch(self, *, is_watched: bool) -> None:
-        """Start or stop sending samples with its readings; may be called before its start."""
+        """Set whether readings contain samples for watchers; may be called before `start`."""
         self._is_watched = is_watched
         if self._process and self._process.stdin and not self._process.stdin.is_closing():
             self._process.stdin.write(WATCHED if is_watched else UNWATCHED)
 
     async def end(self) -> TelemetryFacts:
-        """End the sampling; returns the sensors that were read, and the absent ones with reasons.
+        """End the sampling; returns the sensors that were read, and the reasons for absent sensors.
 
-        A sampler that fails costs the run its telemetry, never its latencies.
+        If the sampler has failed, the run has no telemetry but keeps its latencies.
         """
         if self._process is None:
             return _nothing(self._failure or "the sampler was not started")
@@ -118,7 +119,7 @@ class SamplerProcess:
         return self._facts(code)
 
     async def _listen(self, process: asyncio.subprocess.Process, on_message: OnMessage) -> None:
-        """Pass on each line of the sampler until its end."""
+        """Pass each message of the sampler to `on_message` until the process ends."""
         assert process.stdout is not None
         while True:
             try:
@@ -163,7 +164,7 @@ def _nothing(reason: str) -> TelemetryFacts:
 
 
 def _message(line: bytes) -> SamplerMessage | None:
-    """The message in a line; None if it is malformed."""
+    """Parse a line of the sampler; returns None if the line is malformed."""
     try:
         plain = json.loads(line)
         if "watched" in plain:
@@ -175,7 +176,7 @@ def _message(line: bytes) -> SamplerMessage | None:
 
 
 def _deliver(message: SamplerMessage, on_message: OnMessage) -> None:
-    """Call the listener; if it fails, it still gets the next message."""
+    """Call the listener with a message; an error of the listener is only logged."""
     try:
         on_message(message)
     except Exception:  # a host's connection may fail in many ways

@@ -1,14 +1,14 @@
-"""The sampler process: reads every source at its rate until its standard input closes.
+"""The sampler process, which reads every source at its rate until standard input closes.
 
-It is a separate process, so that none of its instructions runs in the worker, and it stays away
-from the CPUs under test. Each value gets the time at which it was read, on the clock that the
-queries use. Sources that are slow by nature (a chip behind a bus, a command) have a thread each,
-so that they delay no other readings.
+The sampler is a separate process, so that its code does not run in the worker, and it does not use
+the CPUs under test. Each value is stored with the time at which it was read, on the clock that also
+times the queries. Each slow source (a chip behind a bus, a command) has its own thread, so that it
+does not delay other readings.
 
-Once a second it prints temperature and clock for watchers of the run, as a line of JSON, and
-another line when a zone reaches the temperature at which the run must end. While the seat is
-watched, which is signalled on its standard input, the line also contains the samples since the
-previous line.
+Once a second, the sampler prints temperature and CPU frequency as a line of JSON. It prints another
+line when the heat state of the device changes, for example when a zone reaches the temperature at
+which the run must end. While the seat has watchers, which the daemon signals on standard input, the
+line of each second also contains the samples since the previous line.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 
 JOIN_TIMEOUT_S = 10.0
-"""Time for the last readings of all slow sources; a command has its own limit."""
+"""Time for the last readings of all slow sources; a command that reads a sensor also has its own
+limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
-    """A source that can be read here."""
+    """A telemetry source that was opened and can be read."""
 
     reader: Reader
     first_sensor: int
@@ -54,7 +55,7 @@ class OpenedSource:
 
 @dataclass(slots=True)
 class LatestValues:
-    """The last value of each sensor; each thread writes its own."""
+    """The latest value of each sensor; each thread writes only the values of its own sources."""
 
     sensors: tuple[str, ...]
     values: list[float] = field(default_factory=list)
@@ -68,7 +69,7 @@ class LatestValues:
 
 
 def main(arguments: list[str]) -> int:
-    """Sample according to the job file in this directory."""
+    """Sample as the job file in the directory `arguments[0]` specifies; returns the exit code."""
     directory = Path(arguments[0])
     job = SamplerJob(**json.loads((directory / JOB_FILE).read_bytes()))
     if job.cpus:
@@ -93,7 +94,7 @@ def main(arguments: list[str]) -> int:
 def open_sources(
     root: Path, job: SamplerJob, kinds: Sequence[type[TelemetrySource]] | None = None
 ) -> tuple[list[OpenedSource], TelemetryFacts]:
-    """Open the sources that work here; the facts contain the reasons of the others."""
+    """Open the sources that work here; the facts list the other sources, with the reasons."""
     opened: list[OpenedSource] = []
     sensors: list[str] = []
     constants: dict[str, float] = {}
@@ -121,7 +122,7 @@ def open_sources(
 def sample(
     sources: list[OpenedSource], facts: TelemetryFacts, job: SamplerJob
 ) -> list[TelemetryColumns]:
-    """Read until standard input ends."""
+    """Read all sources until standard input ends; returns a trace for each thread."""
     latest, observer = LatestValues(facts.sensors), Observer(facts.sensors, job)
     ended = threading.Event()
     slow = [_SlowSource(source, latest, ended) for source in sources if source.is_slow]
@@ -156,7 +157,7 @@ def sample(
 
 
 def _wait_until(next_s: float, observer: Observer) -> bool:
-    """Wait for the next round, and read whether the seat is watched; False: the pipe is closed."""
+    """Wait for the next round, and read the daemon's signals; False if the pipe is closed."""
     while select.select([sys.stdin], [], [], max(0.0, next_s - time.monotonic()))[0]:
         words = os.read(sys.stdin.fileno(), 64)
         if not words:  # closed by the daemon or its end
@@ -168,7 +169,8 @@ def _wait_until(next_s: float, observer: Observer) -> bool:
 class _SlowSource(threading.Thread):
     """Reads a source at its own rate, and once more at the end.
 
-    Without the reading at the end, a bit that was set after the previous reading would be missed.
+    Without the reading at the end, a status bit that was set after the previous reading would be
+    missed.
     """
 
     def __init__(self, source: OpenedSource, latest: LatestValues, ended: threading.Event) -> None:
@@ -187,7 +189,7 @@ class _SlowSource(threading.Thread):
 
 
 def _read(source: OpenedSource, trace: TelemetryColumns, latest: LatestValues) -> None:
-    """Take a reading; a source that fails now may respond the next time."""
+    """Read a source; if it fails, NaN is stored, and the source is read again in the next round."""
     try:
         values: Sequence[float] = source.reader.read()
     except Exception:  # OSError, ValueError: NaN marks a missing reading

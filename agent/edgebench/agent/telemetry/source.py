@@ -25,17 +25,17 @@ class Reader(Protocol):
 
     @property
     def sensors(self) -> tuple[str, ...]:
-        """Names of the values of `read`, with their unit as suffix."""
+        """Names of the values that `read` returns, each with its unit as suffix."""
         ...
 
     @property
     def constants(self) -> Mapping[str, float]:
-        """Values that do not change during a run, named like sensors: trip points, limits."""
+        """Values that do not change during a run, such as trip points, with names like sensors."""
         ...
 
     @property
     def absent(self) -> Mapping[str, str]:
-        """Parts that cannot be read here, with the reasons."""
+        """Sensors, or groups of sensors, that cannot be read here, with the reasons."""
         ...
 
     def read(self) -> Sequence[float]:
@@ -53,21 +53,21 @@ class TelemetrySource(Protocol):
 
     @property
     def rate_hz_max(self) -> float:
-        """Highest rate at which it may be read; low for a sensor behind a bus or a command."""
+        """Highest rate at which the source may be read; low if a bus or a command is involved."""
         ...
 
     def open(self, root: Path, worker_pid: int) -> Reader | NoData:
-        """Find and open the files, once; `root` stands for / in tests."""
+        """Find and open the files, once per run; the directory `root` replaces / in tests."""
         ...
 
 
 FAST_HZ = math.inf
 CALM_HZ = 2.5
-"""Rate of files about the whole machine, which are quick to read but do not measure heat: at 10 Hz
-they caused two thirds of the sampler's cost."""
+"""Rate for files about the whole machine, such as CPU load and memory. Each is quick to read, but
+at 10 Hz these files caused two thirds of the sampler's CPU time."""
 SLOW_HZ = 2.0
-"""Rate of sensors that take a millisecond: a chip on an I2C bus, a disk. A source of this rate or
-below has its own thread."""
+"""Rate for sensors that take a millisecond to read, such as a chip on an I2C bus, or a disk. A
+source with this rate or a lower rate has its own thread."""
 
 _CLOSED = -1
 
@@ -75,9 +75,10 @@ _CLOSED = -1
 class KeptFile:
     """A file that is opened once and read repeatedly from its start.
 
-    The kernel generates the content of /sys and /proc files for every read at offset 0; a kept
-    descriptor costs a quarter of opening the file each time. When the object behind it disappears
-    and returns, such as a CPU that is switched off and on, the file is opened again.
+    The kernel generates the content of a file in /sys or /proc for every read at offset 0. Reading
+    through an open descriptor takes a quarter of the time of opening the file for each read. If the
+    object that the file describes disappears and returns, such as a CPU that is switched off and
+    on, the file is opened again.
     """
 
     def __init__(self, path: Path, size: int = 4096) -> None:
@@ -86,7 +87,7 @@ class KeptFile:
         self._descriptor = self._open()
 
     def read(self) -> bytes:
-        """The content now.
+        """Read the current content.
 
         Raises:
             OSError: the sensor does not respond.
@@ -113,12 +114,12 @@ Parse = Callable[[bytes], float]
 
 
 def scaled(factor: float = 1.0) -> Parse:
-    """A parser of an integer, times a factor."""
+    """A parser that reads an integer and multiplies it by a factor."""
     return lambda content: int(content) * factor
 
 
 class FileSensors:
-    """A reader of files that contain a number each."""
+    """A reader of files, each of which contains a number."""
 
     def __init__(self) -> None:
         self._files: list[tuple[KeptFile, Parse]] = []
@@ -128,11 +129,14 @@ class FileSensors:
 
     @property
     def sensors(self) -> tuple[str, ...]:
-        """Names, in the order of the readings."""
+        """Names of the sensors, in the order of the values of `read`."""
         return tuple(self._names)
 
     def add(self, sensor: str, path: Path, parse: Parse) -> bool:
-        """Open a file and return whether that succeeded; if not, it is absent with a reason."""
+        """Open the file of a sensor; returns whether this succeeded.
+
+        If the file exists but cannot be opened, the reason is added to `absent`.
+        """
         try:
             file = KeptFile(path)
         except OSError as exc:
@@ -144,20 +148,21 @@ class FileSensors:
         return True
 
     def add_constant(self, name: str, path: Path, parse: Parse) -> None:
-        """Read a file once; no effect if it contains no number."""
+        """Read a constant from a file; no effect if the file cannot be read or parsed."""
         with suppress(OSError, ValueError):
             self.constants[name] = parse(path.read_bytes())
 
     def read(self) -> Sequence[float]:
-        """All numbers; NaN for a file that has none now."""
+        """Current value of each sensor; NaN if its file cannot be read or parsed now."""
         return [_parsed(file, parse) for file, parse in self._files]
 
     def or_no_data(self, reason: str, folder: Path | None = None) -> FileSensors | NoData:
-        """This reader, or `NoData` if there is nothing to read.
+        """This reader, or `NoData` with a reason if the reader has no sensors.
 
         Args:
-            reason: Why there is nothing.
-            folder: Directory whose entries were read; if access is denied, that is the reason.
+            reason: Reason to report if no more specific reason is found.
+            folder: Directory that contains the files; if access to it is denied, the denial is
+                reported.
         """
         if self._names:
             return self
@@ -175,7 +180,7 @@ def _parsed(file: KeptFile, parse: Parse) -> float:
 
 
 def denial(path: Path) -> str | None:
-    """Why a file or directory may not be read; None if it may, or does not exist."""
+    """Why a file or directory cannot be opened; None if it can, or if it does not exist."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as exc:
@@ -184,7 +189,7 @@ def denial(path: Path) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """A small file as text without its line end; empty if it cannot be read."""
+    """Text of a small file, without blanks, NULs and line ends around it; empty if unreadable."""
     try:
         return path.read_text(errors="replace").strip("\0 \n")
     except OSError:
@@ -192,7 +197,7 @@ def read_text(path: Path) -> str:
 
 
 def numbered(folder: Path, prefix: str) -> list[Path]:
-    """Entries such as `zone10`, ordered by number."""
+    """Entries of a directory that consist of the prefix and a number, ordered by number."""
 
     def number(path: Path) -> int:
         digits = path.name.removeprefix(prefix)
@@ -211,7 +216,7 @@ def found_sensors(sensors: Sequence[str], prefix: str, suffix: str) -> list[tupl
 
 
 class Names:
-    """Names that are stable across boots: a type and, among equal types, an ordinal."""
+    """Makes names that do not change between boots: a type, and an ordinal among equal types."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()

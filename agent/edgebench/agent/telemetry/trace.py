@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class TelemetryColumns:
-    """Readings in the order of time; 24 bytes each."""
+    """Readings in the order of time; a reading of a sensor takes 24 bytes."""
 
     def __init__(self) -> None:
         self._time_ns = array("q")
@@ -20,7 +20,7 @@ class TelemetryColumns:
         return len(self._value)
 
     def add(self, time_ns: int, first_sensor: int, values: Sequence[float]) -> None:
-        """Append a reading of a source."""
+        """Append the values of a source, whose sensors have consecutive numbers."""
         count = len(values)
         self._time_ns.extend([time_ns] * count)
         self._sensor.extend(range(first_sensor, first_sensor + count))
@@ -28,7 +28,7 @@ class TelemetryColumns:
 
     @staticmethod
     def write(path: Path, traces: Iterable[TelemetryColumns]) -> None:
-        """Write traces merged, in the order of time."""
+        """Merge traces in the order of time; write columns of times, sensors and values."""
         merged = TelemetryColumns()
         for trace in traces:
             count = len(trace)  # the last column to grow: a hung thread may still append

@@ -1,18 +1,20 @@
 """Overhead of a runtime's Python binding per invocation, measured with a trivial model.
 
-Theory of operation. An empty loop does not show what the binding does inside a call: it parses
-arguments, releases Python's global lock and takes it back. So a model with next to no work is run
-twice: through the driver, in the same loop as the model under test, and through the C function of
-the library, if it exports that (see `c_calls`). ctypes calls that function, in the same loop; the
-cost of ctypes itself is measured with an empty C function, and subtracted. The three alternate, and
-the fast rounds of each count.
+Theory of operation. An empty loop does not include the work of the binding inside a call: the
+binding parses arguments, and releases and reacquires Python's global lock. So a model with next to
+no work is run in two ways: through the driver, in the same loop as the model under test, and
+through the C function of the library, if the library exports it (see `c_calls`). The C function is
+called with ctypes in the same loop; the cost of ctypes itself is measured with an empty C function,
+and subtracted. The three kinds of calls alternate in rounds, and a fast round of each kind counts.
 
-The difference is a lower bound. After a real model, whose data and code fill the caches, a binding
-takes longer, and so does a C function between lines of Python (docs/performance.md).
+The difference between driver and C function is a lower bound of the cost. After a real model, whose
+data and code fill the caches, both a binding and a C function that Python calls take longer
+(docs/performance.md).
 
-The worker measures this last, when all results are on disk: the trivial model's memory must not
-count in the worker's memory, which is a result, and a library that crashes or hangs costs only
-these figures. A child process would isolate them as well, but a confined worker cannot start any.
+The worker measures the binding last, when all results are on disk. The worker's memory, which is a
+result, then does not include the trivial model, and if the library crashes or hangs, only the cost
+of the binding is unknown. A child process would isolate the measurement as well, but a confined
+worker cannot start processes.
 """
 
 from __future__ import annotations
@@ -28,20 +30,22 @@ from edgebench.protocol.runtime import Runtime
 
 ROUNDS = 20
 ROUND_INVOCATIONS = 100
-"""Invocations of each side per round. Measured: all take 15 ms, with loading 30 to 150."""
+"""Invocations per round and kind of call. Measured: all rounds take 15 ms, and 30 to 150 ms
+together with loading the model."""
 FAST_ROUND = 2
-"""Position, from 0, of the round that counts among a side's rounds, from fast to slow: the decile.
-Other programs only make rounds slower, and may not have run for most of the model's inferences."""
+"""Index of the round that counts, among the rounds of a kind sorted from fast to slow: the first
+decile. Other programs only make rounds slower, and may have been idle during most inferences of the
+model under test."""
 TIMEOUT_S = 3
-"""Seconds after which the kernel ends a worker that is still measuring; 20 times the 150 ms above,
-for slow boards."""
+"""Seconds after which the kernel ends a worker that is still measuring; 20 times the 150 ms that
+the measurement takes at most, for slow boards."""
 _THREADS = 1
 """Threads of the trivial model: a single addition cannot be divided."""
 _TEXT = "object"
 
 
 def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingFacts:
-    """Measure in this process; never raises: the facts contain the reason of any failure.
+    """Measure the cost of the binding in this process; a failure is returned, not raised.
 
     Args:
         runtime: Driver of the model under test.
@@ -83,7 +87,7 @@ def _measure(runtime: Runtime) -> BindingFacts:
 
 
 def _in_turns(sides: dict[str, Calls]) -> dict[str, float]:
-    """Median invocation time of each side in its fast rounds."""
+    """Median invocation time of each side in its `FAST_ROUND`; the sides run alternately."""
     medians: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(ROUNDS):
         for name, calls in sides.items():

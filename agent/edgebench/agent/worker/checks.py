@@ -1,9 +1,9 @@
 """Checks of the model's outputs, after the measurement is over and safely on disk.
 
-The measured model runs on the prepared samples again, and on the labelled data set, if any.
-Then reference kernels run on the same samples: those of the same library or, for a third-party
-driver, those of a built-in runtime that loads the file. All outputs go into a single file, which
-the host evaluates.
+The measured model runs again on the prepared samples, and on the labelled data set if the run has a
+data set. Then reference kernels run on the prepared samples: kernels of the same library or, for a
+third-party driver, kernels of a built-in runtime that loads the file. All outputs are written to a
+single file, which the host evaluates.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 CHECKED_SAMPLES = 8
-"""Prepared samples on which the model and the reference run again."""
+"""Number of prepared samples on which the model runs again, and the reference kernels run."""
 REFERENCE_BUDGET_S = 20.0
-"""Time limit of the reference kernels, which are up to a hundred times slower; at the limit, fewer
-samples are run."""
+"""Time limit of the reference kernels, which are up to a hundred times slower than the measured
+model; samples beyond the limit are not run."""
 FINITE_BUDGET_S = 10.0
-"""Time for the samples whose outputs are only searched for NaN and infinity."""
+"""Time limit for the other samples, whose outputs are only searched for NaN and infinity."""
 PROFILE_BUDGET_S = 5.0
 PROFILE_RUNS = (10, 1000)
-"""Least and most profiled inferences."""
+"""Least and largest number of profiled inferences."""
 MAX_OUTPUT_BYTES = 64 * 2**20
 
 
@@ -63,19 +63,19 @@ class Subject:
     query_ns: int
     """Typical latency, for estimates."""
     is_repeatable: bool = True
-    """Whether `reset` restores the state of the model, as far as it was compared."""
+    """False if a comparison showed that `reset` does not restore the state of the model."""
 
 
 def output_facts(outputs: list[Tensor], later: Sequence[list[Tensor]] = ()) -> OutputFacts:
-    """Digest of the first outputs, and whether these and the later ones are finite."""
+    """Digest of `outputs`, and whether `outputs` and all `later` outputs are finite."""
     return OutputFacts(digest_of(outputs), all(map(are_finite, (outputs, *later))))
 
 
 def digest_of(tensors: Sequence[Tensor]) -> str:
-    """Digest over the bytes of tensors."""
+    """SHA-256 over the bytes of tensors, hexadecimal."""
     digest = hashlib.sha256()
     for tensor in tensors:
-        # The text of a large array of objects is abbreviated.
+        # As a list, because numpy abbreviates the text of a large array of objects.
         is_text = tensor.dtype.kind == "O"
         digest.update(repr(tensor.tolist()).encode() if is_text else tensor.tobytes())
     return digest.hexdigest()
@@ -134,7 +134,7 @@ def _write(path: Path, arrays: dict[str, Tensor], facts: CheckFacts) -> CheckFac
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
-    """Write arrays by name, completely or not at all: the worker may die during the write.
+    """Write named arrays to a file, completely or not at all: the worker may die meanwhile.
 
     Raises:
         OSError: the file cannot be written.
@@ -176,7 +176,7 @@ def _run_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) 
 
 
 def _check_others(subject: Subject, output: OutputFacts, done: int) -> OutputFacts:
-    """Search the outputs of all other samples as well: a single NaN taints every query."""
+    """Search the outputs of the other samples for NaN and infinity, as far as the time allows."""
     deadline_s = time.monotonic() + FINITE_BUDGET_S
     is_finite, count = output.is_finite, max(1, done)
     for sample in subject.samples[done:] if done else []:
@@ -196,7 +196,7 @@ def reference_outputs(
     *,
     is_repeatable: bool = True,
 ) -> list[list[Tensor]]:
-    """Outputs of the reference kernels for the samples, or for as many as the time allows.
+    """Outputs of the reference kernels for the first samples, for as many as the time allows.
 
     Args:
         runtime: Runtime whose reference kernels are used.
@@ -204,8 +204,8 @@ def reference_outputs(
         samples: A tensor per input for each sample.
         shapes: Shapes of inputs by name, for a model that leaves dimensions open.
         signature: Signature whose graph is run; None: the first graph.
-        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded again
-            for each sample.
+        is_repeatable: Whether `reset` restores the state of the model; if not, the model is loaded
+            again for each sample.
 
     Raises:
         ModelRefused: the reference kernels do not load the model.
@@ -218,13 +218,13 @@ def reference_outputs(
 def outputs_from_start(
     load: Callable[[], LoadedModel], samples: Sequence[Sequence[Tensor]], *, is_repeatable: bool
 ) -> list[list[Tensor]]:
-    """Outputs for the samples, or for as many as the time of the reference kernels allows.
+    """Load a model, and return its outputs for as many samples as `REFERENCE_BUDGET_S` allows.
 
     Args:
-        load: Loads the model.
+        load: Function that loads the model.
         samples: A tensor per input for each sample.
-        is_repeatable: Whether `reset` restores the state of the model; otherwise it is loaded again
-            for each sample.
+        is_repeatable: Whether `reset` restores the state of the model; if not, the model is loaded
+            again for each sample.
     """
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S
     model = load()
@@ -243,8 +243,8 @@ def _run_reference(
     subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
 ) -> CheckFacts:
     if not subject.is_repeatable:
-        # The model has a history that the reference lacks, such as the resource variables of
-        # TensorFlow Lite, which its `reset_all_variables` leaves as they are.
+        # The model has a history that the reference lacks, such as resource variables, which
+        # TensorFlow Lite's `reset_all_variables` does not reset.
         used = outputs_from_start(
             partial(subject.runtime.load, subject.model_path, subject.options),
             subject.samples[: len(used)],
@@ -265,10 +265,10 @@ def _run_reference(
 def _reference(
     subject: Subject, samples: Sequence[Sequence[Tensor]]
 ) -> tuple[list[list[Tensor]], RuntimeFacts | None]:
-    """Outputs of the reference kernels, and their runtime if it is not that of the model.
+    """Outputs of the reference kernels, and their runtime; None: the runtime of the model.
 
-    A third-party driver may have the same fault in its reference, so a built-in runtime that loads
-    the file is preferred.
+    A third-party driver may have the same fault in its reference kernels, so a built-in runtime
+    that loads the file is preferred.
     """
     outputs_by = partial(
         reference_outputs,
@@ -298,9 +298,10 @@ def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
 
 
 def infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
-    """Outputs of an inference, from the model's initial state.
+    """Reset the model, run an inference, and return the outputs.
 
-    They are copied: a driver may return the same memory each time, against its interface.
+    The outputs are copied, because a driver may return the same memory each time, although its
+    interface forbids that.
     """
     model.reset()
     model.set_inputs(sample)
@@ -309,7 +310,7 @@ def infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
 
 
 def stack_outputs(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:
-    """The outputs for all samples, stacked into an array for each output of the model.
+    """Stack the outputs for all samples into an array for each output of the model.
 
     Raises:
         MeasurementError: the outputs are not numbers, change shape, or are too large to keep.

@@ -20,7 +20,7 @@ REALTIME_PRIORITY = 10
 """Priority from 1 to 99: above every normal process, below the kernel's own threads."""
 SUSPEND_TRIES = 3
 SUSPEND_READ_NS = 5_000_000
-"""Longest time between readings of two clocks whose difference is used."""
+"""Longest time between the readings of two clocks if their difference is to be used."""
 _POLICIES = {
     os.SCHED_OTHER: "other",
     os.SCHED_FIFO: "fifo",
@@ -33,7 +33,7 @@ _NO_GROUPS = QuotaGroups()
 
 
 def read_moment(root: Path = Path("/"), groups: QuotaGroups = _NO_GROUPS) -> Moment:
-    """Counters and clocks now; clocks are read last, so that reading the rest is not measured."""
+    """Read the counters and clocks; clocks are last, so that they are nearest to the next work."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     ticks_by_cpu = read_cpu_ticks(root)
     ticks = ticks_by_cpu.get("all")
@@ -65,9 +65,10 @@ def read_moment(root: Path = Path("/"), groups: QuotaGroups = _NO_GROUPS) -> Mom
 
 
 def _suspended_ns() -> int | None:
-    """Time for which the system was suspended since boot: only one of two clocks includes it.
+    """Total time since boot in which the system was suspended; None if it cannot be read.
 
-    The clocks are read in sequence. Of a few tries, the pair with the shortest interval is used.
+    CLOCK_BOOTTIME includes this time, CLOCK_MONOTONIC does not. The clocks are read in sequence; of
+    a few tries, the pair with the shortest interval is used.
 
     Source: clock_gettime(2), CLOCK_BOOTTIME, CLOCK_MONOTONIC.
     """
@@ -87,7 +88,7 @@ def _suspended_ns() -> int | None:
 def _cpu_times(
     folder: Path, allowed: tuple[int, ...], ticks_by_cpu: dict[str, CpuTicks]
 ) -> tuple[CpuTime, ...]:
-    """Times of these CPUs and of their siblings: hardware threads share the units of a core."""
+    """Busy times of these CPUs and of their siblings, the hardware threads of the same core."""
     cpus = set(allowed)
     for cpu in allowed:
         # A mask in hexadecimal, with a comma between words of 32 bits.
@@ -102,10 +103,10 @@ def _cpu_times(
 
 
 def _thread_times(root: Path) -> tuple[ThreadTime, ...]:
-    """Times of all threads of this process; empty if the kernel does not account for waiting.
+    """Running and waiting times of all threads of this process; empty if they are not counted.
 
     Source: https://docs.kernel.org/scheduler/sched-stats.html, /proc/<pid>/schedstat: nanoseconds
-    on a CPU, nanoseconds on a run queue; both are 0 if the kernel has this disabled.
+    on a CPU, nanoseconds on a run queue; both are 0 if the kernel does not count them.
     """
     threads = []
     for path in root.glob("proc/self/task/[0-9]*/schedstat"):
@@ -117,7 +118,7 @@ def _thread_times(root: Path) -> tuple[ThreadTime, ...]:
 
 
 def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
-    """Bind and prioritise this process as far as allowed; returns refusals with reasons."""
+    """Set the CPUs and the priority of this process; returns the refused settings with reasons."""
     refused = []
     if spec.cpus:
         try:
@@ -139,7 +140,13 @@ def describe_scheduling(
     groups: QuotaGroups = _NO_GROUPS,
     android: AndroidGroups | None = None,
 ) -> Scheduling:
-    """How this process is scheduled now."""
+    """Present scheduling of this process.
+
+    Args:
+        refused: Settings that `apply_scheduling` could not apply, with reasons.
+        groups: Control groups with a CPU quota.
+        android: Groups of Android; None on another system.
+    """
     return Scheduling(
         cpus=own_cpus(),
         policy=_POLICIES.get(os.sched_getscheduler(0), "unknown"),
@@ -151,7 +158,7 @@ def describe_scheduling(
 
 
 def android_groups(root: Path = Path("/")) -> AndroidGroups | None:
-    """Groups by which Android schedules this process; None on another system.
+    """Control groups by which Android schedules this process; None on another system.
 
     Source: https://source.android.com/docs/core/perf/cgroups; Linux,
     Documentation/admin-guide/cgroup-v2.rst, cpu.uclamp.max: percent, or `max`.
@@ -167,7 +174,7 @@ def android_groups(root: Path = Path("/")) -> AndroidGroups | None:
 
 
 def _clamps(mount: Path, group: str | None) -> tuple[float | None, float | None]:
-    """Least and greatest utilisation of a group, as limited by it and the groups around it."""
+    """Least utilisation of a control group, and the greatest that it and its parents allow."""
     if group is None:
         return None, None
     folder = mount / group.strip("/")
@@ -191,16 +198,16 @@ def _ratio(text: str) -> float | None:
 
 
 def resident_bytes(field: str = "VmRSS") -> int | None:
-    """VmRSS now, or VmHWM, its peak; None if the system does not report it.
+    """Resident memory (VmRSS) or its peak (VmHWM); None if the system does not report it.
 
-    getrusage(2) would include the parent's memory.
+    The peak in getrusage(2) is not used, because it includes the memory of the parent process.
     """
     kib = _kib("/proc/self/status", field)
     return None if kib is None else kib * 1024
 
 
 def proportional_bytes() -> int | None:
-    """Resident memory, shared pages divided among their users; None if the kernel lacks it."""
+    """Resident memory with shared pages divided among their processes (PSS); None if unknown."""
     kib = _kib("/proc/self/smaps_rollup", "Pss")
     return None if kib is None else kib * 1024
 

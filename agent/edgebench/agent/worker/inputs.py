@@ -1,4 +1,4 @@
-"""Input data of a model: given by the user, or drawn by the seed within the range of its types."""
+"""Input data of a model: given by the user, or drawn at random in the range of the input's type."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 
 MAX_SAMPLES_BYTES = 64 * 2**20
-"""Maximum memory for all prepared samples; fewer are prepared if the inputs are large."""
+"""Maximum memory for all prepared samples; for large inputs, fewer samples are prepared."""
 CLIPPED_LIMIT_RATIO = 0.01
-"""Largest share of the values given for a quantised input that it may clip. Above it, the measured
-inputs differ from the given ones, as with images of 0 to 255 for an input of 0 to 1.
+"""Largest share of a quantised input's given values that may be clipped. Above this share, the
+given values have another range than the input, such as images of 0 to 255 for an input of 0 to 1.
 
-A calibration by percentiles clips 0.1 % of its own data at most. Source: Wu et al., Integer
+A calibration by percentiles clips at most 0.1 % of the calibration data. Source: Wu et al., Integer
 Quantization for Deep Learning Inference (2020), 3.3 and table 5: percentiles 99.9 to 99.9999.
 """
 _TEXT_TYPES = ("object", "str", "string", "bytes_", "str_")
 _BLOCK_VALUES = 1 << 18
-"""Values of a data set that are processed at once; as integers they take 2 MiB."""
+"""Number of values of a data set that are processed at once; as 64-bit numbers they take 2 MiB."""
 
 
 def read_inputs(path: str) -> dict[str, Tensor]:
-    """Arrays of a file by the names of inputs; the first axis counts the samples.
+    """Read the arrays of a file, by input name; the first axis of each counts the samples.
 
     Raises:
-        InputsRefused: the file contains no such arrays.
+        InputsRefused: the file cannot be read, or an array has no samples.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -72,11 +72,11 @@ def make_samples(
 
     Args:
         specs: The inputs of the model.
-        given: Values by the names of inputs, first axis: samples, which limits the number of
-            samples. The other inputs are drawn.
+        given: Arrays by input name; the first axis counts the samples, and limits their number.
+            Values of the other inputs are drawn at random.
         count: Largest number of samples.
         seed: Seed of the drawn values.
-        memory_bytes: Largest input.
+        memory_bytes: Limit on the size of an input.
 
     Raises:
         InputsRefused: the given values do not fit an input.
@@ -101,15 +101,15 @@ def make_samples(
 def clipped_ratio(
     specs: Sequence[TensorSpec], given: Mapping[str, Tensor], *, count: int
 ) -> float | None:
-    """Share of the given values that a quantised input clips; the largest over the inputs.
+    """Largest share of given values that any quantised input clips.
 
     Args:
         specs: The inputs of the model.
-        given: Values by the names of inputs, first axis: samples.
-        count: Number of samples that are used, beginning with the first.
+        given: Arrays by input name; the first axis counts the samples.
+        count: Number of samples that are used, from the first.
 
     Returns:
-        The share, ratio; None if nothing was quantised.
+        The share, 0…1; None if no given values were quantised.
 
     Raises:
         InputsRefused: the share is above the limit.
@@ -138,9 +138,9 @@ def make_inputs(
     """A tensor for each input; the same seed gives the same bytes.
 
     Floats are uniform in [0, 1); 8-bit integers and quantised inputs are uniform over their range.
-    Other integers are mostly indices, so they are small: 0 or 1 in a list, which every vocabulary
-    and every table of segments contains; 1 for a single value, which may be a length; and 1 in a
-    mask, so that nothing is masked.
+    Other integers are mostly indices, so small values are drawn: 0 or 1 for a list, because every
+    vocabulary and every table of segments contains these indices; 1 for a single value, which may
+    be a length; and 1 for a mask, so that nothing is masked.
 
     Raises:
         ModelRefused: an input is larger than the worker's memory, or of an unknown type.
@@ -177,7 +177,7 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
 
 
 def _given(value: Tensor, spec: TensorSpec) -> Tensor:
-    """A given sample in the form that the input takes."""
+    """A given sample, converted to the shape and type of the input."""
     value = np.asarray(value)
     try:
         if spec.dtype == "object":
@@ -192,14 +192,14 @@ def _given(value: Tensor, spec: TensorSpec) -> Tensor:
 
 
 def dataset_order(sample_count: int, wanted_count: int | None, *, seed: int) -> NDArray[np.int64]:
-    """Order in which the samples of a data set are run, drawn by the seed.
+    """Order in which the samples of a data set are run, determined by the seed.
 
-    The order is random because most files are sorted by label: the samples before an interruption
-    are then a random sample of the data set.
+    The order is random because most files are sorted by label. If the run is interrupted, the
+    samples before the interruption are then still representative of the data set.
 
     Args:
-        sample_count: Samples of the data set.
-        wanted_count: Most samples to run; None: all.
+        sample_count: Number of samples in the data set.
+        wanted_count: Largest number of samples to run; None: all.
         seed: Seed of the order.
     """
     return np.random.default_rng(seed).permutation(sample_count)[:wanted_count]
@@ -208,8 +208,8 @@ def dataset_order(sample_count: int, wanted_count: int | None, *, seed: int) -> 
 def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
     """Check a data set before the measurement; returns the number of its samples.
 
-    Its header contains shape and type. Its values are read only if the input is quantised: they
-    are real numbers, and values that the input clips would distort the accuracy.
+    Shape and type are read from the header of the file. The values are read only if the input is
+    quantised or takes integers, because clipped or inexact values would distort the accuracy.
 
     Raises:
         DatasetRefused: the samples do not fit the model's input.
@@ -238,9 +238,9 @@ def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
 
 
 def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
-    """Refuse 8-bit integers if the input takes real values: such data is usually quantised.
+    """Refuse 8-bit integers for an input of real values: such integers are usually quantised.
 
-    Wider integers are taken as plain numbers.
+    Wider integers are accepted as plain numbers. An input of text refuses all data.
     """
     if spec.dtype in _TEXT_TYPES:
         raise DatasetRefused(f"samples of the data set are numbers, input {spec.name!r} takes text")
@@ -253,7 +253,7 @@ def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
 
 
 def _blocks(file: IO[bytes], dtype: np.dtype[Any]) -> Iterator[Tensor]:
-    """The values of an array in a file, after its header, without their shape."""
+    """Read the values after the header of an array, as flat blocks of at most `_BLOCK_VALUES`."""
     while block := file.read(_BLOCK_VALUES * dtype.itemsize):
         yield np.frombuffer(block, dtype)
 
@@ -289,7 +289,7 @@ def _range_text(spec: TensorSpec) -> str:
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether shapes match except for lengths of 1, flattening, or the place of the channels."""
+    """Whether shapes are equal, apart from axes of length 1, flattening or channels-first order."""
     plain, model = ([size for size in dimensions if size != 1] for dimensions in (shape, wanted))
     is_flat = min(len(plain), len(model)) == 1 and math.prod(plain) == math.prod(model)
     return plain == model or is_flat or [*plain[-1:], *plain[:-1]] == model
@@ -302,10 +302,10 @@ def _misfit(shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
 
 
 def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
-    """A sample of a data set in the layout and the numbers of the model's input.
+    """A sample of a data set, converted to the layout and the type of the model's input.
 
-    Images are channels-last in a data set and are transposed for a model with channels first.
-    Real values become numbers of a quantised input through its scale and zero point.
+    Images of a data set have their channels last, and are transposed for a model with channels
+    first. For a quantised input, real values are converted with the input's scale and zero point.
 
     Raises:
         MeasurementError: the sample does not fit into the input.
@@ -323,7 +323,7 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
 
 
 def _exact(value: Tensor, spec: TensorSpec) -> Tensor:
-    """Integers, converted to the input's type without a change of value.
+    """Numbers, converted to the input's integer type without a change of value.
 
     Raises:
         MeasurementError: a value is not an integer, or does not fit the input's type.
@@ -337,7 +337,7 @@ def _exact(value: Tensor, spec: TensorSpec) -> Tensor:
 
 
 def _quantised(value: Tensor, spec: TensorSpec) -> NDArray[np.float64]:
-    """Integers for real values, possibly beyond the range of the input's type."""
+    """Real values, quantised to whole numbers that may be beyond the range of the input's type."""
     assert spec.scale is not None
     numbers: NDArray[np.float64] = np.rint(value.astype(np.float64) / spec.scale)
     return numbers + (spec.zero_point or 0)

@@ -1,18 +1,19 @@
-"""Random idle gaps in the timed loop, for a meter that samples instants by its own clock.
+"""Random idle gaps in the timed loop, for a meter that takes instantaneous samples.
 
-Theory of operation. If an inference takes as long as some intervals of the meter, every sample
-falls on the same few moments of an inference, and the energy is wrong by what these moments differ
-from the others. After a gap of random length, the samples fall on other moments. So the loop makes
-a gap from time to time, of a length that is uniform up to a sample interval:
+Theory of operation. The meter samples by its own clock. If the duration of an inference is close to
+a multiple of the sample interval, every sample falls on the same few moments of an inference, and
+the energy is wrong as far as the power at these moments differs from the mean power. After a gap of
+random length, the samples fall on other moments. So the loop makes a gap from time to time, with a
+length that is drawn uniformly from 0 to a sample interval:
 
     inferences   |----|----|----|    |----|----|----|  |----|----|----|
     samples      '         '         '         '         '         '
 
-The gaps lie between two queries, so they belong to no latency, and their energy is subtracted. They
-decorrelate only the loop from the samples, not other activity of the device, such as its ticks.
+The gaps lie between two queries, so no latency includes them, and their energy is subtracted. Gaps
+decorrelate only the loop from the samples, not other activity of the device, such as timer ticks.
 
-Source: I. Bilinskis & A. Mikelsons, Randomized Signal Processing (1992), for samples at random
-moments; they do not alias.
+Source: I. Bilinskis & A. Mikelsons, Randomized Signal Processing (1992): samples at random moments
+do not alias.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from edgebench.agent.worker.loop import Pauses
 from edgebench.protocol.spec import RunSpec
 
 STRETCH_GAPS = 50
-"""Time between two gaps, in longest gaps: the gaps take 1 % of the time on average."""
+"""Time between two gaps, as a multiple of the longest gap. On average, a gap is half as long as the
+longest gap, so the gaps take 1 % of the time."""
 STRETCH_QUERIES = 20
-"""Least number of queries between two gaps: the first query after a gap may find a cold cache."""
+"""Least number of queries between two gaps, because the first query after a gap may be slower: its
+data may no longer be in the cache."""
 
 
 def jitter_for(spec: RunSpec, run_id: str, inference_ns: int) -> Pauses | None:
@@ -33,7 +36,7 @@ def jitter_for(spec: RunSpec, run_id: str, inference_ns: int) -> Pauses | None:
 
     Args:
         spec: Settings of the run.
-        run_id: Id of the run, which is the seed.
+        run_id: Id of the run, which is the seed of the gaps.
         inference_ns: Typical duration of an inference.
     """
     if not spec.jitter_s:

@@ -15,14 +15,14 @@ from edgebench.protocol.spec import RunSpec
 
 WORKER_RECORD_FILE = "worker.json"
 WAITING = "waiting"
-"""Key of the first line of a worker: it has started, its confinement is in this line, and it waits
-for the daemon to let it continue."""
+"""Key of the first line of a worker; the value is the worker's confinement. After this line, the
+worker waits until the daemon lets it continue."""
 REACHED = "reached"
 """Key of a line that reports the progress of the phase."""
 REACHED_PERIOD_S = 1.0
-"""Least interval of such lines, except for the last line."""
+"""Least interval between lines of progress; the last line of a phase may come sooner."""
 REPORTED_BYTES = 4096
-"""Least size of an upload whose progress is reported; a smaller upload takes a moment."""
+"""Least size of an upload whose progress is reported; a smaller upload takes only a moment."""
 COMPLETE = "complete"
 """Key of the line after which a worker's record is final, regardless of how the worker ends."""
 
@@ -40,7 +40,7 @@ class Job:
     memory_bytes: int
     daemon_pid: int
     inputs_path: str | None = None
-    """File with the inputs; None: they are drawn."""
+    """File with the inputs; None: the inputs are drawn at random."""
     root: str = "/"
     """Directory with the device's files: / except for a simulated device."""
     speed_path: str | None = None
@@ -52,7 +52,7 @@ class Job:
     target: str | None = None
     """Address of the target to measure; None if the worker's own process runs the model."""
     target_name: str | None = None
-    """Name that the target has to report; None: any."""
+    """Name that the target has to report; None: any name."""
 
 
 class Pipe:

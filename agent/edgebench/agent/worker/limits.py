@@ -18,20 +18,21 @@ from edgebench.protocol.spec import Engine, RunSpec
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
 BASE_MEMORY_BYTES = 2**30
-"""Memory of a runtime with its libraries, 0.1 GiB, and of a small model's arena."""
+"""Memory for a runtime with its libraries, which take 0.1 GiB, and for a small model's arena."""
 MEMORY_PER_MODEL_BYTE = 8
-"""Memory relative to the file size: weights may be present as file, unpacked and repacked, and
-activations grow with them."""
+"""Memory per byte of the model file: the weights may be in memory as read, unpacked and repacked,
+and models with larger weights have larger activations."""
 LOADGEN_BYTES_PER_QUERY = 400
-"""Memory of LoadGen, which generates all queries first. Measured: 317 bytes, 397 offline."""
+"""Memory of LoadGen per query, because it generates all queries before it starts. Measured: 317
+bytes, and 397 bytes in the offline scenario."""
 TRACE_BYTES_PER_QUERY = 100
-"""Memory of the times: in blocks of 24 bytes first, then in columns of 48."""
+"""Memory of the times of a query: 24 bytes in a block, and then 48 bytes in the columns."""
 LOG_BYTES = 64 * 2**20
 DISK_LIMIT_FILES = 8
-"""Limit on all that a worker writes, as a multiple of its largest file: log, times, outputs and
-LoadGen's log once, some of them twice."""
+"""Limit on all bytes that a worker writes, as a multiple of its largest allowed file. A worker
+writes a log, times, outputs and LoadGen's log, some of them twice."""
 MAX_FILES = 1000
-"""Maximum number of counted files of a worker's directory; a run writes about ten."""
+"""Maximum number of files in a worker's directory; a run writes about ten."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
 
@@ -39,8 +40,8 @@ _PR_SET_PDEATHSIG = 1
 def default_memory_bytes(model_size_bytes: int, spec: RunSpec) -> int:
     """Private memory that a model of this size may take, bytes.
 
-    A file of 180 bytes can request 4 TB; the size of the file is the only measure that cannot be
-    forged.
+    A file of 180 bytes can request 4 TB, so the limit follows from the size of the file, which a
+    model cannot forge.
     """
     is_loadgen = spec.engine is Engine.LOADGEN
     query_bytes = LOADGEN_BYTES_PER_QUERY * spec.max_query_count if is_loadgen else 0
@@ -51,8 +52,8 @@ def default_memory_bytes(model_size_bytes: int, spec: RunSpec) -> int:
 def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) -> None:
     """Limit this process for the rest of its life.
 
-    RLIMIT_DATA counts private writable memory only, so libraries that reserve address space
-    without using it are not affected, as they would be by RLIMIT_AS.
+    RLIMIT_DATA counts private writable memory only. RLIMIT_AS would also count address space that
+    libraries reserve without using it.
     """
     _limit(resource.RLIMIT_DATA, memory_bytes)
     _limit(resource.RLIMIT_FSIZE, largest_file_bytes(max_query_count))
@@ -75,7 +76,7 @@ class DiskUse:
     """Disk space that a worker uses."""
 
     def __init__(self, directory: Path, free_bytes: Callable[[Path], int] = free_bytes) -> None:
-        """Start with a worker that has not written anything yet.
+        """Record the free space, before the worker writes anything.
 
         Args:
             directory: The worker's directory.
@@ -86,17 +87,19 @@ class DiskUse:
         self._free_before = free_bytes(directory)
 
     def taken_bytes(self, pid: int, *, is_counted: bool) -> int:
-        """Space used so far: the kernel's count, including deleted files, or the files present.
+        """Disk space that the worker has used so far, bytes: the largest of several counts.
 
-        Not every kernel counts, and none counts a file system in memory. Without a count, or if the
-        worker can allocate space without writing, all space that the disk has lost in the meantime
-        counts as the worker's, because that cannot be hidden. More files than any valid run writes
-        count as exceeding any limit.
+        The first count is the size of the files present, the second is the kernel's count of
+        written bytes, which includes deleted files. Some kernels have no such count, and no kernel
+        counts writes to a file system in memory. Without the kernel's count, or if the worker can
+        allocate space without writing, the decrease of the disk's free space is a third count,
+        because a worker cannot hide it. More than `MAX_FILES` files exceed any limit: the result is
+        then `sys.maxsize`.
 
         Args:
             pid: The worker's process.
-            is_counted: Whether the system-call filter stops the worker from allocating disk space
-                without writing, which the kernel does not count.
+            is_counted: Whether the kernel's count is complete, because the system-call filter stops
+                the worker from allocating disk space without writing.
         """
         io = read_text(Path(f"/proc/{pid}/io"))
         counted = re.search(r"^write_bytes: (\d+)$", io, re.MULTILINE)

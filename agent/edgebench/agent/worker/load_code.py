@@ -3,15 +3,16 @@
 Theory of operation. A meter without a digital input still records the power of the device. So the
 device is active and idle in a pattern that resembles no shifted copy of itself, and the host
 searches for that pattern in the trace. The pattern belongs to the run: it is drawn from the run's
-id, so that the recording of another run does not contain it. Patterns are drawn until one has about
-as many active as idle chips, many changes, and small aperiodic side lobes. It begins and
-ends with an active chip: with idle time around it, every edge is visible.
+id, so that the recording of another run does not contain it. Patterns are drawn until a pattern has
+about as many active as idle chips, many changes, and small aperiodic side lobes. A pattern begins
+and ends with an active chip, so that its first and last edges are visible against the idle time
+around it.
 
-The code records the real edges, not the scheduled ones: each is a timestamp taken right after the
-change. Each chip is scheduled relative to the beginning, so that a late chip does not delay others.
-The edges between chips are shifted at random: evenly spaced edges may all fall on the same moment
-between two samples of a meter, so that all have the same error, and the rates of the two clocks are
-known to no better than one sample.
+The record of a code contains the actual times of the edges, not the scheduled times: a timestamp is
+taken right after each change. Each chip is scheduled relative to the beginning of the code, so that
+a late chip does not delay the next chips. The edges between chips are shifted at random: evenly
+spaced edges may all lie at the same position between two samples of a meter, so that all have the
+same error, and the rates of the two clocks can be compared only to within a sample interval.
 
 Source: M. Golay, The merit factor of long low autocorrelation binary sequences, IEEE Trans. Inf.
 Theory 28 (1982), for side lobes as the measure of such a pattern; I. Bilinskis & A. Mikelsons,
@@ -30,16 +31,17 @@ from edgebench.protocol.record import LoadCode
 
 CHIP_COUNT = 31
 BUSY_COUNTS = (15, 16, 17)
-"""Numbers of active chips: about half, for the steepest correlation."""
+"""Allowed numbers of active chips: about half of all chips, for the steepest correlation."""
 MIN_CHANGES = 14
-"""Least number of changes between active and idle, each of which is a mark; on average, there are
-15."""
+"""Least number of changes between active and idle chips; each change is a mark. A drawn pattern has
+15 changes on average."""
 MAX_SHIFT_CHIPS = 1 / 16
-"""Largest shift of an edge, in chips: together, the shifts span the sample interval of a meter of
-eight samples per chip, which is the slowest that plays a code."""
+"""Largest shift of an edge in either direction, in chips. The range of the shifts is 1/8 chip: the
+sample interval of a meter with eight samples per chip, the slowest meter for which a code is
+played."""
 MAX_SIDE_LOBE = 6
-"""Largest aperiodic autocorrelation, of 31. An m-sequence of 31 chips has at least 5; one of 60
-drawn patterns has at most 6."""
+"""Largest allowed side lobe of the aperiodic autocorrelation, whose peak is 31. The largest side
+lobe of an m-sequence of 31 chips is 5 or more; of 60 drawn patterns, about 1 has none above 6."""
 
 
 def chips_of(run_id: str, number: int) -> tuple[bool, ...]:
@@ -56,7 +58,7 @@ def chips_of(run_id: str, number: int) -> tuple[bool, ...]:
 def shifts_of(run_id: str, number: int) -> tuple[float, ...]:
     """Shift of each edge of a run's code, in chips; shape (CHIP_COUNT + 1,).
 
-    The first and the last edge, next to idle time, are not shifted.
+    The first and the last edge, which border on idle time, are not shifted.
     """
     random = Random(f"{run_id} {number}")
     inner = (random.uniform(-MAX_SHIFT_CHIPS, MAX_SHIFT_CHIPS) for _ in range(CHIP_COUNT - 1))
@@ -97,7 +99,7 @@ def play(
 
     Args:
         chips: Whether the device is active, for each chip.
-        shifts: Shift of each edge, in chips, one more than chips.
+        shifts: Shift of each edge, in chips; there is an edge more than there are chips.
         chip_s: Mean length of a chip.
         clock: Clock of the edges, nanoseconds.
         sleep: Function that waits for a time in seconds.
@@ -120,7 +122,7 @@ def play(
 
 
 def _stay_idle(due_ns: int, clock: Callable[[], int], sleep: Callable[[float], None]) -> None:
-    """Sleep without polling near the end: idle time that ends late is still idle."""
+    """Sleep until a time, without polling the clock at the end: a late end does no harm."""
     left_ns = due_ns - clock()
     if left_ns > 0:
         sleep(left_ns / 1e9)

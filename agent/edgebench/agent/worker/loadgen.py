@@ -1,12 +1,12 @@
 """MLPerf's LoadGen as the engine that issues the queries; it writes its own logs.
 
-LoadGen decides when a query arrives and when the run ends. It calls the same prepared inference as
-the timed loop, and the times go into the same trace; but it does not reveal when a query was due,
-so the trace contains the time of the call instead.
+LoadGen decides when a query arrives and when the run ends. LoadGen calls the same prepared
+inference as the timed loop, and the times are written to the same trace. LoadGen does not report
+when a query was due, so the trace contains the time of the call instead.
 
-LoadGen cannot be stopped, and an exception that passes through it ends the process. It therefore
-runs in its own thread, whose next query waits forever after a stop or an error; its process must
-end by `os._exit`.
+LoadGen cannot be stopped, and an exception that passes through it ends the process. Therefore
+LoadGen runs in its own thread. After a stop or an error, this thread waits forever at its next
+query, so the process must end by `os._exit`.
 
 A process may run a single test only: a second test writes wrong times into the log.
 """
@@ -26,11 +26,13 @@ from edgebench.protocol.errors import RuntimeUnavailable
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 _SEED_MASK = 2**32 - 1
-"""The bits of a 64-bit seed that LoadGen uses: `std::mt19937`."""
+"""Bits of a 64-bit seed that LoadGen uses: 32, for `std::mt19937`."""
 PARK_TIMEOUT_S = 5.0
-"""Time for the current inference to end after a stop; the next arrival may be far off."""
+"""Longest wait after a stop until the current inference has ended and LoadGen's thread waits at the
+next query. The next query may arrive much later, so the wait has a limit."""
 _MADE_RATIO = 2.0
-"""Queries that LoadGen generates before it starts, relative to those of the duration; see `limits`.
+"""Number of queries that LoadGen generates before it starts, relative to the expected number in the
+duration. `limits.LOADGEN_BYTES_PER_QUERY` is the memory of such a query.
 
 Source: mlcommons/inference, loadgen/loadgen.cc, `GenerateQueries`."""
 
@@ -65,8 +67,8 @@ class _Test:
         """Start LoadGen and wait for it; a stop ends the wait and the queries.
 
         Args:
-            start: Runs the test.
-            timeout_s: Time after which the queries end as well; None: LoadGen ends them.
+            start: Function that runs the test.
+            timeout_s: Time after which the queries are ended too; None: only LoadGen ends them.
 
         Raises:
             Exception: LoadGen or the model raised it.
@@ -140,7 +142,8 @@ def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str)
     Args:
         calls: The inference.
         spec: What to run.
-        typical_ns: Expected latency; LoadGen generates its queries before the clock starts.
+        typical_ns: Expected latency, which determines how many queries LoadGen generates before it
+            starts.
         directory: Directory for the logs.
 
     Raises:
@@ -192,13 +195,13 @@ def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
         settings.max_duration_ms = int(spec.max_duration_s * 1000)
     group = samples_per_query(spec)
     most = max(spec.max_query_count // group, spec.min_query_count)
-    # Not more queries than the run allows: at 10 µs each, ten minutes would take 38 GB.
+    # Not more queries than the run allows: at 10 µs per query, ten minutes would take 38 GB.
     expected_ns = max(1, typical_ns * group, int(_MADE_RATIO * spec.duration_s * 1e9 / most))
     settings.single_stream_expected_latency_ns = expected_ns
     settings.multi_stream_samples_per_query = spec.samples_per_query
     settings.multi_stream_expected_latency_ns = expected_ns
     if spec.scenario.traits.is_one_query:
-        # One query; its samples are set by rate and duration, plus 10 %.
+        # A single query, with as many samples as rate times duration, plus 10 %.
         fitting = max(1e9 / expected_ns, spec.min_query_count / max(spec.duration_s, 1e-3))
         settings.offline_expected_qps = min(fitting, most / (1.1 * spec.duration_s))
     else:
@@ -219,5 +222,5 @@ def _logs(library: Any, directory: str) -> Any:
     output.copy_summary_to_stdout = False
     settings = library.LogSettings()
     settings.log_output = output
-    settings.enable_trace = False  # on by default, and 655 bytes a query
+    settings.enable_trace = False  # on by default; it writes 655 bytes per query
     return settings

@@ -1,16 +1,17 @@
 """The timed loop.
 
 Theory of operation. An inference has three spans: the inputs are copied in, the model is invoked,
-the outputs are copied out. Three timestamps separate them; the end of an inference is the start of
-the next, so that no time of the loop is lost. The loop does not log, allocate arrays, sample or
-communicate: the calls are prepared before, and times go into preallocated arrays of int64, block by
-block. A new block is allocated between two inferences, and the next inference starts with its own
-timestamp. The blocks are joined after the end of the loop. A loop of real-time priority pauses
-between two blocks (see `realtime`), and so does a loop that is measured by a meter with few
-instantaneous samples (see `jitter`).
+the outputs are copied out. A timestamp is taken after each span; the end of an inference is also
+the start of the next inference, so that no time of the loop is lost. The loop does not log,
+allocate arrays, sample or communicate: the calls are prepared before the loop, and times are
+written to preallocated arrays of int64, block by block. A new block is allocated between two
+inferences; its first inference starts at a new timestamp, so that no latency includes the
+allocation. The blocks are joined after the end of the loop. The loop pauses between two blocks if
+it has real-time priority (see `realtime`), or if a meter takes few instantaneous samples (see
+`jitter`).
 
-A request to stop arrives as a signal (see `stop`): the inferences that are complete by then are
-kept. The end of an inference is therefore written last.
+A request to stop arrives as a signal (see `stop`), and the complete inferences are kept. The end of
+an inference is therefore written last: it marks the inference as complete.
 
 The clock is CLOCK_MONOTONIC through `time.perf_counter_ns`, which telemetry and clock probes also
 use.
@@ -31,20 +32,22 @@ from typing import Any
 from edgebench.agent.worker.stop import STOP, StopRequested
 
 BLOCK_INFERENCES = 65536
-"""Inferences per block: 1.5 MiB of times, allocated in 0.1 to 1 ms; new memory is slow."""
+"""Inferences per block, whose times take 1.5 MiB. Allocating them takes 0.1 to 1 ms, because the
+first access to new memory is slow."""
 SPIN_NS = 300_000
-"""Last part of a wait, spent polling the clock: a sleep may overshoot by about this time.
+"""Last part of a wait, in which the clock is polled, because a sleep may end late by this time.
 
 Measured: of 400 sleeps of 2 ms on an idle Linux 6 machine, 95 % ended at most 0.12 ms late."""
 
 FIRST_BLOCK_INFERENCES = 256
-"""Inferences in the first block of a loop with pauses. Each block of such a loop has room for twice
-as many as the block before it had: blocks that are mostly empty would cost time and cache."""
+"""Inferences in the first block of a loop with pauses. Each later block has room for twice as many
+inferences as ran in the block before it: blocks that stay mostly empty would cost time and cache.
+"""
 
 LEAD_NS, LIST_NS = 1_000_000, 200
-"""Time to compute a schedule: at least, and per arrival. Measured: 50 ns each."""
+"""Time to compute a schedule: a fixed part, and a part per arrival. Measured: 50 ns per arrival."""
 NO_LIMIT_NS = 2**63 - 1
-"""Maximum duration of a loop without a limit."""
+"""Value of `max_duration_ns` that means no limit."""
 
 Call = Callable[[], Any]
 
@@ -61,14 +64,15 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """Time that a loop leaves to other tasks, between two queries."""
+    """Pauses between two queries, for other tasks or as random gaps for a meter."""
 
     every_ns: int
-    """Time from the end of a pause to the next; the query in progress ends first."""
+    """Time from the end of a pause until the next pause is due; a query in progress ends first."""
     length_ns: int
-    """Length of a pause; of random pauses, the longest."""
+    """Length of a pause; the maximum if the lengths are random."""
     random: Random | None = None
-    """Generator that draws each length, uniform from 0; None: all have the same length."""
+    """Generator of the lengths, uniform from 0 to `length_ns`; None: all pauses have the same
+    length."""
 
     def next_ns(self) -> int:
         """Length of the next pause."""
@@ -87,7 +91,7 @@ class Times:
     sample: array[int]
     is_interrupted: bool = False
     paused_ns: int = 0
-    """Time of the loop's pauses, the pause before the first inference included."""
+    """Total time of the loop's pauses, including the pause before the first inference."""
 
     def __len__(self) -> int:
         return len(self.end_ns)
@@ -95,13 +99,13 @@ class Times:
 
 @dataclass(slots=True)
 class _Block:
-    """Preallocated times of some inferences; zero for those that have not run."""
+    """Preallocated times of consecutive inferences; zero for inferences that have not run."""
 
     ready_ns: array[int]
     done_ns: array[int]
     end_ns: array[int]
     first: int
-    """Position of its first sample in the order."""
+    """Position of the block's first sample in the order of the samples."""
     begin_ns: int = 0
 
     @classmethod
@@ -109,18 +113,18 @@ class _Block:
         return cls(_zeros(size), _zeros(size), _zeros(size), first)
 
     def whole_count(self, group: int) -> int:
-        """Inferences in complete queries."""
+        """Number of inferences in complete queries of `group` inferences."""
         count = _complete_count(self.end_ns)
         return count - count % group
 
     def cut(self, count: int) -> None:
-        """Release the memory of inferences that were not issued."""
+        """Keep the times of `count` inferences, and release the memory of the others."""
         for times in (self.ready_ns, self.done_ns, self.end_ns):
             del times[count:]
 
 
 def new_times() -> Times:
-    """Times without inferences."""
+    """Times of no inferences, to be extended."""
     return Times(_zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0))
 
 
@@ -136,21 +140,22 @@ def run_closed(
     is_one_query: bool = False,
     pauses: Sequence[Pauses] = (),
 ) -> Times:
-    """Issue inferences in sequence until time and count are both met, or a maximum is reached.
+    """Issue inferences until the least duration and number are reached, or a maximum is reached.
 
-    If the count requires more inferences after the time is over, they run in extra blocks of
-    exactly that length. So a block ends when it is full or at its deadline, and the loop checks
-    nothing else.
+    If inferences are missing at the end of the least duration, they run in extra blocks of exactly
+    their number. So a block ends when it is full or at its deadline, and inside a block the loop
+    checks nothing else.
 
     Args:
         calls: The inference.
         order: Order of the samples; repeated when it ends.
         duration_ns: Least duration.
-        min_count: Least inferences.
-        max_count: Most inferences.
-        max_duration_ns: Time after which no further query is issued, not below the duration.
+        min_count: Least number of inferences.
+        max_count: Largest number of inferences.
+        max_duration_ns: Duration after which no further query is issued; at least `duration_ns`.
         group: Inferences in a query; only whole queries are issued.
-        is_one_query: All inferences form a single query, due when the first starts.
+        is_one_query: Whether all inferences form a single query, which is due at the start of the
+            first inference.
         pauses: Pauses before the first query and between queries, each kind on its own schedule.
     """
     prepared = [calls.set_inputs[sample] for sample in order]
@@ -205,14 +210,14 @@ def run_scheduled(
 ) -> Times:
     """Issue an inference at each arrival of a schedule, or as soon after it as possible.
 
-    A device that falls behind still gets the queries that arrive in the meantime: the latency of
-    each counts from its arrival. Queries that the maximum duration cuts off would have had the
-    longest latencies, so such a loop counts as interrupted.
+    If the device falls behind, queries wait, and the latency of each query counts from its arrival.
+    If the maximum duration is reached, the queries left over would have had the longest latencies,
+    so the loop counts as interrupted.
 
     Args:
         calls: The inference.
         order: Order of the samples; repeated when it ends.
-        due_ns: Arrivals after the start, nanoseconds, ascending.
+        due_ns: Times of the arrivals, nanoseconds after the start, ascending.
         max_duration_ns: Time after the start after which no further query is issued.
     """
     count = len(due_ns)
@@ -221,7 +226,7 @@ def run_scheduled(
     block, starts = _Block.of(count), _zeros(count)
     is_interrupted = False
     with _no_collection():
-        # The list is built before its first arrival.
+        # The start lies in the future, so that the list is complete before the first arrival.
         origin_ns = perf_counter_ns() + LEAD_NS + count * LIST_NS
         due = [origin_ns + after for after in due_ns]
         try:
@@ -249,7 +254,7 @@ def _run_block(
     deadline_ns: int,
     group: int,
 ) -> None:
-    """Fill the block, or end early at the first query that is complete after the deadline."""
+    """Run the inferences of a block; end early after the first query that passes the deadline."""
     clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
     ready_ns, done_ns, end_ns = block.ready_ns, block.done_ns, block.end_ns
     last = group - 1
@@ -276,9 +281,10 @@ def _run_arrivals(
     block: _Block,
     limit_ns: int,
 ) -> None:
-    """Fill the block, each inference at its arrival, or end early after the limit.
+    """Run the inferences of a block, each at its arrival; end early after the time limit.
 
-    The body is that of `_run_block`: shared code would be a call inside the spans.
+    The loop repeats the code of `_run_block`, because a shared function would add a call to the
+    measured spans.
     """
     clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
     ready_ns, done_ns, end_ns = block.ready_ns, block.done_ns, block.end_ns
@@ -299,7 +305,10 @@ def _run_arrivals(
 
 
 def wait_until(due_ns: int) -> int:
-    """Wait until this time and return the time then; returns at once if it has passed."""
+    """Wait until a time of the clock, and return the time after the wait.
+
+    A time that has passed causes no wait.
+    """
     now_ns = perf_counter_ns()
     if due_ns - now_ns > SPIN_NS:
         sleep((due_ns - now_ns - SPIN_NS) / 1e9)
@@ -318,7 +327,7 @@ def _pause(pauses: Pauses) -> int:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Exempt all living objects from garbage collection, and disable it inside the block."""
+    """Exempt all living objects from garbage collection, and collect nothing inside the block."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -331,7 +340,7 @@ def _no_collection() -> Iterator[None]:
 def _joined(
     blocks: Sequence[_Block], order: Sequence[int], group: int, *, is_stopped: bool
 ) -> Times:
-    """The complete queries of all blocks."""
+    """Times of the complete queries of all blocks."""
     times = replace(new_times(), is_interrupted=is_stopped)
     samples = array("q", order[: max((b.first + len(b.end_ns) for b in blocks), default=0)])
     for block in blocks:
@@ -348,7 +357,7 @@ def _joined(
 
 
 def _first_of_each(starts: array[int], group: int) -> array[int]:
-    """The start of the query that each inference belongs to."""
+    """For each inference, the start of its query."""
     if group == 1:
         return starts
     return array("q", [starts[index - index % group] for index in range(len(starts))])
@@ -359,12 +368,15 @@ def _zeros(count: int) -> array[int]:
 
 
 def _whole(count: int, group: int) -> int:
-    """`count` cut to whole queries, at least one."""
+    """`count`, rounded down to a multiple of `group`, but at least `group`."""
     return max(count - count % group, group)
 
 
 def _complete_count(ends: array[int]) -> int:
-    """Inferences whose end was written: times are never zero and are filled from the front."""
+    """Number of inferences whose end was written, by bisection.
+
+    Ends are written in order and are never zero.
+    """
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2

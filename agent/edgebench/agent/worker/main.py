@@ -1,8 +1,9 @@
 """The worker process: load, warm up, measure, write, exit.
 
-The daemon starts it with a job file and a pipe. Phases are reported on the pipe, each as a line of
-JSON; the traces and the record go into the job's directory; the output of libraries goes to the
-worker's log. A failure is reported in the last line of the pipe, not by the exit code.
+The daemon starts the worker with a job file and a pipe. The worker reports each phase on the pipe,
+as a line of JSON. The traces and the record are written to the job's directory, and the output of
+libraries to the worker's log. A failure is reported in the last line on the pipe, not by the exit
+code.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 _library_facts = cache(library_facts)
-"""The facts are in two records, before and after the loop; the search reads a file of each package.
-"""
+"""Facts of a library, cached: the search reads a file of each installed package, and the record
+before the loop and the record after the loop both contain the facts."""
 CHECK_EXPECTED_S = 30.0
-"""Expected duration of the checks, shown during the run; they have their own budget."""
+"""Expected duration of the checks, for display only; their time limit is `CHECK_TIMEOUT_S`."""
 _UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
 """Cost of the binding in a record that is written before the cost is measured."""
 _NOT_COMPARED = TimedPathFacts(reason="the worker ended during its checks")
-"""Comparison of the timed calls in a record that is written before it."""
+"""Comparison of the timed calls in a record that is written before the comparison."""
 _WITH_VARIABLES = TimedPathFacts(
     reason="the model has variables, which the runtime does not reset", is_repeatable=False
 )
@@ -69,7 +70,11 @@ _WITH_VARIABLES = TimedPathFacts(
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job in this directory: DIRECTORY PIPE_DESCRIPTOR."""
+    """Run a job; returns the exit status.
+
+    Args:
+        arguments: Directory of the job, and descriptor of the pipe to the daemon.
+    """
     directory, pipe = Path(arguments[0]), Pipe(int(arguments[1]))
     STOP.install()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -80,8 +85,7 @@ def main(arguments: list[str]) -> int:
             max_query_count=job.spec.max_query_count,
             daemon_pid=job.daemon_pid,
         )
-        # Both before the model is read: scheduling needs rights that are dropped with the
-        # confinement.
+        # Before the confinement, which drops the rights that the scheduling needs.
         refused = facts.apply_scheduling(job.spec)
         limit = realtime_limit(Path(job.root))
         groups = open_quota_groups(Path(job.root))
@@ -91,7 +95,7 @@ def main(arguments: list[str]) -> int:
         if job.target is None:
             confinement, job, directory = confine_for(job, directory)
         pipe.send(**{WAITING: to_plain(confinement) if confinement else None})
-        sys.stdin.read()  # until the daemon closes it, when the sampler is running
+        sys.stdin.read()  # waits until the daemon closes it, as soon as the sampler is running
         describe = partial(facts.describe_scheduling, refused, groups, android)
         _execute(job, directory, pipe, describe, groups, limit)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
@@ -161,7 +165,7 @@ def _execute(
 
 
 def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
-    """Write the files that are due after the timed loop, and remove them: errors must occur now."""
+    """Write the files of a finished run and remove them, so that errors occur before the loop."""
     now = facts.read_moment(Path(job.root))
     nothing = LoopRecord(
         warmup=new_times(),
@@ -182,7 +186,7 @@ def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
 
 
 def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:
-    """The record with the cost of the binding, whose measurement may crash the worker."""
+    """Add the cost of the binding to the record; its measurement may crash the worker."""
     from edgebench.agent.worker.binding import TIMEOUT_S, measure_binding
 
     STOP.dismiss()
@@ -245,7 +249,6 @@ def _with_checks(
     directory: Path,
     pipe: Pipe,
 ) -> WorkerRecord:
-    """The record with the checks of the outputs."""
     from edgebench.agent.runtimes.tflite_file import has_variables
     from edgebench.agent.worker.checks import Subject, run_checks
     from edgebench.agent.worker.timed_path import check_timed_path
@@ -265,7 +268,7 @@ def _with_checks(
                     query_ns=query_ns,
                 )
             record = replace(record, timed_path=timed_path)
-            # Kept if the reference kernels, which may be those of another library, crash.
+            # Written now, because the reference kernels, possibly of another library, may crash.
             write_record(directory / WORKER_RECORD_FILE, record)
             subject = Subject(
                 job.spec,

@@ -27,9 +27,10 @@ SECOND_SPACING_NS = FIRST_SPACING_NS[::-1]
 """Intervals of the pulses after the timed loop: reversed, to distinguish the two sequences."""
 
 QUIET_S = 0.25
-"""Idle time before the code: threads of a runtime may spin for a while after an inference.
+"""Idle time before the load code, because threads of a runtime may spin after an inference.
 
-Measured on a 2-core AMD EPYC: ONNX Runtime 40 ms, LiteRT none. A small board may take longer."""
+Measured on a 2-core AMD EPYC: threads of ONNX Runtime spin for 40 ms, and threads of LiteRT do not.
+On a small board, they may spin longer."""
 
 
 def are_wanted(spec: RunSpec) -> bool:
@@ -39,19 +40,19 @@ def are_wanted(spec: RunSpec) -> bool:
 
 
 class Marks:
-    """Makes the marks and keeps their times; a failing line never ends a run."""
+    """Makes the marks and records their times; a sync line that fails never ends a run."""
 
     def __init__(self, job: Job, pipe: Pipe) -> None:
         self._pipe = pipe
         self._line: SyncLine | None = None
         self.facts = SyncFacts()
         self._chip_s = job.spec.load_code_chip_s
-        # Drawn before the run: the device is idle next to a code.
+        # Drawn before the run, because the device has to be idle right before and after a code.
         self._codes = [
             (chips_of(job.run_id, number), shifts_of(job.run_id, number))
             for number in (range(2) if self._chip_s else ())
         ]
-        """Chips and shifts of the codes that are left to play."""
+        """Chips and shifts of the codes that have not been played yet."""
         if job.sync_line and are_wanted(job.spec):
             try:
                 self._line = open_line(job.sync_line)
@@ -69,7 +70,7 @@ class Marks:
         self._make(FIRST_SPACING_NS)
 
     def pulse(self) -> None:
-        """Make a pulse, if there is a line; it has ended when this returns, even after a stop."""
+        """Make a complete pulse if there is a sync line; a stop does not cut the pulse short."""
         if self._line is None:
             return
         try:
@@ -81,7 +82,7 @@ class Marks:
             self.facts = replace(self.facts, pulses=(*self.facts.pulses, mark))
 
     def after_loop(self) -> None:
-        """Make the last marks; a stop ends them, but the measurement is complete nevertheless."""
+        """Make the last marks; a stop ends them without an error, because the loop is complete."""
         with suppress(StopRequested):
             self._make(SECOND_SPACING_NS)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 HARNESS_QUERIES = 4096
-"""Empty queries, which measure the loop itself in about 3 ms."""
+"""Number of empty queries with which the loop itself is measured, in about 3 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PreparedModel:
     """Share of the given values that a quantised input clips; None if nothing was quantised."""
     first_outputs: list[Tensor]
     options: LoadOptions
-    """Options of its load; loads for its checks use the same shapes."""
+    """Options with which the model was loaded; its checks load it with the same shapes."""
     calls: Calls
     """Calls of the timed loop, for these samples."""
 
@@ -75,7 +75,7 @@ class LoopRecord:
     sync: SyncFacts
     realtime: RealtimeLimit | None = None
     yardstick: Yardstick | None = None
-    """None if nothing was measured."""
+    """Readings before and after the run; None in the record of a trial."""
 
     @property
     def is_interrupted(self) -> bool:
@@ -84,7 +84,7 @@ class LoopRecord:
 
 
 def prepare_model(job: Job) -> PreparedModel:
-    """Import the library, load the model, run the first inference; each step is timed."""
+    """Import the library, load the model and run the first inference, and time each step."""
     # Imported here, so that an unknown runtime is reported like every other failure.
     from edgebench.agent.runtimes.registry import find_runtime
     from edgebench.agent.runtimes.shapes import refuse_other_shapes
@@ -152,10 +152,11 @@ def measure(
     groups: QuotaGroups,
     limit: RealtimeLimit | None,
 ) -> LoopRecord:
-    """Warm up and run the scenario, with marks for a meter around it if the run has any.
+    """Warm up and run the scenario, with marks for a meter if the run has a meter.
 
-    The yardstick is outside of the marks, so that the device is idle next to the warm-up and the
-    loop, as the alignment of a meter requires; and the warm-up refills the caches after it.
+    The yardstick runs before the first marks and after the last marks: the alignment of a meter
+    requires that the device is idle right before the warm-up and right after the loop. The warm-up
+    refills the caches after the yardstick.
 
     Args:
         job: The job.
@@ -163,7 +164,8 @@ def measure(
         pipe: Pipe to the daemon, for the phases.
         directory: Directory for LoadGen's files.
         groups: Control groups with a quota, whose counters are read.
-        limit: Kernel's limit on this process if it has real-time priority.
+        limit: The kernel's limit on real-time tasks; None if this process has no real-time
+            priority.
     """
     from edgebench.agent.worker.scenarios import run_warmup
 
@@ -203,7 +205,6 @@ def measure(
 
 
 def _pauses(*kinds: Pauses | None) -> tuple[Pauses, ...]:
-    """Pauses that the loop makes."""
     return tuple(pauses for pauses in kinds if pauses is not None)
 
 
@@ -288,7 +289,7 @@ def _expected_s(query_ns: int, duration_s: float, count: int) -> float:
 
 
 def typical_ns(times: Times) -> int | None:
-    """Median latency of the last inferences, for estimates only."""
+    """Median invocation time of the last 1024 inferences, for estimates; None if there are none."""
     return _median(times.invoke_start_ns, times.invoke_end_ns)
 
 

@@ -1,4 +1,4 @@
-"""Permissions of a worker: only what its job needs."""
+"""Permissions of a worker: only the files, devices and CPU time that its job needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgebench.agent.worker.timeouts import STOP_GRACE_S, run_limit_s
 from edgebench.protocol.record import Confinement
 
 _CPU_DELEGATES = (None, "xnnpack", "none", "cpu")
-"""Delegates that need no device."""
+"""Delegates that need no device file."""
 
 
 def permissions_of(job: Job, directory: Path) -> Permissions:
@@ -40,8 +40,8 @@ def confine_for(job: Job, directory: Path) -> tuple[Confinement, Job, Path]:
     """Confine this process as the worker of a job.
 
     Returns:
-        The confinement, and the job and directory with the names that reach their files from now
-        on: a worker that has become another user may be unable to reach the original paths.
+        The confinement, and the job and directory with the paths that are valid from now on: a
+        worker that has become another user may have no access to the original paths.
     """
     confined = confine(permissions_of(job, directory))
     directory = Path(confined.path(str(directory)))

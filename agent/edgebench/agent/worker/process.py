@@ -66,18 +66,19 @@ class WorkerProcess:
         self._job = job
         self._reports = WorkerReports(job, time.monotonic())
         self._ended_for: EdgebenchError | None = None
-        """Why the daemon ended it; None if it did not, or only because of a timeout."""
+        """Error for which the daemon ended the worker; None if the worker was not ended, or was
+        ended because of a timeout."""
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
         self._held: bytes | None = None
-        """A line that was read before `follow`."""
+        """Line that `settle` has read for `follow`; None if there is none."""
         self.is_stopping = False
         self._is_session_ended = False
-        """Whether its session was killed after the process had ended."""
+        """Whether the worker's session was killed after the worker had ended."""
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """Id of the worker's process, after `start`."""
         return self._process.pid
 
     async def start(self) -> None:
@@ -110,17 +111,20 @@ class WorkerProcess:
                 start_new_session=True,
             )
         finally:
-            os.close(write_end)  # otherwise the reader never sees the end
+            os.close(write_end)  # otherwise the pipe never ends for the reader
             log.close()
 
     @property
     def failure(self) -> EdgebenchError | None:
-        """The failure so far, as the worker reported it or the daemon observed it."""
+        """Failure that the daemon observed or the worker reported; None if there is none so far."""
         return self._ended_for or self._reports.failure
 
     @property
     def confinement(self) -> Confinement | None:
-        """Confinement, reported by the worker before it reads the model; None until then."""
+        """Confinement that the worker reports before it reads the model; None before that report.
+
+        For a target, whose worker is not confined, the value stays None.
+        """
         return self._reports.confinement
 
     @property
@@ -129,12 +133,12 @@ class WorkerProcess:
         return self._process.returncode is not None
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for this time, or until the process has ended."""
+        """Wait for this time, or until the process has ended if that is earlier."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._process.wait(), seconds)
 
     async def settle(self) -> None:
-        """Wait until the process is ready for `go`, or has ended."""
+        """Wait until the process is ready for `go` or has ended, at most `SETTLE_TIMEOUT_S`."""
         with contextlib.suppress(asyncio.TimeoutError):
             self._held = await asyncio.wait_for(self._read_line(), SETTLE_TIMEOUT_S)
 
@@ -148,11 +152,11 @@ class WorkerProcess:
         on_phase: Callable[[PhaseStart], None],
         on_reached: Callable[[PhaseProgress], None] = lambda _: None,
     ) -> MeasuredRecord:
-        """Wait for the end; returns the worker's record.
+        """Wait until the worker ends, and return its record.
 
         Raises:
             WorkerTimeout: a phase took too long; the worker was killed.
-            WorkerDied: the worker ended without a reason or a record.
+            WorkerDied: the worker crashed, or left no readable record.
             EdgebenchError: the failure that the worker reported.
         """
         watching = asyncio.create_task(self._watch_disk())
@@ -162,7 +166,7 @@ class WorkerProcess:
             watching.cancel()
 
     async def _watch_disk(self) -> None:
-        """End a worker that writes more than any valid run."""
+        """End a worker that writes more than any valid run does."""
         limit = DISK_LIMIT_FILES * largest_file_bytes(self._job.spec.max_query_count)
         disk = DiskUse(self.directory)
         while not self.has_ended:
@@ -177,7 +181,7 @@ class WorkerProcess:
                 )
 
     def _end_for(self, error: EdgebenchError) -> None:
-        """End the worker because it violated its limits."""
+        """End the worker because of an error; if there are several errors, the first is kept."""
         self._ended_for = self._ended_for or error
         self._end_session()
 
@@ -224,23 +228,26 @@ class WorkerProcess:
         return self._read_record()
 
     async def _next_line(self) -> bytes:
-        """The next line; empty at the end of the pipe.
+        """The next line on the pipe; empty at the end of the pipe.
 
         Raises:
-            asyncio.TimeoutError: the time of the worker's phase, or of its run, has passed.
+            asyncio.TimeoutError: the time limit of the worker's phase or run has passed.
         """
         left_s = self._reports.deadline_s - time.monotonic()
         return await asyncio.wait_for(self._read_line(), max(0.0, left_s))
 
     @property
     def _has_record(self) -> bool:
-        """Whether the measurement is on disk, so that only checks or a target's release remain."""
+        """Whether the measurement is on disk, and only checks or a target's release remain."""
         is_target = self._job.target is not None
         is_kept = is_target and (self.directory / WORKER_RECORD_FILE).exists()
         return is_kept or self._reports.phase is Phase.CHECKING
 
     def _unchecked(self, reason: str) -> MeasuredRecord:
-        """The record from before the checks, so that the measurement survives the worker."""
+        """The record that was written before the checks, with the reason why they are missing.
+
+        So the measurement of a worker that died in the checks is not lost.
+        """
         record = self._read_record()
         if isinstance(record, TargetRecord):  # it contains the data set's partial results
             check = record.check
@@ -257,7 +264,7 @@ class WorkerProcess:
         return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:
-        """Request the worker to end and keep its measurement; kill it after a grace period."""
+        """Stop the worker so that it keeps its measurement; kill it after `STOP_GRACE_S`."""
         self.is_stopping = True
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
@@ -269,7 +276,10 @@ class WorkerProcess:
                 await self.kill()
 
     async def _end_overdue(self) -> int:
-        """End a worker that took too long; returns 0 if it could still write its measurement."""
+        """End a worker that took too long; returns its exit status.
+
+        The status is 0 if the worker still wrote its measurement.
+        """
         if self._reports.phase is Phase.MEASURING:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -279,13 +289,14 @@ class WorkerProcess:
         return -signal.SIGKILL
 
     async def kill(self) -> None:
-        """End the worker now, with all processes that it may have started."""
+        """Kill the worker now, and all processes that it may have started."""
         self._end_session()
         await self._process.wait()
 
     def _end_session(self) -> None:
-        # The worker leads its own session. Without a filter of system calls it may have started
-        # processes that outlive it; later the kernel may reuse its number.
+        # The worker leads its own session. Without a system-call filter, it may have started
+        # processes that outlive it. After its end, the session is killed only once, because the
+        # kernel may reuse the id.
         if not self._is_session_ended:
             self._is_session_ended = self.has_ended
             with contextlib.suppress(ProcessLookupError):
@@ -321,5 +332,5 @@ class WorkerProcess:
 
 
 def monotonic_ns() -> int:
-    """The device's monotonic clock, which queries and telemetry also use."""
+    """Time of the device's monotonic clock, which queries and telemetry also use."""
     return time.perf_counter_ns()

@@ -2,21 +2,23 @@
 
 Theory of operation. The kernel does not let real-time tasks take a CPU for more than
 `sched_rt_runtime_us` of each `sched_rt_period_us`, 0.95 s of each second by default. A loop that
-never waits uses that time up, and is then stopped in the middle of an inference until the period
-ends: a stall of 50 ms in each second, on a CPU that other tasks want. So the loop pauses by itself,
-between two queries, for slightly longer than the kernel would stop it.
+never waits uses this time up, and the kernel then stops it in the middle of an inference until the
+period ends: a stall of 50 ms in each second, on a CPU for which other tasks wait. So the loop
+pauses by itself, between two queries, for slightly longer than the kernel would stop it.
 
     kernel   |----------- 950 ms -----------|stop|----------- 950 ms -----------|stop|
     loop     |pause|------- queries -------|pause|------- queries -------|pause|
 
-The loop does not pause where a pause would change a result or cannot help: in a query of all
-samples (offline); with a meter, because energies include the time between inferences, unless the
-loop has random gaps (see `jitter`), since the energy between inferences is then subtracted; if a
-query takes longer than the time between two pauses. A server waits between its arrivals, and
-LoadGen has its own loop.
+The loop does not pause where a pause would change a result or cannot help:
+
+    offline             a single query contains all samples
+    a meter             energies include the time between inferences. If the loop has random gaps
+                        (see `jitter`), it pauses, because the energy of the gaps is subtracted.
+    a long query        it takes longer than the time between two pauses
+    server, LoadGen     a server waits between arrivals, and LoadGen has its own loop
 
 Source: https://docs.kernel.org/scheduler/sched-rt-group.html, "System wide settings"; since Linux
-6.12, the kernel stops real-time tasks by a deadline server with the same 50 ms of each second.
+6.12, a deadline server reserves the same 50 ms of each second for other tasks.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from edgebench.protocol.record import RealtimeLimit
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 MARGIN_S = 0.01
-"""Excess of a pause over the time that the kernel reserves, because other tasks begin late."""
+"""Time by which a pause is longer than the time that the kernel reserves for other tasks, because
+these tasks begin late."""
 
 
 def realtime_limit(root: Path = Path("/")) -> RealtimeLimit | None:

@@ -1,7 +1,7 @@
 """Record of a worker, read by the daemon; the worker may be hostile.
 
-The daemon serves all seats while it reads, and a board may have little memory. So the size of the
-file is checked, and the memory that its objects would take, before it is parsed.
+The daemon serves all seats while it reads, and a board may have little memory. So the daemon checks
+the size of the file, and the memory that the parsed objects would take, before it parses the file.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from edgebench.protocol.record import TargetRecord, WorkerRecord
 from edgebench.protocol.sizes import format_bytes
 
 MAX_RECORD_BYTES = 2**20
-"""Limit on the size of a record; a record without a profile has some 20 KB."""
+"""Limit on the size of a record; a record without operator times has about 20 KB."""
 MAX_PARSED_BYTES = 3 * 2**20
-"""Limit on the memory of the parsed record: enough for a profile with 2500 operators."""
+"""Limit on the memory of the parsed record: enough for the times of 2500 operators."""
 _VALUE_BYTES, _LIST_BYTES, _DICT_BYTES = 64, 64, 240
-"""Memory per comma (a value), list and dict, in CPython 3.10 to 3.13, rounded up."""
+"""Memory in bytes per comma (which stands for a value), per list and per dict; CPython 3.10 to
+3.13, rounded up."""
 
 _T = TypeVar("_T", WorkerRecord, TargetRecord)
 
 
 def write_record(path: Path, record: WorkerRecord | TargetRecord) -> None:
-    """Write a record completely or not at all: the worker may die in the later checks.
+    """Write a record completely or not at all, because the worker may die in the later checks.
 
-    A profile that would exceed the limit is omitted, and the reason recorded.
+    Operator times with which the record would exceed a limit are left out, and the record states
+    the reason.
     """
     text = json.dumps(to_plain(record))
     if (excess := _excess(text.encode())) and record.check.operators:
@@ -46,7 +48,7 @@ def read_record(path: Path, kind: type[_T]) -> _T:
     """Read the record of a worker that has ended.
 
     Raises:
-        WorkerDied: the record is missing, malformed, or beyond its limits.
+        WorkerDied: the record is missing, is malformed, or exceeds a limit.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -64,7 +66,7 @@ def read_record(path: Path, kind: type[_T]) -> _T:
 
 
 def _excess(data: bytes) -> str | None:
-    """Limit that a record exceeds; None if it exceeds none."""
+    """Description of the limit that a record exceeds; None if the record is within all limits."""
     if len(data) > MAX_RECORD_BYTES:
         return f"more than {format_bytes(MAX_RECORD_BYTES)}"
     parsed = (

@@ -1,8 +1,9 @@
 """Reference kernels in their own process, for a model that a target runs.
 
-Its arguments are DIRECTORY PARENT. It confines itself before it reads the model of the job in this
-directory. It reads the samples there, and writes the outputs. The last line that it prints names
-the runtime that was used or, if it ends with status 1, the reason of the failure.
+The process takes two arguments: the directory of the job, and the id of its parent process. The
+process confines itself before it reads the model. Then the samples are read from the directory, and
+the outputs are written to it. The last line that the process prints names the runtime that was used
+or, if the process ends with status 1, the reason for the failure.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ OUTPUTS_FILE = "reference.npz"
 RUNTIMES = ("litert", "tflite")
 """Runtimes with reference kernels for .tflite files, in order of preference."""
 TIMEOUT_S = 90.0
-"""Time for its start, plus four times the budget of the kernels."""
+"""Time limit of the process: 10 s for its start, plus four times the budget of the kernels
+(`checks.REFERENCE_BUDGET_S`)."""
 
 
 def write_samples(path: Path, samples: Sequence[Sequence[Tensor]]) -> None:
-    """Write samples, or outputs for them: a tensor for each input or output.
+    """Write samples, a tensor per input for each, or outputs, a tensor per output for each.
 
     Raises:
         OSError: the file cannot be written.
@@ -53,10 +55,11 @@ def write_samples(path: Path, samples: Sequence[Sequence[Tensor]]) -> None:
 
 
 def read_samples(path: Path) -> list[list[Tensor]]:
-    """Samples of a file, in order.
+    """Read samples or outputs that `write_samples` wrote, in order.
 
     Raises:
-        Exception: the file cannot be read or has other contents; zipfile raises its own types.
+        Exception: the file cannot be read or does not contain samples; zipfile raises its own
+            types.
     """
     import numpy as np
 
@@ -69,7 +72,11 @@ def read_samples(path: Path) -> list[list[Tensor]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the reference kernels of the job: DIRECTORY PARENT."""
+    """Run the reference kernels of a job; returns the exit status.
+
+    Args:
+        arguments: Directory of the job, and id of the parent process.
+    """
     directory, parent_pid = Path(arguments[0]), int(arguments[1])
     job = from_plain(json.loads((directory / "job.json").read_bytes()), Job)
     apply_limits(
@@ -83,7 +90,7 @@ def main(arguments: list[str]) -> int:
     try:
         runtime, version = _first_usable()
         samples = read_samples(directory / SAMPLES_FILE)
-        # Loaded again for each sample: variables keep what an earlier sample left.
+        # The model is loaded again for each sample, because variables keep their values.
         outputs = reference_outputs(runtime, job.model_path, samples, is_repeatable=False)
         write_samples(directory / OUTPUTS_FILE, outputs)
     except Exception as exc:  # libraries raise many types

@@ -1,7 +1,7 @@
-"""The steps after the timed loop that depend on the outputs, tried before the loop.
+"""Trial of the steps after the timed loop that depend on the outputs, before the loop.
 
-A model whose outputs cannot be kept is refused at once, not after a minute of measuring. The
-outputs of the first inference stand for all, which have the same type and size.
+A model whose outputs cannot be kept is refused at once, not after a minute of measuring. The trial
+uses the outputs of the first inference, because all outputs have the same type and size.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _T = TypeVar("_T")
 
 
 def attempt(what: str, action: Callable[[], _T]) -> _T:
-    """The result of an action; if it fails, the model is refused.
+    """Run an action and return its result; if the action fails, the model is refused.
 
     Args:
-        what: The failed step, as the beginning of the error.
+        what: Beginning of the error, which names the failed step.
         action: The action; it may run code of a library, which raises any type.
 
     Raises:
         ModelRefused: the action failed.
-        OSError: the file system failed, not the model.
+        OSError: the action failed because of the file system, not because of the model.
     """
     try:
         return action()
@@ -54,7 +54,7 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
 
     Args:
         outputs: Outputs for a sample.
-        sample_count: Samples of the data set.
+        sample_count: Number of samples in the data set.
 
     Raises:
         DatasetRefused: the outputs are not numbers.
@@ -75,7 +75,7 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
 
 
 def trace_bytes(query_count: int) -> int:
-    """Size of the trace of this many inferences."""
+    """Size of the trace of this many inferences, bytes."""
     return query_count * COLUMN_BYTES * len(QUERY_COLUMNS)
 
 
@@ -84,7 +84,7 @@ def refuse_full_disk(directory: Path, size_bytes: int) -> None:
 
     Args:
         directory: Directory of the run.
-        size_bytes: Size of the files that it will write.
+        size_bytes: Size of the files that the run will write.
 
     Raises:
         NoSpace: the disk has less free space than the files need.

@@ -1,8 +1,9 @@
 """Reports of a worker on its pipe, validated before use.
 
 A worker may be hostile as soon as it reads its model. So its lines are bounded in number, size and
-value; phases must come in order; and no report moves the end of the run, which `timeouts` computes
-from the job. No I/O and no clock: the caller passes the time of each line.
+value; phases must come in order; and no report extends the time limit of the run, which `timeouts`
+computes from the job. This module does no I/O and reads no clock: the caller passes the time of
+each line.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from edgebench.protocol.record import Confinement, Phase, PhaseProgress
 
 MAX_LINE_BYTES = 16 * 1024
 MAX_PIPE_BYTES = 256 * 1024
-"""Limit on the bytes of all lines of a worker, which `PIPE_BYTES_PER_S` increases over time."""
+"""Limit on the bytes of all lines of a worker at its start; it grows by `PIPE_BYTES_PER_S`."""
 PIPE_BYTES_PER_S = 1024
 """Bytes that a worker may send for each second of its life, beyond `MAX_PIPE_BYTES`; a line of
 progress has 100 bytes, and is sent once a second."""
 REACHED_LEAST_S = 0.2
-"""Shortest interval between lines of progress that are passed on."""
+"""Shortest interval between lines of progress that the caller gets; others are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,14 @@ class PhaseStart:
 
 
 class WorkerReports:
-    """The reports of a worker."""
+    """State of a worker, as far as it has reported it."""
 
     def __init__(self, job: Job, begin_s: float) -> None:
         """Create the state of a worker that is starting.
 
         Args:
-            job: Its job.
-            begin_s: The time now, seconds, on the clock of all later times.
+            job: Job of the worker.
+            begin_s: The time now, seconds; later times must be from the same clock.
         """
         self._job = job
         self._begin_s = begin_s
@@ -66,14 +67,15 @@ class WorkerReports:
         self._has_waited = False
         self._is_phase_reached = False
         self.confinement: Confinement | None = None
-        """Confinement, reported by the worker before it reads the model; None until then."""
+        """Confinement that the worker reports before it reads the model; None before that report,
+        and always for a target."""
         self.failure: EdgebenchError | None = None
         """Failure that the worker reported; None if it reported none."""
         self.is_complete = False
-        """Whether its record is final, regardless of how the worker ends."""
+        """Whether the worker's record is final, regardless of how the worker ends."""
 
     def go(self, now_s: float) -> None:
-        """Start the run's time: until now the worker has only waited."""
+        """Start the time limits of the run: before this call, the worker has only waited."""
         self._run_end_s = now_s + run_limit_s(self._job)
         self._begin(self._phase_limit_s, now_s)
 
@@ -89,7 +91,7 @@ class WorkerReports:
 
     @property
     def deadline_s(self) -> float:
-        """Time at which the worker is killed, unless it enters a later phase before."""
+        """Time at which the worker is killed, unless it enters a later phase before that time."""
         end_s = min(self._phase_begin_s + self._phase_limit_s, self._run_end_s)
         if self._is_dataset_of_a_target:
             return min(end_s, self._last_report_s + timeouts.CHECK_TIMEOUT_S)
@@ -100,7 +102,7 @@ class WorkerReports:
         return self.phase is Phase.CHECKING and self._job.target is not None
 
     def take(self, line: bytes, now_s: float) -> PhaseStart | PhaseProgress | None:
-        """Process a line; returns a phase that starts, progress to be passed on, or None.
+        """Process a line; returns the phase that it starts, progress to pass on, or None.
 
         Raises:
             WorkerDied: the line is malformed, out of order, or exceeds the limit of bytes.

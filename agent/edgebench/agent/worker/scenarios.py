@@ -12,19 +12,20 @@ from edgebench.protocol.spec import MAX_ARRIVALS, RunSpec, Scenario
 
 NS_PER_S = 1_000_000_000
 ORDER_LENGTH = 65536
-"""Length of the sample order before it repeats; a multiple of 8, the default multi-stream query."""
+"""Length of the sample order before it repeats; a multiple of 8, the default number of samples in a
+multi-stream query."""
 
 Issue = Callable[[Calls, RunSpec, Sequence[Pauses]], Times]
 """Function that runs a scenario on a prepared inference."""
 
 
 def run_scenario(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses] = ()) -> Times:
-    """Run the specified scenario; scenarios in which `pauses_for` allows none make no pauses."""
+    """Run the scenario of the specification; the server scenario ignores `pauses`."""
     return _SCENARIOS[spec.scenario](calls, spec, pauses)
 
 
 def run_warmup(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses] = ()) -> Times:
-    """Run the warm-up: the same loop and trace as in single-stream."""
+    """Run the warm-up, with the loop and the trace of the single-stream scenario."""
     return run_closed(
         calls,
         sample_order(spec, len(calls.set_inputs)),
@@ -36,7 +37,7 @@ def run_warmup(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses] = ()) -> Ti
 
 
 def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
-    """Order of the samples: uniform, with replacement; equal seeds give equal orders.
+    """Order of the samples, drawn uniformly with replacement; equal seeds give equal orders.
 
     Source: MLPerf draws the samples of a performance run with replacement; mlcommons/inference,
     loadgen/loadgen.cc.
@@ -49,7 +50,8 @@ def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
 def arrivals(spec: RunSpec) -> list[int]:
     """Arrivals of a Poisson process, nanoseconds after the start; determined by the seed.
 
-    They suffice for both the duration and the count, but none is after the maximum duration.
+    The list is long enough for both the duration and the least number of queries, up to the maximum
+    number of queries. Apart from the first arrival, no arrival is after the maximum duration.
 
     Raises:
         UsageError: the run has no rate of arrivals.

@@ -3,8 +3,9 @@
     gpio:PATH   a file that sets a line: the value of a GPIO, the brightness of an LED
     uart:PATH   a serial port: the start bit of a byte is the falling edge
 
-The line is low for two periods of a meter that samples 1000 times a second, so that any such meter
-records it. Convention of the pulse: EEMBC and MLPerf Tiny, github.com/eembc/energyrunner, README.
+A GPIO is low for 2 ms, two sample intervals of a meter with 1000 samples per second, so that such a
+meter records the pulse. The pulse of a serial port takes 0.94 ms. Convention of the pulse: EEMBC
+and MLPerf Tiny, github.com/eembc/energyrunner, README.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from edgebench.protocol.errors import TargetError
 from edgebench.protocol.record import Pulse
 
 LOW_NS = 2_000_000
-"""Low time of a GPIO; a serial port's byte is over by then."""
+"""Low time of a GPIO; the byte that a serial port sends takes less time."""
 _FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -52,7 +53,7 @@ class SyncLine(Protocol):
 
 
 class GpioLine:
-    """A file to which 0 and 1 are written."""
+    """A line that a file sets: 0 is low, 1 is high."""
 
     # Assumed, not measured: a write to sysfs returns when the line has changed, except for a GPIO
     # behind I2C or a kernel thread.
@@ -133,10 +134,10 @@ def open_line(text: str) -> SyncLine:
 
 
 def pulse(line: SyncLine, clock: Callable[[], int] = time.perf_counter_ns) -> Pulse:
-    """Make a pulse, which has ended when this returns.
+    """Make a complete pulse; returns the times before and after the write of its falling edge.
 
-    The wait polls the clock: a sleep would let the CPU enter an idle state right before the timed
-    loop.
+    The function polls the clock during the pulse: a sleep would let the CPU enter an idle state
+    right before the timed loop.
 
     Raises:
         OSError: the line has disappeared.

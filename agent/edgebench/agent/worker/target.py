@@ -1,15 +1,15 @@
-"""A run of a target, which times itself: open, warm up, windows, outputs.
+"""A run on a target that times itself: open, warm up, run the windows, compare the outputs.
 
 Theory of operation. A real target runs five windows, each with a different input, because MLPerf
-Tiny requires the median of five; a trial window determines the number of inferences per window. An
-emulated target
-whose instructions are counted runs a single inference per window: more would give the same number,
-and the number of inferences may not depend on the load of this machine.
+Tiny requires the median of five windows. A trial window determines the number of inferences per
+window. An emulated target whose instructions are counted runs a single inference per window:
+further inferences would have the same count, and a number from a trial would depend on the load of
+this machine.
 
-A stop during a window ends that window, and the earlier windows are kept. An error of the target
-has the same effect, and is also reported. Before the windows, the first inputs of a data set are
-run to estimate the time of all, so that a data set that would take too long is refused at once. The
-data set itself is run after the windows, when their record is on disk.
+A stop during a window discards this window, and the earlier windows are kept. An error of the
+target has the same effect, and is also reported. Before the windows, the first inputs of a data set
+are run to estimate the time of the whole data set; if the estimate is above the limit, the data set
+is refused at once. The data set itself is run after the windows, when their record is on disk.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ if TYPE_CHECKING:
 
 MAX_WARMUP_COUNT = 1000
 MAX_WINDOW_COUNT = 2**31 - 1
-"""Maximum number of inferences in a window. The specification's `max_query_count` bounds a trace
-with a row for each query; a window has none, and a fast board needs millions for a window of
-seconds. Source: mlcommons/tiny, benchmark/api/internally_implemented.cpp reads the count with
-`atoi`."""
+"""Maximum number of inferences in a window. The specification's `max_query_count` does not apply:
+it bounds a trace with a row for each query, but a window has no rows, and a fast board needs
+millions of inferences for a window of seconds. Source: mlcommons/tiny,
+benchmark/api/internally_implemented.cpp, which reads the count with `atoi`."""
 TRIAL_S = 0.5
 """Length of the trial window."""
 UNTIMED_TRIAL_RATIO = 0.1
 """Length of the trial window on a target that reports no time, relative to a measured window."""
 CLOCKS_MARGIN = 1.02
-"""Factor on the length of windows, because the target's clock and the machine's differ."""
+"""Factor on the length of windows, because the clocks of the target and of this machine differ."""
 UNTIMED_MARGIN = 1.1
-"""Like `CLOCKS_MARGIN`, for a target without a clock, whose lines may be late by milliseconds at
+"""Like `CLOCKS_MARGIN`, for a target that reports no time: its lines may be late by milliseconds at
 both ends of a window."""
 
 
@@ -81,13 +81,13 @@ class TargetInputs:
     """Input data of a target's run."""
 
     samples: list[list[Tensor]]
-    """Inputs of the windows, in order; reused from the first if there are more windows."""
+    """Inputs of the windows, in order; further windows use them again from the first."""
     clipped_ratio: float | None
     dataset: TargetDataset | None
 
     @property
     def check(self) -> CheckFacts:
-        """State of the data set's check."""
+        """Result of the data set so far; empty without a data set."""
         return CheckFacts() if self.dataset is None else self.dataset.check
 
 
@@ -100,7 +100,7 @@ class WindowPlan:
     warmup_count: int
     """Inferences before each window."""
     each_s: float
-    """Time of an inference by the machine's clock, an upper estimate."""
+    """Upper estimate of the time of an inference, by this machine's clock."""
 
 
 def measure_target(
@@ -112,7 +112,7 @@ def measure_target(
         job: What to measure.
         pipe: Pipe to the daemon.
         directory: Directory of the run.
-        keep: Writes the record; called when it is complete and after each check.
+        keep: Function that writes the record; called after the windows and after each check.
 
     Raises:
         StopRequested: a stop came before the first window was complete.
@@ -167,7 +167,7 @@ def measure_target(
             )
             check = inputs.dataset.check
     finally:
-        # A target that was stopped in a window continues it, and would not respond to the next run.
+        # A target completes the window in which it was stopped, and does not respond until then.
         if target.busy_s:
             pipe.phase(Phase.SPOOLING, target.busy_s)
         target.close()
@@ -178,9 +178,9 @@ def measure_target(
 
 
 def _profile(target: OpenTarget, sample: bytes, window: Window, check: CheckFacts) -> CheckFacts:
-    """Time every operator; the inferences take about `PROFILE_BUDGET_S`.
+    """Time every operator, in inferences that take about `PROFILE_BUDGET_S`.
 
-    On an emulated target whose instructions are counted, their number is that of the windows, so
+    On an emulated target whose instructions are counted, `TARGET_WINDOWS` inferences are run, so
     that the result does not depend on the load of this machine.
     """
     count = max(
@@ -213,7 +213,11 @@ def _is_counted(target: OpenTarget) -> bool:
 def _measure(
     job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts, inputs: TargetInputs
 ) -> tuple[TargetRecord, list[list[Tensor]], TargetError | None]:
-    """Record of the windows, outputs for the samples, and the error that ended them early."""
+    """Run the windows; returns the record, the outputs, and the error that ended them early.
+
+    The outputs have a list of tensors for each sample. The error is None if all windows are
+    complete, or were ended by a stop.
+    """
     samples = list(map(sample_bytes, inputs.samples))
     first_s = FIRST_INFERENCES_S if target.pace_ns is None else FIRST_SOUND_S
     pipe.phase(Phase.WARMING_UP, max(first_s, job.spec.warmup_duration_s))
@@ -262,9 +266,10 @@ def _measure(
 
 
 def _first_outputs(target: OpenTarget, samples: list[bytes]) -> list[list[Tensor]]:
-    """Outputs of the first inference on each sample, if those of a window depend on its length.
+    """Outputs of the first inference on each sample, for a target with state; otherwise empty.
 
-    They precede the windows, so that pulses of these inferences are not counted as theirs.
+    With state, the outputs of a window depend on the number of its inferences. The first inferences
+    run before the windows, so that their pulses are not counted as pulses of a window.
     """
     outputs: list[list[Tensor]] = []
     for sample in samples if target.is_stateful else ():
@@ -282,23 +287,24 @@ class RecordedWindows:
     windows: list[Window]
     inference_ticks: list[int]
     outputs: list[list[Tensor]]
-    """Outputs for the samples, each from one window or, with variables, its first inference."""
+    """Outputs for each sample, from a window or, for a target with state, from the first
+    inference."""
     is_interrupted: bool = False
 
 
 def _run_windows(
     target: OpenTarget, samples: list[bytes], plan: WindowPlan, pipe: Pipe, series: RecordedWindows
 ) -> None:
-    """Run the windows, each with the next sample; windows before a stop or an error are kept.
+    """Run the windows, each with the next sample, and append their results to `series`.
 
     Raises:
-        LineDamaged: a window that only pulses can time was run twice.
+        LineDamaged: a window was run twice, although its time is known only from its pulses.
     """
     for number in range(TARGET_WINDOWS):
         pipe.reached(number, TARGET_WINDOWS, ProgressUnit.WINDOWS)
         target.set_input(samples[number % len(samples)])
         timed = target.window(plan.count, warmup_count=plan.warmup_count)
-        # The last pulses belong to the windows, so surplus pulses can only precede them.
+        # The last pulses count as those of the windows, so only the first window may be repeated.
         if series.windows and timed.is_repeated and timed.window.ticks is None:
             raise LineDamaged(
                 f"a reply of {target.firmware.name} was damaged, and its window was run twice: "
@@ -311,7 +317,7 @@ def _run_windows(
 
 
 def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | None) -> WindowPlan:
-    """Lengths of the windows, from inferences that are not part of the result.
+    """Determine the lengths of the windows, by inferences that are not part of the result.
 
     Raises:
         InferenceFailed: the target's counter does not advance.
@@ -349,7 +355,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
 
 
 def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
-    """The run's inputs, given or drawn, and its data set.
+    """The inputs of the run, given or drawn at random, and its data set.
 
     Raises:
         InputsRefused: the given inputs do not fit the model.
@@ -374,9 +380,10 @@ def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
 
 
 def _untimed_trial(target: OpenTarget, spec: RunSpec, first: Window) -> Window:
-    """A window that is timed by the machine's clock, for a target that reports no time.
+    """Run a trial window that this machine times, for a target that reports no time.
 
-    Lines may be late by milliseconds, so the trial grows until that delay is negligible.
+    Lines of the target may be late by milliseconds, so the number of inferences is increased until
+    this delay is negligible.
     """
     enough_s = max(TRIAL_S, UNTIMED_TRIAL_RATIO * spec.duration_s / TARGET_WINDOWS)
     trial = first
@@ -391,7 +398,7 @@ def _passed_s(window: Window) -> float:
 
 
 def _counts(spec: RunSpec, each_s: float, margin: float) -> tuple[int, int]:
-    """Inferences of a window, and before it, if each takes `each_s`."""
+    """Numbers of inferences in a window and in its warm-up, if an inference takes `each_s`."""
     window_s = margin * spec.duration_s / TARGET_WINDOWS
     count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / TARGET_WINDOWS))
     if spec.max_duration_s is not None:

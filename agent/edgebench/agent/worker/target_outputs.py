@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 REHEARSED_SAMPLES = 2
-"""Samples of a data set that are run for the estimate: the first inference may be slower."""
+"""Number of samples of a data set that are run to estimate the time of the whole data set; more
+than 1, because the first inference may be slower."""
 KEEP_S = 30.0
-"""Interval at which the outputs for a data set are written: the most time that can be lost."""
+"""Interval at which the outputs for a data set are written; a crash loses at most this time."""
 
 
 def sample_bytes(sample: Sequence[Tensor]) -> bytes:
@@ -87,16 +88,16 @@ class TargetDataset:
     values: NDArray[np.generic]
     """Samples, in the order in which they are run."""
     index: NDArray[np.int64]
-    """Number of each sample in the file."""
+    """Position of each sample in the file."""
     expected_s: float = 0.0
     """Expected time for all samples."""
     check: CheckFacts = field(default_factory=CheckFacts)
-    """Result so far."""
+    """Result of the checks so far."""
     is_stopped: bool = False
     """Whether the run was stopped before all samples were run."""
 
     def infer(self, target: OpenTarget, number: int) -> list[Tensor]:
-        """Outputs for a sample.
+        """Run an inference on a sample, and return its outputs.
 
         Raises:
             TargetError: the target fails.
@@ -128,7 +129,7 @@ class TargetDataset:
 
 
 def open_dataset(path: str, target: OpenTarget, spec: RunSpec) -> TargetDataset:
-    """The samples of a data set that a run requests.
+    """Read a data set, with the samples that the run requests, in the order of the run.
 
     Raises:
         DatasetRefused: the samples do not fit the model.
@@ -149,14 +150,14 @@ def run_dataset(
     keep: Callable[[CheckFacts], None],
     on_sample: Callable[[int, int], None],
 ) -> None:
-    """Run all samples; a failure keeps the outputs of the samples before it.
+    """Run all samples; after a failure, the outputs of the earlier samples are kept.
 
     Args:
         target: The target, with the model loaded.
-        dataset: Samples; its `check` receives the result.
+        dataset: The data set; its `check` receives the result.
         directory: Directory of the run.
-        keep: Called at intervals with the progress; the outputs are on disk by then.
-        on_sample: Called after every sample with the number done and the total.
+        keep: Called at intervals with the result so far, after the outputs are written to disk.
+        on_sample: Called after every sample, with the number of samples done and the total.
     """
     outputs: list[list[Tensor]] = []
     error: str | None = None
@@ -201,7 +202,7 @@ def compare_with_reference(
 
     Args:
         job: Job with the file of the model.
-        samples: Samples that the target ran on.
+        samples: Samples that were run on the target.
         outputs: Outputs of the target for these samples.
         check: Result of the earlier checks.
         directory: Directory of the run.

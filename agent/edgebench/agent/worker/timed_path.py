@@ -1,10 +1,11 @@
-"""Whether the calls of the timed loop compute what the calls of the checks compute.
+"""Whether the calls of the timed loop compute the same outputs as the calls of the checks.
 
-Theory of operation. The loop calls what `prepare`, `invoker` and `reader` return; the checks of the
-outputs call `set_inputs`, a new `invoker` and `read_outputs`. A driver whose timed calls copy no
-inputs, skip inferences or read old outputs is fast, and right in every check. So after the loop,
-both kinds of calls run the same samples on the same loaded model. The last sample is that of the
-end of the loop. Except for `carried`, the model is reset before each inference:
+Theory of operation. The loop calls the functions that `prepare`, `invoker` and `reader` return; the
+checks of the outputs call `set_inputs`, a new `invoker` and `read_outputs`. A driver whose timed
+calls copy no inputs, skip inferences or read old outputs is fast, and passes every check of the
+outputs. So after the loop, both kinds of calls run the same samples on the same loaded model. The
+last of these samples is the sample with which the loop ended. Except for `carried`, the model is
+reset before each inference:
 
     held       outputs after the loop, by its `reader`
     timed      s1 s2 … last    by the calls of the loop
@@ -12,11 +13,14 @@ end of the loop. Except for `carried`, the model is reset before each inference:
     again      last … s2 s1    by the calls of the checks
     carried    last            by the calls of the checks, without a reset
 
-`timed` must equal `checked`, and so must `held` if the model has no state; with a state, `carried`
-differs. A driver that skips every second inference is wrong at every second step of `timed`. If it
-skips in all its calls, `timed` and `checked` are wrong at the same steps, and `again` at the
-others, because the number of samples is even: the calls of the checks contradict themselves, with
-outputs of other samples. A model that draws random numbers contradicts itself with new outputs.
+`timed` must equal `checked`. If `carried` equals the last outputs in `checked`, the model has no
+state, and `held` must equal them as well.
+
+If a driver skips every second inference in its timed calls, every second step of `timed` is wrong.
+If a driver skips inferences in all its calls, `timed` and `checked` are wrong at the same steps,
+and `again` is wrong at the other steps, because the number of samples is even. In this case,
+`checked` and `again` differ, and contain outputs of other samples. For a model that draws random
+numbers, `checked` and `again` differ too, but their outputs are those of no other sample.
 """
 
 from __future__ import annotations
@@ -38,21 +42,22 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 MOST_STEPS, FEWEST_STEPS = 8, 2
-"""Samples that are compared; even, as explained above. A run with a single sample compares only
-that sample."""
+"""Largest and least number of samples that are compared; both are even, because `again` detects
+skipped inferences only for an even number. A run with a single sample compares only that sample."""
 SEQUENCES = 3
-"""Inferences of each sample: `timed`, `checked`, `again`."""
+"""Inferences on each sample: in `timed`, in `checked` and in `again`."""
 BUDGET_S = 0.3
-"""Expected time of all inferences; of slower models, fewer samples are compared. A quick set has
-eight runs, and all of them are compared."""
+"""Expected time of all inferences; for slower models, fewer samples are compared. The time is short
+because each of the eight runs of a quick set makes the comparison."""
 LIMIT_S = 60.0
-"""Longest expected time of the fewest samples; slower models are not compared."""
+"""Longest expected time for the least number of samples; slower models are not compared."""
 SAME_RATIO = 0.05
-"""Largest RMS difference of equal outputs, over the RMS deviation of the samples from their mean.
+"""Largest RMS difference between outputs that count as equal, divided by the RMS deviation of the
+samples' outputs from their mean.
 
 The outputs of the built-in runtimes are equal to the last bit. Kernels that add in a varying order,
-as on GPUs, differ by about 1e-6 of a value; outputs of another sample differ by 1.4, the square
-root of 2."""
+as on GPUs, change values by about 1e-6 of themselves. For outputs of two different samples, the
+quotient is about 1.4, the square root of 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +82,12 @@ def check_timed_path(
     last_sample: int,
     query_ns: int,
 ) -> TimedPathFacts:
-    """Compare the timed calls with those of the checks; never raises an error of the driver.
+    """Compare the timed calls with the calls of the checks; an error is returned, not raised.
 
     Args:
-        model: The measured model, unused since the timed loop.
+        model: The measured model, which must not have run since the timed loop.
         calls: The calls of the timed loop.
-        samples: The samples for which they were prepared, a tensor per input for each.
+        samples: The samples for which the calls were prepared; each has a tensor per input.
         last_sample: Index of the last sample of the timed loop.
         query_ns: Typical latency.
     """
@@ -127,10 +132,10 @@ def _run(
 
 
 def copied(values: Any) -> list[Tensor]:
-    """Copies of the outputs that a `reader` returned: its only output, or several by order or name.
+    """Copy the outputs that a `reader` returned: a single output, or a list, tuple or dict.
 
     Raises:
-        TypeError: the reader returned no outputs.
+        TypeError: the reader returned None.
     """
     if values is None:
         raise TypeError("the reader returns no outputs")
@@ -162,7 +167,7 @@ def compare(outputs: PathOutputs) -> TimedPathFacts:
         reason = f"{text}a state that its driver does not reset"
         return TimedPathFacts(reason=reason, is_repeatable=False)
     if differing:
-        # The outputs that the loop left may be those of a sample that is not among these.
+        # `held` may have the outputs of a sample that was not compared.
         known = [tensors for tensors in differing if any(is_same(tensors, o) for o in checked)]
         is_other = 2 * len(known) >= len(differing)
         fault = TimedPathFault.OTHER_SAMPLE if is_other else TimedPathFault.VALUES
@@ -184,9 +189,10 @@ def _are_of_other_samples(
     unequal: Sequence[int],
     is_same: OutputComparison,
 ) -> bool:
-    """Whether the outputs that differ on repetition belong to other samples, and are not new.
+    """Whether outputs that differ on repetition are those of other samples, and are not new.
 
-    With few distinct outputs, as of a model that draws a class, equality shows nothing.
+    If there are few distinct outputs, as for a model that draws a class at random, equality is no
+    evidence, and the result is False.
     """
     count = len(checked)
     everything = [*checked, *again]
@@ -209,10 +215,10 @@ def _are_of_other_samples(
 
 
 class OutputComparison:
-    """Equality of outputs, within a small part of the differences between samples."""
+    """Equality of outputs, with a tolerance relative to the differences between samples."""
 
     def __init__(self, outputs: Sequence[list[Tensor]]) -> None:
-        """Compute the limit on differences of each output, from those of all samples."""
+        """Compute the tolerance for each output of the model from the outputs of all samples."""
         self._limits = [
             SAME_RATIO * _deviation(tensors)
             if len({tensor.shape for tensor in tensors}) == 1 and tensors[0].dtype.kind in "biuf"

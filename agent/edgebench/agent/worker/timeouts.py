@@ -1,13 +1,14 @@
-"""Time limits of a worker, enforced by the daemon: all follow from its job alone.
+"""Time limits of a worker, which the daemon derives from the worker's job only, and enforces.
 
-Theory of operation. A worker may be hostile, so no report of it extends these times. Its phases
-come in a fixed order, each at most once; each has a limit, and so has the run. The duration that a
-worker expects of a phase can shorten the limit of the phase, but not extend it beyond what the
-specification allows.
+Theory of operation. A worker may be hostile, so no report from it extends these times. The phases
+of a worker come in the order of `PHASES`, and some may be missing. Each phase has a time limit, and
+so has the whole run.
+A worker may report the expected duration of a phase: the report can shorten the limit of the phase,
+but not extend it beyond the limit that follows from the specification.
 
-An honest run may take long to reach a count of queries, because the time of a query is unknown at
-first. The first inference ended within the time to load, so no other is expected to take longer,
-and all of them together no longer than `COUNTED_LIMIT_S`.
+The time to reach a number of queries is unknown before the first query. The first inference has to
+end within the load timeout, so no inference is expected to take longer than this timeout, and all
+inferences together no longer than `COUNTED_LIMIT_S`.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
-"""Timeout of a phase: a multiple of its expected duration, and a margin."""
+"""Timeout of a phase: its expected duration times the factor, plus the margin."""
 COUNTED_LIMIT_S = 4 * 3600.0
-"""Longest expected time of a count of inferences: 14 s for each of the default 1024."""
+"""Longest expected time to reach a number of inferences: 14 s for each of the default 1024."""
 UPLOAD_BYTES_PER_S = 2000.0
-"""Slowest upload of a model to a target: a fifth of 115200 baud, as on a line that loses frames."""
+"""Slowest upload of a model to a target that is allowed: about a fifth of the rate of 115200 baud,
+as on a serial line that loses frames."""
 MARKS_S = 1.0
 """Upper limit of the time for the pulses on a sync line and the idle time around them."""
 FIRST_INFERENCES_S = 60.0
 """Time for the first inferences of a target, whose duration is still unknown."""
 FIRST_SOUND_S = 1200.0
 """Time for the first window of streaming firmware: a file is played to its end, and the file of
-MLPerf Tiny has 20 minutes."""
+MLPerf Tiny takes 20 minutes."""
 TARGET_WINDOWS = 5
-"""Windows of a target, with warm-up before each. Source: MLPerf Tiny run rules: the median of
+"""Number of windows on a target, each after a warm-up. Source: MLPerf Tiny run rules: the median of
 five windows."""
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
 """Timeout of the checks: reference kernels are slow, and a data set may be large. For a target that
-runs a data set, it applies to each line of progress."""
+runs a data set, the timeout also applies from each line of progress to the next."""
 COMPLETE_TIMEOUT_S = 20.0
 """Timeout of the work after a worker's record is final; the worker's own alarm is far shorter."""
 STOP_GRACE_S = 20.0
@@ -46,17 +48,18 @@ PHASES = (
     *(Phase.STARTING, Phase.LOADING, Phase.SYNCING, Phase.WARMING_UP, Phase.MEASURING),
     *(Phase.SYNCING, Phase.SPOOLING, Phase.CHECKING, Phase.SPOOLING, Phase.CHECKING),
 )
-"""Phases of a worker in order; some are omitted. The worker of a target runs a data set, releases
-the target, and compares its outputs."""
+"""Phases of a worker in order; a worker may omit some. Only the worker of a target has the last two
+phases: it runs the data set in the first CHECKING, releases the target in the second SPOOLING, and
+compares the outputs in the second CHECKING."""
 
 
 def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> float:
     """Time after which a worker is killed in this phase, seconds.
 
     Args:
-        job: Its job.
+        job: Job of the worker.
         phase: The phase.
-        expected_s: Duration that the worker expects; None: the longest that its job allows.
+        expected_s: Duration that the worker expects; None: the longest that the job allows.
     """
     spec = job.spec
     if phase in (Phase.STARTING, Phase.LOADING):
@@ -76,12 +79,12 @@ def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> fl
 
 
 def run_limit_s(job: Job) -> float:
-    """Time after which a worker is killed unconditionally, seconds; `STOP_GRACE_S` follows."""
+    """Time limit of the whole run, seconds; a measuring worker gets `STOP_GRACE_S` in addition."""
     return sum(phase_limit_s(job, phase) for phase in PHASES) + COMPLETE_TIMEOUT_S
 
 
 def _longest_expected_s(job: Job, phase: Phase) -> float:
-    """Longest duration of a phase that its worker may expect."""
+    """Longest expected duration of a phase that a worker may report."""
     spec, is_target = job.spec, job.target is not None
     if phase is Phase.SYNCING:
         return MARKS_S + (code_s(spec.load_code_chip_s) if spec.load_code_chip_s else 0.0)

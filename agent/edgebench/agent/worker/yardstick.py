@@ -1,25 +1,25 @@
 """The yardstick: fixed work that shows the speed of the device before and after a run.
 
-Theory of operation. Virtual machines, containers and phones may hide the clock of their CPUs. The
-same work takes longer at a lower clock, whether or not the clock can be read. There are two kinds
-of work. The integer work is a modular power of a number of 521 bits: it needs the CPU and its
-first-level cache. The memory work is a copy between two buffers that exceed the last-level cache of
-most edge devices (Raspberry Pi 5: 2 MiB, RK3588: 3 MiB, Jetson Orin: 4 MiB); on a larger cache, it
-shows the speed of that cache.
+Theory of operation. Virtual machines, containers and phones may hide the clock frequency of their
+CPUs. The same work takes longer at a lower frequency, whether or not the frequency can be read. The
+yardstick has two kinds of work. The integer work is a modular power of a number of 521 bits: it
+needs the CPU and its first-level cache. The memory work is a copy between two buffers that exceed
+the last-level cache of most edge devices (Raspberry Pi 5: 2 MiB, RK3588: 3 MiB, Jetson Orin: 4
+MiB); on a device with a larger cache, the copy shows the speed of the cache.
 
 Each kind of work takes about 20 ms, in many parts that are timed separately. Other processes make
-parts slower, never faster, so the figure is the decile of the fast parts. Half of the integer work
-precedes the memory work and half follows it, so that another process has to interfere for the whole
-40 ms to change the figure. The number of units in a part is determined once, so both readings of a
-run do the same integer work. No reading is repeated: a device that is throttled a little may cool
-down meanwhile.
+parts slower, never faster, so the figure is the first decile of the times of the parts. Half of the
+integer work precedes the memory work and half follows it, so that another process has to interfere
+for the whole 40 ms to change the figure. The number of units in a part is determined once, so both
+readings of a run do the same integer work. No reading is repeated, because a slightly throttled
+device could cool down in the meantime.
 
 The buffers are mapped, not allocated by malloc: the release of a large block would raise glibc's
-threshold for mapped blocks, and change how the runtime allocates memory during the timed loop. They
-are populated, so that no page is missing during the copy.
+threshold for mapped blocks, and change how the runtime allocates memory during the timed loop. The
+buffers are populated, so that the copy causes no page faults.
 
 Source: mallopt(3), M_MMAP_THRESHOLD; McCalpin, STREAM, https://www.cs.virginia.edu/stream/ref.html,
-which counts the bytes that a copy reads and those that it writes.
+which counts both the bytes that a copy reads and the bytes that it writes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from edgebench.protocol.record import YardstickReading
 WORK_NS = 20_000_000
 """Duration of each kind of work."""
 PART_COUNT = 40
-"""Parts of the integer work: 0.5 ms each, shorter than the 3 ms for which Linux lets another
-process run in between. Source: Linux, kernel/sched/fair.c, sysctl_sched_base_slice: 0.7 ms, times
-1 + log2 of the number of CPUs, at most 8."""
+"""Number of parts of the integer work. A part takes 0.5 ms, less than the time slice of 3 ms for
+which Linux runs another process in between. Source: Linux, kernel/sched/fair.c,
+sysctl_sched_base_slice: 0.7 ms, times 1 + log2 of the number of CPUs, at most 8 CPUs."""
 CALIBRATION_COUNT = 32
 """Number of trial units; the fastest of them determines the number of units in a part."""
 MODULUS = 2**521 - 1
@@ -53,7 +53,7 @@ BASE = 3**328
 """A number of 520 bits."""
 BUFFER_BYTES = 8 * 2**20
 PIECE_BYTES = 2**20
-"""Bytes of a part of the copy."""
+"""Size of each part of the copy."""
 
 Clock = Callable[[], int]
 
@@ -71,7 +71,7 @@ class FixedWork:
     clock: Clock = perf_counter_ns
 
     def measure(self) -> YardstickReading:
-        """Do the work, in about 50 ms."""
+        """Do the work, which takes about 50 ms, and return its figures."""
         with _on_fastest_cpus(self.root):
             first_ns = self._integer_ns()
             copy_ns = _copy_ns(self.clock)
@@ -83,7 +83,7 @@ class FixedWork:
         return YardstickReading(integer_ns, integer_spread, bytes_per_s, memory_spread)
 
     def _integer_ns(self) -> list[float]:
-        """Time of a unit in each part of half of the integer work."""
+        """Do half of the integer work; returns the mean time of a unit for each part."""
         unit, clock, times_ns = self.unit, self.clock, list[float]()
         for _ in range(PART_COUNT // 2):
             begin_ns = clock()
@@ -110,7 +110,7 @@ def calibrated_work(root: Path = Path("/"), speed_path: str | None = None) -> Fi
 
 
 def fast_part(times_ns: Sequence[float]) -> tuple[float, float]:
-    """First decile of the parts' times, and their interquartile range over their median.
+    """First decile of the parts' times, and their interquartile range divided by their median.
 
     >>> fast_part([110, 120, 130, 140, 150, 160, 170, 180, 190, 200, 300])
     (120, 0.375)
@@ -146,9 +146,10 @@ def _copy_ns(clock: Clock) -> list[int] | None:
 
 @contextmanager
 def _on_fastest_cpus(root: Path) -> Iterator[None]:
-    """Keep this thread on the fastest type of the CPUs of the run, where a model moves to anyway.
+    """Keep this thread on the fastest of the run's CPUs, to which Linux also moves a busy model.
 
-    Otherwise readings on an efficiency core and on a performance core would be compared.
+    Without this, a reading from an efficiency core could be compared with a reading from a
+    performance core.
     """
     allowed = own_cpus()
     fastest = fastest_cpus(allowed, root)

@@ -1,1 +1,1 @@
-"""Commands and replies of boards, as state machines without I/O: a dialect per file."""
+"""Dialects of boards, one per file: state machines for commands and replies, without I/O."""

@@ -1,4 +1,4 @@
-"""Events of a board, the same in all dialects."""
+"""Events that dialects derive from the lines of a board, common to all dialects."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Quirk(Enum):
     ECHO = "echo"
     """The board echoes commands."""
     NO_PREFIX = "no_prefix"
-    """Lines lack their `m-`."""
+    """Lines lack the prefix `m-`."""
     NAME_FORMAT = "name_format"
-    """The name of the board is not `m-name-dut-[…]`."""
+    """The line with the board's name does not have the form `m-name-dut-[…]`."""
     TRAILING_COMMA = "trailing_comma"
     """Results end in a comma, as in the reference for visual wake words."""
     JOINED_LINES = "joined_lines"
-    """A line begins in the middle of another: the end of the first line was lost."""
+    """A line begins in the middle of another line, because the end of the first line was lost."""
     TEXT_IN_WINDOW = "text_in_window"
-    """The board prints other lines within a window, whose time includes the printing."""
+    """The board prints other lines within a window, so the window's time includes the printing."""
     NOT_TEXT = "not_text"
-    """Bytes that are not ASCII: the speed is wrong, or the line is bad."""
+    """The board sends bytes that are not ASCII: the speed is wrong, or the line is bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class BoardName:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceName:
-    """Reply of an interface board to `name`: the board itself is behind it."""
+    """Reply of an interface board to `name`; the board under test is connected behind it."""
 
     name: str
 
@@ -64,31 +64,31 @@ class TimestampMode:
     """First line after a reset, which defines the kind of timestamps."""
 
     is_energy: bool
-    """Timestamps are pulses on a pin instead of lines with the time."""
+    """Whether timestamps are pulses on a pin, instead of lines with the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitEnd:
-    """Last line but one after a reset."""
+    """`m-init-done`, the second-last line that the board prints after a reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LapTime:
-    """Timestamp, by the board's clock."""
+    """Timestamp line, with the time by the board's clock."""
 
     time_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSize:
-    """Reply to `db load`."""
+    """Reply to `db load`, with the number of bytes that the board expects."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadEnd:
-    """The last byte of a load has arrived."""
+    """The board has received the last byte of a load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,33 +100,33 @@ class LoadProgress:
 
 @dataclass(frozen=True, slots=True)
 class BufferBytes:
-    """Part of the input buffer, reply to `db print`."""
+    """Part of the input buffer, in the reply to `db print`."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class WarmupBegin:
-    """Warm-up of an `infer`, with its number of inferences."""
+    """The warm-up of an `infer` begins; `count` is its number of inferences."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class WarmupEnd:
-    """Warm-up of an `infer` has ended."""
+    """The warm-up of an `infer` has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceBegin:
-    """Timed inferences of an `infer`, with their number."""
+    """The timed inferences of an `infer` begin; `count` is their number."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceEnd:
-    """Timed inferences have ended."""
+    """The timed inferences of an `infer` have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,9 @@ class FaultText:
 class InputMismatch:
     """The size of the input differs from the expected size; the board uses the previous input.
 
-    The reference reports this in a line without a prefix, and then runs on the old content of the
-    buffer: results after this line are not those of the input that was sent.
+    MLPerf Tiny's reference firmware reports this in a line without a prefix, and then runs
+    inferences on the old content of the buffer: results after this line do not belong to the input
+    that was sent.
     """
 
     text: str
@@ -165,7 +166,7 @@ class InputMismatch:
 class ComplaintText:
     """Vendor-specific line about an error, which may be unrelated to the inference.
 
-    Logs of the radio or the file system are printed between the lines of a reply.
+    Some boards print log messages of the radio or the file system between the lines of a reply.
     """
 
     text: str
@@ -173,9 +174,9 @@ class ComplaintText:
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
-    """Vendor-specific line about a failed inference, which the protocol cannot express.
+    """Vendor-specific line about a failed inference; the protocol itself has no line for it.
 
-    The reference prints results even if an inference of the runtime fails.
+    MLPerf Tiny's reference firmware prints results even if the runtime reports a failed inference.
     """
 
     text: str
@@ -198,7 +199,7 @@ class InfoItem:
 
 @dataclass(frozen=True, slots=True)
 class BufferCrc:
-    """Reply to `x-crc`."""
+    """Reply to `x-crc`: CRC-32 and size of the data that the board has received."""
 
     crc: int
     size_bytes: int
@@ -206,7 +207,7 @@ class BufferCrc:
 
 @dataclass(frozen=True, slots=True)
 class OutputBytes:
-    """Part of the raw output tensors, reply to `x-out`."""
+    """Part of the bytes of the output tensors, in the reply to `x-out`."""
 
     data: bytes
 
@@ -217,14 +218,14 @@ class CyclesHead:
 
     tick_rate_hz: int
     total_count: int
-    """Inferences of the last `infer`."""
+    """Number of inferences of the last `infer`."""
     kept_count: int
-    """Number of the most recent inferences whose ticks the board has kept."""
+    """Number of inferences, the most recent, for which the board has kept the ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class CyclesPart:
-    """Ticks of some inferences, oldest first."""
+    """Ticks of some of the last inferences, oldest first."""
 
     ticks: tuple[int, ...]
 
@@ -235,15 +236,15 @@ class OperatorsHead:
 
     tick_rate_hz: int
     run_count: int
-    """Inferences of the profile."""
+    """Number of inferences of the profile."""
     overhead_ticks: int
-    """Ticks of as many readings of the counter as the profile has."""
+    """Ticks of run_count · operator_count readings of the counter, without the operators."""
     operator_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTicks:
-    """Ticks of an operator over all inferences of a profile."""
+    """Total ticks of an operator in all inferences of a profile."""
 
     kind: str
     ticks: int
@@ -251,7 +252,7 @@ class OperatorTicks:
 
 @dataclass(frozen=True, slots=True)
 class FrameModeReply:
-    """Reply to `x-frames`."""
+    """Reply to `x-frames`: maximum payload in bytes, and maximum number of frames in flight."""
 
     payload_max: int
     window: int
@@ -274,24 +275,24 @@ class ActivationsHead:
 
 @dataclass(frozen=True, slots=True)
 class NumberList:
-    """A line of a list of whole numbers; empty for a bracket alone."""
+    """A line of a list of integers; `values` is empty for a line with only a bracket."""
 
     values: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SoundBegin:
-    """An interface board plays this file."""
+    """An interface board starts to play a sound file."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class SoundEnd:
-    """An interface board has played a file, or cannot play it."""
+    """An interface board has played a sound file, or cannot play it."""
 
     error: str | None = None
-    """Its reason; None: the file was played to its end."""
+    """Error that the interface board prints; None: the file was played to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,19 +302,19 @@ class RecordBegin:
 
 @dataclass(frozen=True, slots=True)
 class DetectionsHead:
-    """Line before the times at which the board detected the wake word, milliseconds."""
+    """Line before the times, in milliseconds, at which the board detected the wake word."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessingHead:
-    """Line before the times at which processing of frames began or ended, in units of 10 µs."""
+    """Line before the times, in units of 10 µs, at which processing of frames began or ended."""
 
     is_end: bool
 
 
 @dataclass(frozen=True, slots=True)
 class OtherText:
-    """Line without a meaning here: help, greetings, or the rest of a damaged line."""
+    """Line that the dialect does not interpret: help, greetings, or the rest of a damaged line."""
 
     text: str
 
@@ -369,9 +370,9 @@ class TimedEvent:
 
     event: BoardEvent
     first_ns: int
-    """Time when the read with its first byte returned."""
+    """Time when the read that received the first byte of the line returned."""
     last_ns: int
-    """Time when the read with its end returned."""
+    """Time when the read that received the end of the line returned."""
 
 
 class Dialect(Protocol):
@@ -379,21 +380,21 @@ class Dialect(Protocol):
 
     @property
     def name(self) -> str:
-        """Stable name, which is stored."""
+        """Name of the dialect; it is stored, so it must not change."""
         ...
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of input in a `db` command."""
+        """Number of input bytes in a `db` command."""
         ...
 
     @property
     def quirks(self) -> set[Quirk]:
-        """Deviations seen so far."""
+        """Deviations from MLPerf Tiny's protocol seen so far."""
         ...
 
     def encode(self, command: str) -> bytes:
-        """Bytes of a command; the next received bytes are its reply.
+        """Encode a command; the bytes received next are parsed as its reply.
 
         Raises:
             LocalProtocolError: the text is not a single valid command.
@@ -401,7 +402,7 @@ class Dialect(Protocol):
         ...
 
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
-        """Events that are complete with these bytes, in order.
+        """Parse received bytes, and return the events of the lines that they complete, in order.
 
         Args:
             data: Bytes of a read.
@@ -410,5 +411,5 @@ class Dialect(Protocol):
         ...
 
     def reset(self) -> None:
-        """Discard a partial line and the last command, before unrelated data."""
+        """Discard a partial line and the last command; the next data is unrelated to them."""
         ...

@@ -6,11 +6,11 @@
                   [dut]: m-ready                 of the board itself: the command has ended
 
 The interface board replies at once, so the first `m-ready` does not depend on the board behind it.
-The line is half duplex: nothing is sent while the board transmits.
+The serial line is half duplex: nothing is sent while the board transmits.
 
-EEMBC's IO Manager prints `m-lap-us-N` by its own clock whenever the board pulls its pin, if this is
-enabled: lines between those of the board, the first before `m-infer-start`. They are not laps of
-the board.
+If EEMBC's IO Manager is configured to do so, it prints `m-lap-us-N` by its own clock whenever the
+board pulls the timestamp pin. The IO Manager's laps appear between the lines of the board, the
+first before `m-infer-start`, and are not laps of the board.
 
 Source: mlcommons/tiny, benchmark/interface, InterfaceMenu::Passthrough; the logs of energy runs in
 mlcommons/tiny_results_v1.0.
@@ -34,10 +34,10 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import MLPERF_TINY
 
 PREFIX = "dut "
 CHUNK_BYTES = 26
-"""Bytes per command with the prefix, as upstream's runner sends them: 64 characters."""
+"""Input bytes per `db` command, as MLPerf Tiny's runner sends them: at most 64 characters."""
 _MARK = re.compile(r"\[dut\]: ?")
 _OWN = InterfaceName | OtherText
-"""Lines in which the interface board reports about itself."""
+"""Events of lines that the interface board prints about itself."""
 
 
 class PassthroughDialect:
@@ -48,7 +48,7 @@ class PassthroughDialect:
         self.chunk_bytes = CHUNK_BYTES
         self.quirks: set[Quirk] = board.quirks
         self.has_interface_replied = False
-        """Whether the interface board replied to the last command, not the board behind."""
+        """Whether the interface board itself has replied to the last command."""
         self._board = board
         self._outer = LineDialect(
             "interface_board",
@@ -79,7 +79,7 @@ class PassthroughDialect:
         self._outer.reset()
 
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
-        """Events of the board, and of the interface board, whose lines are not marked."""
+        """Events of the board (lines marked `[dut]:`) and of the interface board (other lines)."""
         events: list[TimedEvent] = []
         for timed in self._outer.receive(data, time_ns):
             if isinstance(timed.event, OtherText) and (mark := _MARK.match(timed.event.text)):

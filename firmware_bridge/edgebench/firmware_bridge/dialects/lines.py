@@ -1,11 +1,12 @@
-r"""Dialects of lines: commands that end in `%`, replies by lines until `m-ready`.
+r"""Dialects of text lines: a command ends with `%`, and its reply with the line `m-ready`.
 
 Theory of operation. A line ends at LF, or at CR; empty lines are ignored, so all line endings are
-equivalent. Bytes that are not text are dropped, and colours as well. Three defects are corrected:
+equivalent. Bytes that are not text are dropped, and so are the terminal escape sequences of
+colours. Three defects are corrected:
 
-    echo          the command itself comes first, at the beginning of a line or on a separate line
-    no prefix     `ready` for `m-ready`; some firmware omits the prefix
-    joined lines  the end of a line was lost, so a known beginning is inside another line
+    echo          the board repeats the command, on a separate line or at the beginning of its reply
+    no prefix     firmware omits the prefix, and prints `ready` instead of `m-ready`
+    joined lines  the end of a line was lost, so another line begins in the middle of it
 
 The lines are defined by a table of patterns, so a dialect is mostly data.
 
@@ -24,24 +25,26 @@ from edgebench.protocol.errors import LocalProtocolError
 
 TERMINATOR = "%"
 COMMAND_MAX_CHARS = 79
-"""The reference has space for 80 characters with the terminator, and silently cuts the rest."""
+"""Maximum length of a command without its terminator. MLPerf Tiny's reference firmware has space
+for 80 characters with the terminator, and silently drops the rest."""
 LINE_MAX_BYTES = 1 << 16
-"""Longer data without a line end is not a reply; `db print` of the streaming firmware prints a
-single line with three characters per byte."""
+"""Maximum length of a line; longer data without a line end is dropped, because it is not a reply.
+The longest line is the streaming firmware's reply to `db print`: three characters per byte."""
 _ENDS = re.compile(rb"\r|\n")
 _NO_TEXT = bytes(
     {*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x1B), *range(0x1C, 0x20), *range(0x7F, 0x100)}
 )
 _COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~])?")
-"""Terminal escape sequences; shells of real-time systems print them. Source: ECMA-48, 5.4."""
+"""Pattern of terminal escape sequences, which shells of real-time operating systems print. Source:
+ECMA-48, 5.4."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """A kind of line, and its event."""
+    """A kind of line, and the function that makes its event."""
 
     pattern: re.Pattern[str]
-    """Matches the whole line, without its prefix `m-`."""
+    """Pattern of the whole line, without the prefix `m-`."""
     event: Callable[[re.Match[str], set[Quirk]], BoardEvent]
     has_prefix: bool = True
     """Whether the line starts with `m-`."""
@@ -53,18 +56,18 @@ def line_pattern(
     *,
     has_prefix: bool = True,
 ) -> LinePattern:
-    """A kind of line, from the text of its pattern."""
+    """Create a kind of line from the text of its pattern."""
     return LinePattern(re.compile(pattern), event, has_prefix)
 
 
 def check_command(command: str, max_chars: int = COMMAND_MAX_CHARS) -> str:
     """Check that a text is a single valid command, and return it.
 
-    An empty command is a bare terminator, which crashes the reference firmware.
+    An empty command would be sent as a bare terminator, which crashes the reference firmware.
 
     Raises:
-        LocalProtocolError: the command is empty, too long, or has a terminator, control or
-            non-ASCII characters.
+        LocalProtocolError: the command is empty or too long, or contains a terminator, a control
+            character or a non-ASCII character.
     """
     is_text = command.isascii() and command.isprintable() and TERMINATOR not in command
     if not command.strip() or not is_text:
@@ -77,7 +80,7 @@ def check_command(command: str, max_chars: int = COMMAND_MAX_CHARS) -> str:
 
 
 class LineDialect:
-    """A dialect defined by a table of lines."""
+    """A dialect that is defined by a table of patterns of lines."""
 
     def __init__(
         self,
@@ -93,9 +96,9 @@ class LineDialect:
 
         Args:
             name: Stable name.
-            patterns: Kinds of lines; the first match is used.
+            patterns: Kinds of lines; a line is of the first kind that matches.
             beginnings: Pattern of line beginnings that never occur inside a line.
-            chunk_bytes: Bytes of input in a `db` command.
+            chunk_bytes: Number of input bytes in a `db` command.
             max_chars: Maximum length of a command without its terminator.
             line_max_bytes: Maximum length of a line of the board.
         """
@@ -108,7 +111,7 @@ class LineDialect:
         self._beginning = re.compile(beginnings)
         self._rest = b""
         self._rest_ns = 0
-        """Time of the first byte of the rest."""
+        """Time when the read that received the first byte of `_rest` returned."""
         self._echo = b""
         """Command that the board may echo before its reply."""
 
@@ -118,7 +121,7 @@ class LineDialect:
         self.chunk_bytes = max(self.chunk_bytes, (max_chars - len("db ")) // 2)
 
     def encode(self, command: str) -> bytes:
-        """Bytes of a command."""
+        """Encode a command, with its terminator."""
         sent = (check_command(command, self.max_chars) + TERMINATOR).encode("ascii")
         self._echo = sent
         return sent
@@ -128,7 +131,7 @@ class LineDialect:
         self._rest, self._echo = b"", b""
 
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
-        """Events that are complete with these bytes."""
+        """Parse received bytes, and return the events of the lines that they complete."""
         text = data.translate(None, _NO_TEXT)
         if len(text) < len(data.translate(None, b"\0")):  # a glitch at a reset is often a NUL
             self.quirks.add(Quirk.NOT_TEXT)
@@ -153,7 +156,7 @@ class LineDialect:
         return events
 
     def _cut_echo(self) -> bool:
-        """Remove the echo of a command; False: the data may be the beginning of an echo."""
+        """Remove the echo of a command; False: more data is needed to recognise an echo."""
         if not self._echo:
             return True
         begin = self._rest.lstrip(b"\r\n ")
@@ -167,7 +170,7 @@ class LineDialect:
         return not begin
 
     def _parts(self, line: str) -> list[str]:
-        """The line, or the lines of which it consists if lines were joined."""
+        """Split a line at the beginnings of other lines inside it; most lines stay whole."""
         begins = [match.start() for match in self._beginning.finditer(line)]
         if not begins or begins == [0]:
             return [line] if line else []

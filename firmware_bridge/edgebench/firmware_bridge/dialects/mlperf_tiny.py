@@ -1,7 +1,7 @@
-"""MLPerf Tiny's protocol, performance and energy mode, with the extensions of edgebench's firmware.
+"""MLPerf Tiny's protocol in performance and energy mode, with edgebench's own commands.
 
 The two modes differ only in their timestamps: a line, or a pulse on a pin. So a single dialect
-parses both, and the board reports its mode when it starts.
+parses the lines of both modes, and the board reports its mode when it starts.
 
 Source: mlcommons/tiny @ 1afd2c98, benchmark/api; the two lines without a prefix that mean a wrong
 size: internally_implemented.cpp (`db load`) and the reference submissions (th_load_tensor); failed
@@ -19,19 +19,19 @@ from edgebench.firmware_bridge.dialects.events import Quirk
 from edgebench.firmware_bridge.dialects.lines import LineDialect, LinePattern, line_pattern
 
 CHUNK_BYTES = 31
-"""Bytes per command, as upstream's runner sends them: EEMBC's rule is at most one command or 64
-bytes before the next `m-ready`."""
+"""Input bytes per `db` command, as MLPerf Tiny's runner sends them. EEMBC's rule is: at most one
+command or 64 bytes before the next `m-ready`."""
 _BRACKET = re.compile(r"\[?([^\[\]]*)\]?")
 
 BEGINNINGS = (
     r"m-(?:ready|name-|profile-|model-|timestamp-mode-|lap-us-|init-done|load-done|buffer-|"
     r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|operators-|operator-|frames-|\[Expecting)|(?<![a-z])e-\["
 )
-"""Line beginnings that never occur inside a line of any board."""
+"""Pattern of the line beginnings that never occur inside a line of any board."""
 
 
 def _named(match: re.Match[str], quirks: set[Quirk]) -> events.BoardName:
-    """Name in any of the known formats."""
+    """Parse the board's name in any of the known formats."""
     if not re.fullmatch(r"name-dut-\[[^\]]+\]", match[0]):
         quirks.add(Quirk.NAME_FORMAT)
     bracket = _BRACKET.fullmatch(match[1])
@@ -39,7 +39,7 @@ def _named(match: re.Match[str], quirks: set[Quirk]) -> events.BoardName:
 
 
 def numbers(text: str, quirks: set[Quirk]) -> tuple[float, ...]:
-    """Numbers of a list; a trailing comma is ignored."""
+    """Parse a list of numbers; a trailing comma is accepted, and added to `quirks`."""
     parts = [part.strip() for part in text.split(",")]
     if parts and not parts[-1]:
         quirks.add(Quirk.TRAILING_COMMA)
@@ -56,14 +56,14 @@ _FAILURES = (
     r"\bth_infer\b.{0,80}\b(?:error|fail(?:ed|ure)?)\b|\binference (?:error|failed|failure)\b|"
     r"^(?:error|fail(?:ed|ure)?|fehler)\b"
 )
-"""Pattern of failed inferences: messages of a runtime anywhere in a line, or a line that begins
-with an error, as th_infer prints it. Tasks of an operating system print unrelated errors, after a
-time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0` (ESP-IDF),
-`[00:00:01.234,567] <err> net_dhcpv4: failed` (Zephyr)."""
+"""Pattern of failed inferences: a runtime's message anywhere in a line, or a line that begins with
+an error, as `th_infer` prints errors. Lines with unrelated errors, from tasks of an operating
+system, begin with a time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0`
+(ESP-IDF), `[00:00:01.234,567] <err> net_dhcpv4: failed` (Zephyr)."""
 _COMPLAINT = r"\b(?:error|fail(?:ed|ure)?|fehler)\b"
 _NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\.)|none|ok)\b"
-"""Pattern of texts that contain "error" without a failure: a status, or the mean squared error of
-ad01."""
+"""Pattern of texts that contain "error" but report no failure: a status without an error, or the
+mean squared error of the model ad01."""
 
 _FAULTS = (
     r"e-\[fault\b|\bguru meditation error\b|\bzephyr fatal error\b|\*{3} panic \*{3}|"
@@ -71,9 +71,9 @@ _FAULTS = (
     r"^\W*hard ?fault\b(?! handler)"
 )
 """Pattern of the fault handlers of edgebench's firmware, ESP-IDF, Zephyr, the Pico SDK and Mbed OS,
-and of the usual text of others."""
+and of the usual text of other firmware."""
 FAULT_LINE = re.compile(rf"^(?!m-).*?(?:{_FAULTS}).*", re.IGNORECASE | re.MULTILINE)
-"""Pattern of a line of a fault handler, in text of several lines."""
+"""Pattern that finds the line of a fault handler in a text of several lines."""
 
 MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"ready", lambda _, __: events.ReplyEnd()),
@@ -159,5 +159,5 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
 
 
 def mlperf_tiny() -> LineDialect:
-    """Dialect of MLPerf Tiny's reference API, either mode."""
+    """Create the dialect of MLPerf Tiny's reference API, for both modes."""
     return LineDialect("mlperf_tiny", MLPERF_TINY, BEGINNINGS, chunk_bytes=CHUNK_BYTES)

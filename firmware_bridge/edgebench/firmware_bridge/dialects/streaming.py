@@ -1,9 +1,10 @@
 """The dialect of MLPerf Tiny's streaming wake-word firmware.
 
-It ends its replies with `m-ready` as well, but repeats every command on a separate line, prints
-errors without a prefix, counts the bytes of a load, and prints no timestamp. The text of `help`
-ends with a command terminator, a stray `%`, before `m-ready`. It cannot run `infer`: it classifies
-audio continuously between `start` and `stop`.
+As in MLPerf Tiny's other firmware, a reply ends with `m-ready`. But this firmware repeats every
+command on a separate line, prints errors without a prefix, reports the received bytes of a load,
+and prints no timestamps. The text of `help` ends with a stray command terminator, `%`, before
+`m-ready`. There is no `infer`: the firmware classifies audio continuously between `start` and
+`stop`.
 
     start%   →  Received command: start
                 Listening for I2S data ...
@@ -19,13 +20,14 @@ audio continuously between `start` and `stop`.
                 ]
                 m-ready
 
-The interface board in front of it plays the sound, and times a pin that is high while a frame is
-processed. Its times are counts of 10 µs, although the text states seconds.
+The interface board in front of the board plays the sound, and records the times of both edges of a
+pin that is high while a frame is processed. The times are counts of 10 µs, although the printed
+text states seconds.
 
-    play FILE%          →  Attempting to play FILE, then at the end of the sound succeeded. or
-                           Error playing file. …, and m-ready; before 2025-07 (904de6f) Playing FILE
-                           and m-ready alone
-    record_detections%  →  Now recording detections, m-ready; its counter begins at 0
+    play FILE%          →  Attempting to play FILE; at the end of the sound, either "succeeded." or
+                           "Error playing file. …"; m-ready. Before 2025-07 (904de6f), only
+                           Playing FILE and m-ready
+    record_detections%  →  Now recording detections, m-ready; the counter starts again at 0
     print_detections%   →  Detection Timestamps (ms), each on a line, m-ready
     print_dutycycle%    →  Duty cycle start times (s), then Duty cycle stop times (s), each followed
                            by lines of numbers, m-ready on the last of these lines
@@ -48,12 +50,12 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import (
 )
 
 STREAMING = "mlperf_tiny_streaming"
-"""Name of the dialect."""
+"""Name of the dialect of streaming wake-word firmware."""
 MAX_CHARS = 1027
-"""Maximum length of a line: the buffer of the firmware has 1028 characters."""
+"""Maximum length of a command without its terminator: the firmware's buffer has 1028 characters."""
 EDGES_MAX_BYTES = 1 << 20
-"""Some interface boards print all edges on a single line: 37 500 for a sound of 20 minutes, with
-ten characters each."""
+"""Maximum length of a line: some interface boards print all edges on a single line, 37 500 edges
+for a sound of 20 minutes, with ten characters each."""
 
 _LIST = (
     line_pattern(
@@ -65,7 +67,7 @@ _LIST = (
         r"\[|\]|\[\s*\]|=+ Done =+", lambda _, __: events.NumberList(()), has_prefix=False
     ),
 )
-"""Lines of a list that spans several lines; some firmware of upstream ends it twice."""
+"""Lines of a list that spans several lines; some firmware prints the end of the list twice."""
 _STREAMING = (
     line_pattern(
         r"Received command: (.*)", lambda m, _: events.CommandEcho(m[1]), has_prefix=False
@@ -118,7 +120,7 @@ _INTERFACE = (
 
 
 def streaming() -> LineDialect:
-    """Dialect of the streaming wake-word firmware."""
+    """Create the dialect of the streaming wake-word firmware."""
     return LineDialect(
         STREAMING,
         (*_STREAMING, *MLPERF_TINY),
@@ -129,7 +131,7 @@ def streaming() -> LineDialect:
 
 
 def interface_board() -> LineDialect:
-    """Dialect of the interface board itself, which plays the sound."""
+    """Create the dialect of the interface board itself, which plays the sound."""
     return LineDialect(
         "interface_board",
         (*_INTERFACE, *MLPERF_TINY),

@@ -1,1 +1,1 @@
-"""Transports to a board: bytes with their time of arrival, a kind per file."""
+"""Transports of bytes to and from boards, with times of arrival: one kind per file."""

@@ -4,8 +4,8 @@ read   waits at most its timeout for the first byte, then returns all available 
 write  sends all bytes at once
 close  may be called twice
 
-Time is the bridge's monotonic clock in nanoseconds. The time of bytes is that at which their read
-returned: they arrived before it, and not before the read began to wait.
+Times are in nanoseconds, by the bridge's monotonic clock. The time of bytes is the time when the
+read returned: the bytes arrived before it, and, if the read had to wait, after the wait began.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 READ_BYTES = 1 << 16
-"""Larger than the buffer of a tty."""
+"""Maximum size of a single read, larger than the buffer of a tty."""
 WRITE_S = 10.0
 """Timeout of a write; a board that accepts no bytes for so long is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBytes:
-    """Bytes of a read."""
+    """Bytes that a read returned, with its time."""
 
     data: bytes
     """Empty if no bytes arrived in time."""
@@ -39,7 +39,7 @@ class BoardTransport(Protocol):
 
     @property
     def baud_rate(self) -> int | None:
-        """Speed of the line; None if it has no speed."""
+        """Speed of the line; None: the transport has no speed."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class BoardTransport(Protocol):
         ...
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Change the speed of the line; does nothing if it has no speed.
+        """Change the speed of the line; do nothing if the transport has no speed.
 
         Raises:
             UsageError: the port does not support the speed.
@@ -57,11 +57,11 @@ class BoardTransport(Protocol):
         ...
 
     def now_ns(self) -> int:
-        """Bridge clock, which is the clock of `ReceivedBytes.time_ns`."""
+        """Time by the bridge clock, which is also the clock of `ReceivedBytes.time_ns`."""
         ...
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """Bytes that have arrived; waits at most `timeout_s` for the first byte.
+        """Read the bytes that have arrived, after a wait of at most `timeout_s` for the first byte.
 
         Raises:
             BoardLost: the board was disconnected.

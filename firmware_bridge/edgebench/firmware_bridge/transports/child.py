@@ -20,7 +20,7 @@ _END_S = 2.0
 
 
 class ChildProcess:
-    """A child process whose standard input and output are a pseudo-terminal.
+    """A child process with a pseudo-terminal as its standard input and output.
 
     The process ends with the thread that starts it.
     """
@@ -38,8 +38,8 @@ class ChildProcess:
 
         Args:
             command: Path of the program and its arguments.
-            is_emulated: Whether its time differs from that of this machine.
-            environment: Variables of its environment; None: those of this process.
+            is_emulated: Whether the program's time differs from the time of this machine.
+            environment: Environment variables of the program; None: as in this process.
 
         Raises:
             TargetError: the program cannot be started.
@@ -76,11 +76,11 @@ class ChildProcess:
         """Do nothing: a pseudo-terminal has no speed."""
 
     def now_ns(self) -> int:
-        """Bridge clock."""
+        """Time by the bridge clock."""
         return time.monotonic_ns()
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """Bytes that have arrived."""
+        """Read bytes that have arrived, after a wait of at most `timeout_s` for the first byte."""
         try:
             readable, _, _ = select.select([self._master], [], [], max(0.0, timeout_s))
             data = os.read(self._master, READ_BYTES) if readable else None

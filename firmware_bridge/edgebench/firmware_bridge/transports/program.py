@@ -1,7 +1,7 @@
-"""Programs on this machine that act as a board: they must not outlive their user.
+"""Programs on this machine that act as a board, and must end with the process that uses them.
 
-A killed process does not clean up. An emulator that it started would continue, and use CPU time
-during every later run; so the kernel kills it.
+A process that is killed cannot end its emulator. The emulator would continue to run, and use CPU
+time during all later runs, so the kernel kills it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel sends this process a signal when the thread that started it ends."""
 _LIBRARY = ctypes.CDLL(None)
-"""Loaded at import: between fork and exec, another thread's lock may never be released."""
+"""The C library, loaded at import: between fork and exec, a load could wait forever for the lock of
+another thread, because the new process has only a copy of the lock, and not that thread."""
 
 
 def ending_with_parent() -> Callable[[], None]:
     """Function for `preexec_fn` that makes a new process end with this process.
 
-    More exactly, it ends with the *thread* that starts it. Source: prctl(2).
+    More exactly, the new process ends with the *thread* that starts it. Source: prctl(2).
     """
     parent = os.getpid()
 

@@ -3,11 +3,11 @@
     edgebench ── socket pair ── UART0          output of the board, from its first byte on
               ── socket pair ── QMP            cont, system_reset, quit
 
-Theory of operation. QEMU is started halted (`-S`) and continued by QMP, so no output of the start
-is lost. With `-icount shift=N,sleep=off` an instruction takes 2^N ns of virtual time, and the same
-image on the same input takes the same time in every process. This counts instructions, without wait
-states and caches, and is not the latency of any board. Without a fixed `shift`, the board's timer
-follows the machine that QEMU runs on, and is meaningless.
+Theory of operation. QEMU is started halted (`-S`) and continued by QMP, so no output of the board's
+start is lost. With `-icount shift=N,sleep=off` an instruction takes 2^N ns of virtual time, and the
+same image on the same input takes the same time in every process. Such a time is a count of
+instructions without wait states and caches, not the latency of a real board. Without a fixed
+`shift`, the board's timer follows the clock of the machine that runs QEMU, and is meaningless.
 
 Inherited sockets have no name, so two runs cannot collide on a port or a path.
 
@@ -41,7 +41,7 @@ PACKAGES = {PROGRAM: "qemu-system-arm", RISCV_PROGRAM: "qemu-system-misc"}
 DEFAULT_SHIFT = 3
 """Virtual time of an instruction is 2^3 = 8 ns: a CPU of 125 MHz with an instruction per cycle."""
 MAX_SHIFT = 10
-"""Maximum that QEMU accepts."""
+"""Maximum shift that QEMU accepts."""
 _CONTROL_S = 10.0
 _END_S = 2.0
 
@@ -51,7 +51,7 @@ class QemuMachine:
     """Board that QEMU emulates and edgebench's firmware supports."""
 
     name: str
-    """Name of the firmware's board."""
+    """Name of the board in edgebench's firmware."""
     cpu: str
     tick_rate_hz: int
     """Rate of the counter that the firmware reads, in virtual time with `DEFAULT_SHIFT`."""
@@ -59,11 +59,11 @@ class QemuMachine:
     """Name of QEMU's machine; None: the name of the board."""
     program: str = PROGRAM
     options: tuple[str, ...] = ()
-    """Further options of the machine."""
+    """Further options of QEMU for the machine."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Options of QEMU that choose the machine."""
+        """Options of QEMU that select the machine."""
         return "-M", self.machine or self.name, *self.options
 
 
@@ -88,7 +88,7 @@ QEMU_MACHINES: dict[str, QemuMachine] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QemuSetup:
-    """Board and files to emulate."""
+    """The board to emulate, with its firmware and model."""
 
     machine: QemuMachine
     firmware: Path
@@ -145,7 +145,7 @@ def qemu_version(program: str = PROGRAM) -> str | None:
 
 
 class QemuBoard:
-    """A board that QEMU emulates, from its reset on; it ends with the thread that creates it."""
+    """A board that QEMU emulates, from its reset; QEMU ends with the thread that starts it."""
 
     baud_rate = None
     is_emulated = True
@@ -202,11 +202,11 @@ class QemuBoard:
         """Do nothing: the line has no speed."""
 
     def now_ns(self) -> int:
-        """Bridge clock."""
+        """Time by the bridge clock."""
         return time.monotonic_ns()
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """Bytes that have arrived."""
+        """Read bytes that have arrived, after a wait of at most `timeout_s` for the first byte."""
         try:
             readable, _, _ = select.select([self._line], [], [], max(0.0, timeout_s))
             data = self._line.recv(READ_BYTES) if readable else None
@@ -266,7 +266,7 @@ class QemuBoard:
             self._process.stderr.close()
 
     def _read_control(self, *keys: str) -> dict[str, Any]:
-        """Next message with any of these keys; events are skipped."""
+        """Receive the next message that has any of these keys; events are skipped."""
         while True:
             while b"\n" not in self._rest:
                 try:

@@ -1,11 +1,11 @@
-"""Serial ports, and other addresses of pyserial, including `socket://HOST:PORT`.
+"""Connections to boards: serial ports, other addresses of pyserial, and `socket://HOST:PORT`.
 
-Opening a port raises DTR and RTS, as terminals do: boards with native USB send no data to a port
-without DTR. Other boards restart at that edge, which no setting reliably prevents (pyserial issue
-124), so all code above expects that a board may restart when its port is opened.
+Opening a port raises DTR and RTS, as in terminal programs, because boards with native USB send no
+data while DTR is low. Other boards restart at the rising edge. No setting reliably prevents this
+(pyserial issue 124), so all callers expect that a board may restart when its port is opened.
 
-On a port without these lines (a pseudo-terminal), setting them fails, which pyserial ignores on
-open.
+A port without these lines, such as a pseudo-terminal, cannot raise them; pyserial ignores this
+error when it opens a port.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgebench.protocol.errors import BoardLost, ErrorCode, TargetError, UsageEr
 BOOTLOADER_BAUD_RATE = 1200
 """A board with native USB starts its bootloader if it is opened at this speed (Arduino)."""
 BITS_PER_BYTE = 10
-"""Start bit, eight bits, stop bit."""
+"""Bits on the line per byte: a start bit, eight data bits and a stop bit."""
 DRAIN_FIRST_S, DRAIN_LAST_S = 0.0002, 0.05
 """First and longest pause between two checks of the driver's output queue."""
 _SOCKET = "socket://"
@@ -38,7 +38,7 @@ class SerialLine:
 
         Raises:
             UsageError: the speed is not allowed.
-            NotPermitted: the user may not use the port; joining a group helps.
+            NotPermitted: the user may not use the port, which needs membership in a group.
             TargetError: the port does not exist, or is in use.
         """
         _check_speed(baud_rate)
@@ -72,11 +72,11 @@ class SerialLine:
             raise self._lost() from exc
 
     def now_ns(self) -> int:
-        """Bridge clock."""
+        """Time by the bridge clock."""
         return time.monotonic_ns()
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """Bytes that have arrived."""
+        """Read bytes that have arrived, after a wait of at most `timeout_s` for the first byte."""
         try:
             self._port.timeout = max(0.0, timeout_s)
             data = self._port.read(1)
@@ -105,9 +105,9 @@ class SerialLine:
     def _drain(self) -> None:
         """Wait until the driver has sent all bytes.
 
-        pyserial's `flush` (tcdrain) waits forever if a board stops reading. In that case, the
-        remaining bytes are discarded, because otherwise closing the port would wait for them (30 s,
-        `closing_wait` of Linux).
+        pyserial's `flush` (tcdrain) is not used, because it waits forever if a board stops reading.
+        Here, the remaining bytes are discarded after `WRITE_S`; otherwise, closing the port would
+        wait for them (30 s, `closing_wait` of Linux).
 
         Raises:
             BoardLost: the board accepts no bytes any more.
@@ -145,7 +145,7 @@ class SocketLine:
     baud_rate = None
 
     def __init__(self, host: str, port: int) -> None:
-        """Connect.
+        """Connect to the TCP port.
 
         Raises:
             TargetError: the connection cannot be opened.
@@ -154,14 +154,14 @@ class SocketLine:
         self.name = f"{_SOCKET}{host}:{port}"
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Do nothing: the other side defines the speed."""
+        """Do nothing: the program behind the TCP port defines the speed of the line."""
 
     def now_ns(self) -> int:
-        """Bridge clock."""
+        """Time by the bridge clock."""
         return time.monotonic_ns()
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """Bytes that have arrived."""
+        """Read bytes that have arrived, after a wait of at most `timeout_s` for the first byte."""
         try:
             data = self._stream.read(timeout_s)
         except TargetError as exc:
@@ -192,7 +192,7 @@ def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
 
 
 def split_sound(address: str) -> tuple[str, str]:
-    """Split an address from the file that its interface board plays; empty: none.
+    """Split an address, and the sound file for an interface board after it; empty: no file.
 
     >>> split_sound("/dev/ttyACM0,play=long.wav"), split_sound("/dev/ttyACM0")
     (('/dev/ttyACM0', 'long.wav'), ('/dev/ttyACM0', ''))
@@ -202,7 +202,7 @@ def split_sound(address: str) -> tuple[str, str]:
 
 
 def check_address(address: str) -> tuple[str, int] | None:
-    """Host and port of a `socket://` address; None for other addresses.
+    """Host and port of a `socket://` address; None: the address has another form.
 
     Raises:
         UsageError: the host or the port is missing.

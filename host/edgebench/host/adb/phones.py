@@ -10,7 +10,7 @@ from edgebench.protocol.text import printable
 
 
 class AdbState(str, Enum):
-    """State of a phone, with the adb server's word for it."""
+    """State of a phone; the value is the adb server's name of the state."""
 
     READY = "device"
     UNAUTHORISED = "unauthorized"
@@ -23,12 +23,12 @@ class AdbState(str, Enum):
     RESCUE = "rescue"
     BOOTLOADER = "bootloader"
     NO_SHELL_V2 = "no shell_v2"
-    """Ready, but its shell reports no exit codes; not a state of the server, which lists `device`.
-    """
+    """The phone is ready, but its shell reports no exit codes; the adb server lists it as
+    `device`."""
     ABSENT = "absent"
-    """Not listed; not a state of the server."""
+    """The adb server does not list the phone."""
     OTHER = "other"
-    """A state that is unknown to this version."""
+    """Any state of the adb server that is unknown to this version of edgebench."""
 
 
 _SEE = "list the phones: adb devices -l"
@@ -65,7 +65,7 @@ WORDS: dict[AdbState, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Phone:
-    """A line of the adb server's list."""
+    """A phone in the adb server's list."""
 
     serial: str
     """Name of the phone at the adb server: its serial number, or HOST:PORT over Wi-Fi."""
@@ -79,12 +79,12 @@ class Phone:
 
     @property
     def meaning(self) -> str:
-        """The meaning of the state, as text."""
+        """Meaning of the phone's state, as text."""
         return WORDS[self.state][0]
 
     @property
     def next_step(self) -> str:
-        """The next step for this state, with a command."""
+        """Next step of the user in this state of the phone, with a command."""
         return WORDS[self.state][1].format(target=self.target, serial=self.serial)
 
 
@@ -94,7 +94,7 @@ def target_of(serial: str) -> str:
 
 
 def parse_phones(listing: str) -> tuple[Phone, ...]:
-    """Phones in the reply to `host:devices-l`; other lines are ignored.
+    """Parse the phones in the reply to `host:devices-l`; other lines are ignored.
 
     >>> parse_phones("R58M12  device usb:1-2 product:p model:Pixel_8 device:d transport_id:3")
     (Phone(serial='R58M12', state=<AdbState.READY: 'device'>, model='Pixel_8'),)

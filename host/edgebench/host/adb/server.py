@@ -26,14 +26,16 @@ from edgebench.protocol.text import one_line
 DEFAULT_PORT = 5037
 """Port of the adb server. Source: AOSP, packages/modules/adb, adb.h: DEFAULT_ADB_PORT."""
 REQUEST_TIMEOUT_S = 10.0
-"""Time limit of a step of a request: the server responds at once, a connected phone within a
+"""Time limit of each step of a request: the server responds at once, a connected phone within a
 second."""
 START_TIMEOUT_S = 30.0
 """Time limit of `adb start-server`, which takes a second or two."""
 MAX_REQUEST_BYTES = 0xFFFF
-"""The length of a request has four hexadecimal digits. An old server accepts only 1024 bytes."""
+"""Maximum length of a request, whose length is sent as four hexadecimal digits; an old server
+accepts only 1024 bytes."""
 SHELL_V2 = "shell_v2"
-"""Feature of a phone whose shell reports exit codes and separates its output streams."""
+"""Name of the feature by which a phone's shell reports exit codes and separates its output
+streams."""
 _PROGRAM_FOLDERS = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
 """Variables that name the directory of Android's SDK. Source: developer.android.com, "Environment
 variables"."""
@@ -54,7 +56,7 @@ class ServerAddress:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     path: str = ""
-    """Path of the socket file; empty: `host` and `port`."""
+    """Path of the socket file; empty: the server listens at `host` and `port`."""
 
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
@@ -110,7 +112,7 @@ class AdbServer:
         self.address = server_address(self._environment)
 
     def is_running(self) -> bool:
-        """Whether a process accepts connections at the server's address."""
+        """Whether a server accepts connections at the address."""
         try:
             self._dial().close()
         except OSError:
@@ -128,21 +130,21 @@ class AdbServer:
         return tuple(self._with_features(phone) for phone in listed)
 
     def phone(self, serial: str) -> Phone:
-        """The phone with this serial number; in the state `ABSENT` if it is not listed.
+        """The phone with this serial number; its state is `ABSENT` if the server does not list it.
 
         Raises:
-            Unreachable: as for `phones`.
+            Unreachable: the server cannot be reached or started, as for `phones`.
         """
         listed = parse_phones(self._ask("host:devices-l"))
         matching = (phone for phone in listed if phone.serial == serial)
         return self._with_features(next(matching, Phone(serial, AdbState.ABSENT)))
 
     def require_ready(self, serial: str) -> Phone:
-        """The phone with this serial number, ready for use.
+        """The phone with this serial number, if it is ready for use.
 
         Raises:
             PhoneUnavailable: the phone is in any state other than `READY`.
-            Unreachable: as for `phones`.
+            Unreachable: the server cannot be reached or started, as for `phones`.
         """
         phone = self.phone(serial)
         if phone.state is AdbState.READY:
@@ -170,7 +172,7 @@ class AdbServer:
         Raises:
             PhoneUnavailable: the phone is not ready.
             ServiceRefused: the phone does not open the service.
-            Unreachable: as for `phones`.
+            Unreachable: the server cannot be reached or started, as for `phones`.
         """
         stream = self._connected()
         try:
@@ -204,14 +206,14 @@ class AdbServer:
         return phone if is_usable else Phone(phone.serial, AdbState.NO_SHELL_V2, phone.model)
 
     def _ask(self, request: str) -> str:
-        """Reply of the server itself to a request."""
+        """Send a request to the server itself, not to a phone, and return the reply."""
         with self._connected() as stream, self._translated():
             if (reason := _request(stream, request)) is not None:
                 raise Unreachable(f"adb server refuses {request}: {reason}", reason=reason)
             return _text(stream)
 
     def _connected(self) -> socket.socket:
-        """A connection to the server, which is started if it is not running.
+        """Connect to the server, which is started if it is not running.
 
         Raises:
             AdbMissing: the server is not running, and the program adb is not installed.
@@ -299,7 +301,7 @@ def receive_exactly(stream: socket.socket, size: int) -> bytes:
 
 
 def _request(stream: socket.socket, request: str) -> str | None:
-    """Send a request; returns the reason if it is refused, None if it is accepted."""
+    """Send a request; return the reason if it is refused, or None if it is accepted."""
     data = request.encode()
     if len(data) > MAX_REQUEST_BYTES:
         raise ValueError(f"request of {len(data)} bytes, limit {MAX_REQUEST_BYTES}")

@@ -11,7 +11,7 @@ def tightest_quota(scheduling: Scheduling) -> CpuQuota | None:
 
 
 def available_cpu_count(scheduling: Scheduling) -> float:
-    """Most CPUs that the worker can use: those of its affinity, limited by its quotas."""
+    """Maximum number of CPUs that the worker can use: its affinity, limited by its quotas."""
     quota, count = tightest_quota(scheduling), float(len(scheduling.cpus))
     return count if quota is None else min(count, quota.cpu_count)
 

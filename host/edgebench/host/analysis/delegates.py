@@ -1,12 +1,12 @@
 """Names of delegates, and the hardware that they run on.
 
-Requested delegates and the places of operators have the same names: `builtin` for a runtime's own
-kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite, which may be the
-path of a library.
+Requested delegates and the places in which operators run have the same names: `builtin` for a
+runtime's own kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite,
+which may be the path of a library.
 
 Source: onnxruntime.ai/docs/execution-providers, its table of providers by kind of hardware (oneDNN
-and Arm Compute Library are kernels for CPUs); for libraries, the names that their makers' guides
-give to `load_delegate`: libedgetpu.so.1 (Coral), libvx_delegate.so and libethosu_delegate.so,
+and Arm Compute Library are kernels for CPUs); for libraries, the file names in the vendors' guides
+to `load_delegate`: libedgetpu.so.1 (Coral), libvx_delegate.so and libethosu_delegate.so,
 libneutron_delegate.so (NXP), libhexagon_delegate.so (TensorFlow Lite).
 """
 
@@ -62,10 +62,10 @@ def accelerator_kinds(delegate: str) -> set[str]:
 
 
 def operator_places(worker: WorkerRecord) -> Counter[str]:
-    """Number of operators in each place; empty if the runtime does not report it.
+    """Number of operators by the place in which they run; empty if the runtime reports no places.
 
-    If the runtime reports places only in its profile, as older versions of onnxruntime do, these
-    are counted: they are the operators after fusion.
+    If the runtime reports places only in its profile, as older versions of onnxruntime do, the
+    operators in the profile are counted, which are the operators after fusion.
     """
     counts: Counter[str] = Counter()
     for part in worker.placement:

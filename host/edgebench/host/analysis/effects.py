@@ -30,7 +30,7 @@ Levels = Mapping[str, Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Metric of a valid run, with its levels."""
+    """Metric of a valid run, with the level of each factor."""
 
     levels: Levels
     round: int
@@ -54,7 +54,7 @@ class FactorEffect:
     """Ratio at the place where it is lowest."""
     highest_ratio: float
     place_count: int
-    """Combinations of the other factors at which both levels were measured."""
+    """Number of combinations of the other factors at which both levels were measured."""
     pair_count: int
     marks: ResultMarks
     """Marks of the runs of both levels."""

@@ -1,24 +1,24 @@
 """Further runs of a set, in place of runs that were disturbed for a moment.
 
-A neighbour that wakes up during a second of a set may spoil a run or two, and the device is quiet
+Another program that is active for a second of a set may spoil a run or two, and the device is quiet
 again when the set ends. Such runs are made again, after the planned runs.
 
-The choice must not bias the result, so no run is chosen by its value: a slow launch without a
-recorded disturbance stays in the set, and a disturbed run is replaced whether it was slow or fast.
-A run is replaced if all of the following hold:
+The choice must not bias the result, so no run is chosen by its value: a slow run without a recorded
+disturbance stays in the set, and a disturbed run is replaced whether it was slow or fast. A run is
+replaced if all of the following hold:
 
 1. A rule with a cause of `_PASSING` failed in it, so the disturbance itself was recorded.
 2. Its other failed rules are consequences of a disturbance (`_CONSEQUENCES`). A throttled device
    or a wrong output would be the same in the next run.
 3. Fewer than half of the runs of the set are disturbed. Otherwise the disturbance belongs to the
    conditions of the measurement, and results without it would not be those of this machine.
-4. The set is not valid without a replacement, or more runs are disturbed than the others outvote
-   for every number: one run of eight.
+4. The set is not valid without a replacement, or more runs are disturbed than the other runs can
+   outvote in every number, which is one of eight runs.
 
-Of a comparison, whole sets are left out if they are disturbed (`compare/blocks.py`). Nothing limits
-their number, and sets of a model that slows itself down would be left out as well. So only
-disturbances count for sets that the model's own latencies cannot show: a slowdown without a known
-cause is none of them.
+In a comparison, whole sets are left out if they are disturbed (`compare/blocks.py`). The number of
+such sets is not limited, and sets of a model that slows itself down would be left out as well. So a
+disturbance counts for whole sets only if it was recorded independently of the model's latencies; a
+slowdown without a known cause does not count.
 
 Source: NIST/SEMATECH, e-Handbook of Statistical Methods, 7.1.6: before a value is left out, find
 out why it appeared, and whether similar values will continue to appear.
@@ -41,8 +41,8 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 
 DEFAULT_EXTRA_RUNS = 3
-"""Largest number of further runs of a set: with eight runs, of which each is disturbed with 10 %,
-more than three are disturbed in 1 of 200 sets (binomial distribution)."""
+"""Maximum number of further runs of a set: if each of eight runs is disturbed with a probability of
+10 %, more than three are disturbed in 1 of 200 sets (binomial distribution)."""
 _PASSING = frozenset({Cause.OTHER_PROGRAMS, Cause.OTHER_CORES, Cause.UNKNOWN_SLOWDOWN})
 """Causes that may be gone in the next run."""
 _CONSEQUENCES = frozenset({Cause.VARIATION})
@@ -51,7 +51,7 @@ RunT = TypeVar("RunT")
 
 
 def disturbances_of(run: Run) -> tuple[str, ...]:
-    """Ids of the rules that failed by a disturbance that may have passed.
+    """Ids of the rules that failed because of a disturbance that may have passed.
 
     There are none if the run also failed for a reason that a further run would share.
     """
@@ -62,10 +62,10 @@ def disturbances_of(run: Run) -> tuple[str, ...]:
 
 
 def external_disturbances_of(run: Run) -> tuple[str, ...]:
-    """The `disturbances_of` a run that its model cannot have caused.
+    """`disturbances_of(run)` without disturbances that the model itself may have caused.
 
     `interference` judges the latencies of the model, which also rise if the model itself leaks
-    memory; it counts only if the model was moved to other cores.
+    memory; this rule counts only if the model was moved to other cores.
     """
     own = {
         failure.id
@@ -76,7 +76,7 @@ def external_disturbances_of(run: Run) -> tuple[str, ...]:
 
 
 def is_mostly(disturbed_count: int, run_count: int) -> bool:
-    """Whether half of the runs of a set or more are disturbed: a condition of its occasion."""
+    """Whether at least half of the runs of a set are disturbed, as a condition of the occasion."""
     return 2 * disturbed_count >= run_count
 
 
@@ -85,12 +85,12 @@ def without_disturbed_sets(
     set_of: Callable[[RunT], str | None],
     is_disturbed: Callable[[RunT], bool],
 ) -> list[RunT]:
-    """The runs without sets of which half or more of the runs are disturbed.
+    """The runs, except all runs of sets in which at least half are disturbed.
 
     Args:
         runs: The runs.
-        set_of: Id of a run's set, or of its side of a comparison in pairs. Runs outside of both,
-            with None, count as one set.
+        set_of: Id of a run's set, or of its side of a comparison in pairs. None for a run outside
+            of both; all such runs count as one set.
         is_disturbed: Whether a run was disturbed.
     """
     sets: dict[str | None, list[RunT]] = {}

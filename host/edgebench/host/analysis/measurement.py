@@ -68,7 +68,7 @@ class Measurement:
     """Numbers of a run."""
 
     traces: Traces
-    """Raw data of the run. A rule computes from it a number that no other code needs."""
+    """Raw data of the run, from which rules compute the numbers that no other code needs."""
     steady: SteadyState
     first_row: int
     """First counted row, after both the issued and the detected warm-up."""
@@ -98,12 +98,12 @@ class Measurement:
 
     @property
     def query_count(self) -> int:
-        """Number of counted queries; of samples in the offline scenario."""
+        """Number of counted queries; in the offline scenario, number of counted samples."""
         return len(self.invoke_ns) if self.query_ns is None else len(self.query_ns)
 
     @property
     def warmup_change_ratio(self) -> float | None:
-        """Change of the median if the detected warm-up counts; None without a detected warm-up."""
+        """Relative change of the median if the detected warm-up counted; None if undetected."""
         issued = self.traces.queries.warmup_count
         if self.first_row <= issued:
             return None
@@ -188,10 +188,10 @@ def _loadgen(log: str | None) -> LoadgenResult | None:
 
 
 def _step_ns(record: RunRecord, invoke_ns: Nanoseconds) -> float | None:
-    """The larger step of two: that of the agent's readings, and that of the durations.
+    """The larger of two clock steps, which the agent reports and which the durations show.
 
-    Durations close to a whole number of steps are all equal, and show no step. Older agents do not
-    describe the clock.
+    If the inferences take close to a whole number of steps, all durations are equal and show no
+    step. Older agents do not describe the clock.
     """
     described = record.environment.clock
     steps_ns = clock_step_ns(invoke_ns), described.step_ns if described else None
@@ -199,10 +199,11 @@ def _step_ns(record: RunRecord, invoke_ns: Nanoseconds) -> float | None:
 
 
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
-    """Steady state of all inferences, including the warm-up if it was issued the same way.
+    """Steady state of all inferences, with the warm-up if it was issued as the timed part was.
 
     The warm-up of a server run is excluded, because it has no gaps: in the timed part, the caches
-    cool down in the gaps between arrivals. Latencies that return later are not cut as a warm-up.
+    cool down in the gaps between arrivals. If the latencies of the warm-up return later in the run,
+    it is not cut.
     """
     timed = slice(queries.warmup_count, None)
     if not spec.scenario.traits.is_scheduled:

@@ -1,4 +1,4 @@
-"""Median of the headlines of runs: its 95 % interval, and the limits on its width.
+"""Median of the headline values of runs: its 95 % interval, and the limits on its width.
 
 The module imports no other library, because a list of runs needs no other part of the analysis.
 """
@@ -15,11 +15,11 @@ LEVEL = 0.95
 SIGMAS = 1.959964
 """Half-width of a 95 % interval in standard errors."""
 MIN_RUNS = 5
-"""Minimum number of runs for an interval: the lowest and the highest of five runs cover the median
-with 93.75 %, those of four with 87.5 %."""
+"""Minimum number of runs for an interval: the lowest and the highest of five runs enclose the
+median with a probability of 93.75 %, the lowest and the highest of four runs with 87.5 %."""
 PRECISION_SUSPECT_RATIO = 0.05
-"""Largest half-width of the interval of the median, over the median, for a run or set to pass.
-Source: Hoefler & Belli, Scientific benchmarking of parallel computing systems (2015), 4.2.2,
+"""Maximum half-width of the interval of the median, relative to the median, for a run or set to
+pass. Source: Hoefler & Belli, Scientific benchmarking of parallel computing systems (2015), 4.2.2,
 measure until the interval is within 5 %; nanobench warns at the same error."""
 PRECISION_INVALID_RATIO = 0.25
 """Half-width above which a median is invalid: the next run may show half or twice as much."""
@@ -79,7 +79,7 @@ def t_quantile(freedom: int) -> float:
 
 
 def are_too_far_apart(values: Sequence[float]) -> bool:
-    """Whether runs with these headlines make an invalid set; False below five runs."""
+    """Whether runs with these headline values make an invalid set; False below five runs."""
     interval = median_interval(values)
     if interval is None:
         return False

@@ -1,14 +1,15 @@
-"""Spread between occasions: how far the next measurement of a model may be from the present one.
+"""Spread between occasions: how far a model's next measurement may be from the present.
 
-The interval of a set assumes that the next runs are made under the same conditions. Neighbours on a
-shared machine, warmth of the room, or memory that was laid out at boot stay the same during a set
-and are different at the next. Only sets that were made at other times show how much that
-changes. They are the third level of repetition, after inferences and launches.
+The interval of a set assumes that the next runs are made under the same conditions. Other programs
+on a shared machine, the temperature of the room, or the memory layout since boot stay the same
+during a set and differ in the next set. Only sets that were made at other times show how much the
+results change. Occasions are the third level of repetition, after inferences and launches.
 
 With x the logarithms of the medians of k sets of a model, s² = Σ (x - mean)² / (k - 1), and the
 ratio of the next set to the present set is within exp(±t(0.975, k - 1) · s · sqrt(2)). If a model
 has too few sets, the deviations of all models of the device are pooled, each from the mean of its
-model. The medians vary between launches, too, so s contains the error of a set of that many runs.
+model. The medians vary between launches, too, so s contains the random error of a set with its
+number of runs.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; ISO 5725-3,
 intermediate precision.
@@ -24,13 +25,13 @@ from datetime import datetime
 from edgebench.host.analysis.median import t_quantile
 
 MIN_OCCASIONS = 3
-"""Minimum number of sets of a model, or of differences of several models plus one, for an
-estimate."""
+"""Minimum number of sets of a model for an estimate; for several models, the minimum number of
+degrees of freedom plus one."""
 OCCASION_S = 600.0
-"""Sets that began within this time of each other belong to the same occasion.
+"""Time after the first set of an occasion within which further sets belong to this occasion.
 
-The machine has warmed up or cooled down by then: a board with a heat sink does so with a time
-constant of one to two minutes.
+After this time, the machine has warmed up or cooled down: a board with a heat sink does so with a
+time constant of one to two minutes.
 """
 
 
@@ -51,7 +52,7 @@ class OccasionSpread:
 
 @dataclass(frozen=True, slots=True)
 class NextTime:
-    """How far the next set may be from the present set."""
+    """Prediction of how far the next set may be from the present set."""
 
     half_width_ratio: float
     """The next median is within this ratio of the present median, with 95 % probability."""
@@ -116,7 +117,7 @@ def _freedom(groups: Iterable[Sequence[float]]) -> int:
 
 
 def next_time(own: Sequence[float], others: Iterable[Sequence[float]] = ()) -> NextTime | None:
-    """Estimate from the medians of earlier sets; None with too few sets.
+    """Predict the next set from the medians of earlier sets; None with too few sets.
 
     Args:
         own: Medians of the sets of this model, including the present set.

@@ -24,12 +24,12 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class OutputQuality:
-    """Accuracy and agreement of the outputs, or why they are absent."""
+    """Accuracy and agreement of the outputs, or the reasons why they are absent."""
 
     accuracy: Accuracy | None = None
     agreement: Agreement | None = None
     accuracy_error: str | None = None
-    """Why the outputs for the data set have no accuracy."""
+    """Reason why the outputs for the data set have no accuracy."""
     agreement_error: str | None = None
 
 
@@ -174,7 +174,7 @@ def accuracy(
 
     Args:
         outputs: `dataset.0`, shape (n, …), and optionally `dataset_index`, shape (n,), which has
-            the sample of each output if samples are missing or in another order.
+            the index of each output's sample if samples are missing or in another order.
         specs: Descriptions of the outputs, for scale and zero point.
         labels: Shape (m,), m = n without an index.
         metric: One of `METRICS`.

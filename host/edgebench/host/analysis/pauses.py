@@ -1,10 +1,10 @@
-"""Pauses of a whole device, while its clock went on; a pure function over the traces.
+"""Pauses of a whole device during which its clock continued; a pure function over the traces.
 
 The worker and the sampler are two processes that have nothing in common but the device: if neither
 has a timestamp for a while, the device, its virtual machine or its container was paused. The
 sampler reads ten times a second, so a pause is found if it lasts several of its periods. Threads
-that wait for a CPU look alike; the kernel's statistics, which count that time as waiting, tell them
-apart.
+that wait for a CPU look the same in the traces, but the kernel's statistics count their time as
+waiting, which distinguishes the two cases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 PAUSE_LIMIT_S = 0.5
 """Shortest pause that is found: five periods of the sampler."""
 MIN_READINGS = 5
-"""Minimum number of readings that show their usual interval."""
+"""Minimum number of readings from which the usual interval between readings is estimated."""
 
 
 def paused_s(queries: Queries, telemetry: TelemetryTrace) -> float | None:

@@ -15,7 +15,7 @@ BATTERY_STATUS_CHARGING; the sampler uses the same numbers for files of the kern
 
 @dataclass(frozen=True, slots=True)
 class PhoneConditions:
-    """State of a phone, by the readings of the timed loop, the last before it, the first after it.
+    """State of a phone, from the readings of the timed loop and the nearest before and after it.
 
     A field is None without readings.
     """
@@ -35,7 +35,7 @@ class PhoneConditions:
     thermal_status_max: int | None = None
     """Highest status of the thermal service, 0 to 6."""
     is_thermal_overridden: bool = False
-    """Whether that status was overridden at any time."""
+    """Whether the status of the thermal service was overridden at any time."""
 
 
 def phone_conditions(telemetry: TelemetryTrace, begin_ns: int, end_ns: int) -> PhoneConditions:

@@ -25,7 +25,7 @@ def profile_of_worker(worker: WorkerRecord, measured: Measurement) -> ProfileRes
 
 
 def profile_of_target(target: TargetRecord, measured: WindowMeasurement) -> ProfileResult:
-    """The operators of a target, and the time of an inference on this input without readings."""
+    """The operators of a target, and the time of an unprofiled inference on the same input."""
     check, rate_hz = target.check, target.firmware.tick_rate_hz
     operators, inference_ns = check.operators, measured.inference_ns
     instructions = measured.instructions_per_inference
@@ -50,10 +50,10 @@ def profile_of_target(target: TargetRecord, measured: WindowMeasurement) -> Prof
 
 
 def sum_difference(profile: ProfileResult) -> tuple[float, float] | None:
-    """Difference of the operators' sum and the whole inference, and what the counter explains.
+    """Difference between the operators' sum and the whole, and the part that the counter explains.
 
-    Both are relative to the whole, which has a reading of the counter that the operators do not
-    have. None if the target did not time whole inferences.
+    Both are relative to the time of the whole inference, which includes one reading of the counter
+    that the operators' times do not include. None if the target did not time whole inferences.
     """
     whole_ns, sum_ns = profile.unprofiled_p50_ns, profile.sum_ns_per_inference
     if not whole_ns or sum_ns is None or profile.resolution_ns is None:

@@ -56,7 +56,7 @@ from edgebench.protocol.spec import RunSpec
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """Convert unexpected exceptions of an analysis, which a record from a device may cause.
+    """Convert unexpected exceptions, which an invalid record may cause in an analysis.
 
     Raises:
         MeasurementError: the analysis raised an exception that is neither an EdgebenchError nor an
@@ -265,7 +265,7 @@ def analyse_failure(
 
 @_named_errors()
 def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel | None:
-    """The clock model of a run; None without probes, because the host was not connected."""
+    """The clock model of a run; None without probes, which need a connected host."""
     if not any(probes):
         return None
     return fit(
@@ -372,7 +372,7 @@ def _binding(facts: BindingFacts | None) -> BindingNs | None:
 def _conditions(
     record: RunRecord, worker: WorkerRecord | None, facts: HostFacts, clock: ClockModel | None
 ) -> Conditions:
-    """State of the machine during the run; without a worker, only the agent's part of it."""
+    """State of the machine during the run; without a worker, only what the agent recorded."""
     sampled = record.telemetry
     return Conditions(
         load_1m_before=record.environment.load_1m,

@@ -1,11 +1,12 @@
 """Results over several runs of the same model.
 
 A run has its own process, memory layout and state of the machine, and all of its queries share
-them. So the interval of a single run covers its own median, and not the next run's: sixteen runs of
-the same model differed by 9 % on a shared machine, each with an interval within 4 %. The headline
-of a set is the median of its runs, and its interval is computed from the values of the runs alone.
-The interval assumes no particular distribution, only that the next runs have the same distribution:
-a change of the machine between two commands is not visible in either of them.
+them. So the interval of a single run applies to the median of this run, not to that of the next
+run: sixteen runs of the same model differed by 9 % on a shared machine, each with an interval
+within 4 %. The headline of a set is the median of its runs, and its interval is computed from the
+values of the runs alone. The interval assumes no particular distribution, only that the next runs
+have the same distribution: a change of the machine between two commands is not visible in either of
+them.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for the levels of
 repetition and the best split of the time; pyperf, which starts 20 processes by default.
@@ -50,9 +51,9 @@ SHORTEST_LOOP_S = 0.5
 shorter loop."""
 
 DRIFT_REACH = 5 / 8
-"""Widening of the interval on each side, in units of the drift inside the runs. It is half of the
-whole linear drift; the measured change, from the first to the last fifth, is four fifths of the
-whole."""
+"""Widening of the interval on each side, in units of the drift inside the runs. The widening is
+half of the whole linear drift; the measured drift, from the first to the last fifth of a run, is
+four fifths of the whole drift."""
 _DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
 """Groups of metrics that a drift inside the runs changes."""
 
@@ -92,7 +93,7 @@ def _planned_count(runs: Sequence[Run]) -> int:
 
 
 def find_set(runs: Sequence[Run]) -> RunSet:
-    """Summary of the runs of a set, of which at least one is given; replaced runs do not count."""
+    """Summary of a set from at least one of its runs; replaced runs do not count."""
     kept = sorted(without_replaced(runs), key=_number)
     kept_ids = {run.run_id for run in kept}
     replaced = [run for run in runs if run.run_id not in kept_ids]
@@ -127,10 +128,10 @@ def alone(run: Run) -> RunSet:
 
 
 def headline_over(counted: Sequence[Run]) -> tuple[Metric, SetMetric] | None:
-    """The headline of a set and its values over some of its runs; None if they have none.
+    """The headline of a set and its values over some runs; None if no run has a value.
 
-    Unlike `find_set`, which computes every metric and the verdict in some 50 ms, it is fast enough
-    between two runs.
+    Unlike `find_set`, which computes every metric and the verdict in some 50 ms, this function is
+    fast enough to be called between two runs.
 
     Args:
         counted: Valid or suspect runs of the set, at least one.
@@ -194,7 +195,7 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
 def _with_warmups(
     interval: tuple[float, float], runs: Sequence[Run], values: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """The interval of a median, extended to that with the warm-ups that only few runs have.
+    """The interval of a median, extended to include the warm-ups if only few runs have them.
 
     Each run is a new process, so a warm-up would occur in most of the runs. Slow inferences at the
     start of less than half of the runs are rather a level of the device, which the next runs may
@@ -203,7 +204,7 @@ def _with_warmups(
     Args:
         interval: Interval of the median without the warm-ups.
         runs: The runs, at least five.
-        values: Their medians without the warm-ups, shape (runs,).
+        values: Medians of the runs without the warm-ups, shape (runs,).
     """
     changes = [run.metrics.warmup.p50_change_ratio if run.metrics.warmup else None for run in runs]
     if not 0 < sum(change is not None for change in changes) < len(runs) / 2:
@@ -232,11 +233,11 @@ def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None
 
 
 def set_drift_ratio(runs: Sequence[Run], *, is_of_levels: bool = False) -> float:
-    """Drift of the median latency inside the runs, over the latency; 0 without drift.
+    """Drift of the median latency inside the runs, relative to the latency; 0 without drift.
 
-    The larger of two medians over the runs: the median range of the levels, which exists only for
-    runs that drift visibly by themselves; and the median change from the start to the end, if its
-    95 % interval shows that the runs change in the same direction.
+    The result is the larger of two medians over the runs: the median range of the levels, which
+    exists only for runs that drift visibly by themselves; and the median change from the start to
+    the end, if its 95 % interval shows that the runs change in the same direction.
 
     Args:
         runs: The runs, at least one.
@@ -257,10 +258,10 @@ def set_drift_ratio(runs: Sequence[Run], *, is_of_levels: bool = False) -> float
 
 
 def _level_range_ratio(run: Run, is_of_levels: bool) -> float:
-    """Range of the levels of a run, over the latency; 0 if it does not drift.
+    """Range of the levels of a run, relative to the latency; 0 if the run does not drift.
 
-    A level is a mean of a stretch of a fiftieth of the run or more. The median of the run cannot
-    drift by more than the medians of its blocks.
+    A level is the mean of a stretch of at least 1/50 of the run. The median of the run cannot drift
+    by more than the medians of its blocks.
     """
     levels = run.metrics.warmup.level_range_ratio if run.metrics.warmup else None
     blocks = run.metrics.stability.block_range_ratio if run.metrics.stability else None
@@ -268,7 +269,7 @@ def _level_range_ratio(run: Run, is_of_levels: bool) -> float:
 
 
 def _end_ratio(runs: Sequence[Run]) -> float:
-    """Latency at the end of a run over its median, median of the runs; 1 if it is not known.
+    """Ratio of the latency at a run's end to its median, as the median of all runs; 1 if unknown.
 
     The latency at the end continues the line through the medians of the last two of ten blocks.
     """
@@ -402,7 +403,8 @@ def _broken_by_runs(
 
     If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
     count in the set, so their failures make the set suspect at most, if any run counts. A rule that
-    harms a number in few of the runs does not harm it in the set if it is the same without them.
+    harms a number in only a few runs does not harm it in the set if, without these runs, the number
+    stays inside its interval.
     """
     findings = []
     refused_ids = {run.run_id for run in runs if run.verdict.is_refused}

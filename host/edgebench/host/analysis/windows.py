@@ -81,7 +81,7 @@ def measure_windows(
     if inference_ns is not None:
         resolution_ratio = EDGE_TICKS / min(target.inference_ticks)
     instruction_ns = emulator.instruction_ns if emulator else None
-    # A window includes the line that is output at its start; the time of an inference does not.
+    # A window includes the line of text that is output at its start; an inference does not.
     counted_ns = median_ns if inference_ns is None else float(np.median(inference_ns))
     return WindowMeasurement(
         summary=WindowSummary(
@@ -156,7 +156,7 @@ def _check(window: Window) -> None:
 
 
 def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> float:
-    """Time on the target's counter over that on the clock of the connected machine.
+    """Time on the target's counter, divided by the time on the clock of the connected machine.
 
     It is computed over all windows together, because the arrival of each line is uncertain by
     milliseconds.

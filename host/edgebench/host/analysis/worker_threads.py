@@ -5,14 +5,15 @@ from __future__ import annotations
 from edgebench.protocol.record import ThreadTime, WorkerRecord
 
 WORKING_RATIO = 0.10
-"""Least CPU time of a working thread, over that of the busiest thread.
+"""Minimum CPU time of a working thread, relative to that of the busiest thread.
 
 If the busiest thread also did the work of a thread with this ratio, the run would be longer by at
 most that ratio. So a thread below a tenth shortens an inference by at most a tenth, whatever it
 does. Housekeeping threads of runtimes have less than 0.01."""
 ACCOUNTED_RATIO = 0.9
 """Share of the worker's CPU time that the listed threads must have for the list to be complete: a
-thread that begins and ends within the loop is in neither list."""
+thread that begins and ends within the loop is neither in the list before nor in the list after the
+loop."""
 
 
 def loop_times(worker: WorkerRecord) -> list[ThreadTime] | None:

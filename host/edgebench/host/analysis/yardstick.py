@@ -1,4 +1,4 @@
-"""The yardsticks of several runs of a device, as far as they can be compared."""
+"""Comparison of the yardsticks of several runs of a device, as far as they are comparable."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ MIN_EARLIER = 5
 
 @dataclass(frozen=True, slots=True)
 class UsualSpeed:
-    """Speed of a device in a run or a set, against that in earlier valid runs."""
+    """Speed of a device in a run or a set, relative to its speed in earlier valid runs."""
 
     integer_ratio: float
-    """Time of the integer work over the median of the earlier runs; above 1: slower than usual."""
+    """Time of the integer work, divided by the median of the earlier runs; above 1 is slower than
+    usual."""
     run_count: int
 
 
 def integer_ns(yardstick: Yardstick) -> float:
     """Time of a unit of integer work, nanoseconds: the faster of both readings.
 
-    Another process may have slowed down one of them.
+    Another process may have slowed down one of the readings.
     """
     return min(yardstick.before.integer_ns_per_unit, yardstick.after.integer_ns_per_unit)
 
 
 def memory_bytes_per_s(yardstick: Yardstick) -> float:
-    """Rate of the copy, the faster of both readings; 0 if none has it."""
+    """Rate of the copy in memory, the faster of both readings; 0 if neither reading has it."""
     ends = yardstick.before, yardstick.after
     return max(end.memory_bytes_per_s or 0.0 for end in ends)
 
 
 def work_of(run: Run) -> tuple[object, ...]:
-    """What two runs must share for their yardsticks to be comparable: device, work and CPUs."""
+    """Facts that must be equal for the yardsticks of runs to be comparable: device, work, CPUs."""
     scheduling = run.conditions.scheduling
     return (
         run.device.id,
@@ -48,7 +49,7 @@ def work_of(run: Run) -> tuple[object, ...]:
 
 
 def usual_speed(runs: Sequence[Run], earlier: Iterable[Run]) -> UsualSpeed | None:
-    """Speed during these runs against that during earlier ones; None if too few are comparable."""
+    """Speed during these runs, relative to earlier runs; None if too few are comparable."""
     now_ns = [
         integer_ns(readings) for run in runs if (readings := run.conditions.yardstick) is not None
     ]

@@ -1,4 +1,4 @@
-"""The built-in models, which need no download: a small CNN for 8×8 digits in four forms.
+"""The built-in models, which need no download: variants of a small CNN for images of digits.
 
 The models are built by devtools/build_builtin_models.py; manifest.json lists their accuracy.
 """
@@ -21,12 +21,13 @@ _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 
 
 NAME_CUTOFF = 0.8
-"""Similarity above which the name of a model counts as a typo of another; the suffix alone makes
-`dir.tflite` and `digits_int8.tflite` similar to 0.7."""
+"""Smallest similarity, as difflib defines it, at which an unknown name counts as a misspelled name
+of a model. The limit is above 0.7, the similarity of `dir.tflite` and `digits_int8.tflite`: two
+different names with the same suffix."""
 
 
 def builtin_models(*, precision: str | None = None) -> list[Model]:
-    """All built-in models, or the models with this precision."""
+    """All built-in models, or only the built-in models with this precision."""
     manifest = json.loads((_FOLDER / "manifest.json").read_text())
     return [
         open_model(_FOLDER / entry["file"])

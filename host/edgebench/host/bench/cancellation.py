@@ -1,4 +1,4 @@
-"""Cancellation of measurements: by Ctrl-C in the main thread, or from any thread."""
+"""Cancellation of measurements, by Ctrl-C in the main thread or by a call from any thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgebench.protocol.errors import EdgebenchError
 
 
 class Interrupted(Exception):
-    """A run was cancelled; `run` is the part that was measured, or None."""
+    """A run was cancelled; `run` is the part that was measured, None if nothing was measured."""
 
     def __init__(self, run: Run | None) -> None:
         super().__init__("interrupted")
@@ -23,8 +23,8 @@ class Interrupted(Exception):
 class Cancellation:
     """A request to stop measuring, made by any thread; it cannot be withdrawn.
 
-    Measuring code checks it between steps. While that code waits for messages of a device, it
-    registers an action here, which the cancelling thread performs.
+    Measuring code calls `check` between steps. Before the code waits for messages of a device, it
+    registers an action with `performing`; the thread that cancels performs the action.
     """
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class Cancellation:
 
     @property
     def is_requested(self) -> bool:
-        """Whether cancellation was requested."""
+        """Whether `request` has been called."""
         return self._requested.is_set()
 
     def request(self) -> None:
-        """Stop the measurements that use this cancellation, and prevent new ones."""
+        """Stop all measurements that use this object, and prevent further measurements with it."""
         with self._lock:
             actions = [] if self.is_requested else list(self._actions)
             self._requested.set()
@@ -46,7 +46,7 @@ class Cancellation:
             action()
 
     def check(self) -> None:
-        """Return unless cancellation was requested.
+        """Raise an exception if cancellation was requested.
 
         Raises:
             Interrupted: cancellation was requested.
@@ -55,7 +55,7 @@ class Cancellation:
             raise Interrupted(None)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for this time.
+        """Wait for `timeout_s` seconds, or until cancellation is requested.
 
         Raises:
             Interrupted: cancellation was requested before or during the wait.
@@ -67,8 +67,8 @@ class Cancellation:
     def performing(self, action: Callable[[], None]) -> Iterator[None]:
         """Perform an action once if cancellation is requested before the end of the block.
 
-        The action is performed immediately if cancellation was already requested. It must not
-        raise, because the cancelling thread has further actions to perform.
+        If cancellation was already requested, the action is performed immediately. The action must
+        not raise, because the thread that cancels has further actions to perform.
         """
         with self._lock:
             is_late = self.is_requested
@@ -84,16 +84,16 @@ class Cancellation:
 
 @contextmanager
 def holding_interrupts() -> Iterator[threading.Event]:
-    """Finish the block at the first Ctrl-C; raise immediately at the second.
+    """Let the block end normally after a first Ctrl-C; a second Ctrl-C interrupts it immediately.
 
-    Used to store a finished run instead of leaving it on its device. It has an effect only in the
-    main thread, because other threads receive no signals.
+    Callers use this function to store a finished run, which would otherwise stay on its device.
+    Outside the main thread, this function has no effect, because other threads receive no signals.
 
     Yields:
         An event that is set once the user has pressed Ctrl-C.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, and the block failed.
+        Interrupted: the user pressed Ctrl-C, and the block raised an `EdgebenchError`.
     """
     is_pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -50,11 +50,11 @@ OnProblem = Callable[[str, EdgebenchError], None]
 
 @dataclass(frozen=True, slots=True)
 class HostRecord:
-    """What the host recorded during a run; empty if the host was not connected."""
+    """Data that the host recorded during a run; empty if the host was not connected."""
 
     probes: list[list[ClockProbe]]
     meter_trouble: str | None = None
-    """Why the host's meter ended early."""
+    """Why the recording of the host's meter ended early; None if it did not end early."""
 
 
 def collect(
@@ -69,11 +69,11 @@ def collect(
 ) -> Run:
     """Store a finished or failed run that is on the device.
 
-    The device deletes the run only after it is stored here and `on_stored` was called with it. With
+    The device deletes the run only after the run is stored here and `on_stored` has returned. With
     `is_kept`, the device keeps the run until another host has fetched it.
 
     Raises:
-        RunSetAside: the run cannot be analysed; its files are here, and no longer on the device.
+        RunSetAside: the run cannot be analysed; its files were moved from the device to this store.
         RunNotStored: the store cannot be written.
         RemoteProtocolError: the device sent a malformed run id.
     """
@@ -97,7 +97,7 @@ def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = fin
     """Repeat the analysis of runs that were set aside, and store the runs.
 
     Returns:
-        The runs that are stored now, including failed runs.
+        The runs that this call has stored, including failed runs.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -121,7 +121,7 @@ def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = fin
 
 
 def left_probes(directory: Path) -> list[list[ClockProbe]]:
-    """Clock probes that an earlier process of this host left in a run's directory, by group."""
+    """Groups of clock probes that an earlier process of this host left in a run's directory."""
     with suppress(RunDamaged):  # the file was not completely written
         if groups := read_clock(directory):
             return groups
@@ -130,7 +130,7 @@ def left_probes(directory: Path) -> list[list[ClockProbe]]:
 
 
 def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
-    """Mark or remove the runs that this device no longer has.
+    """Mark runs as lost, or remove them, if this store expects them but the device lacks them.
 
     The caller must hold the lease, so that no other command can start a run.
 
@@ -192,13 +192,13 @@ def _store(
 def _finished(
     store: Store, run_id: str, directory: Path, meter_trouble: str | None, finish: Finish
 ) -> Run:
-    """Analyse a run whose files have all been fetched, or set it aside.
+    """Analyse a run whose files have all been fetched; if the analysis fails, set the run aside.
 
     Raises:
         RunSetAside: the run cannot be analysed.
         RunDamaged: the run cannot be analysed, and too many runs are already set aside.
-        StoreError: the store cannot be written, independently of the run.
-        OSError: a file cannot be read or written, independently of the run.
+        StoreError: the store cannot be written, for a reason that is not due to the run.
+        OSError: a file cannot be read or written, for a reason that is not due to the run.
     """
     try:
         return _analysed(run_id, directory, meter_trouble, finish)

@@ -1,8 +1,9 @@
 """Labelled data sets for `--accuracy`.
 
 A data set is a .npz file with these arrays: `x`, the samples as real values, shape (n, …), with the
-channels of images last; `y`, the labels, shape (n,); and optionally `metric`, a text. The file is
-sent to the device, which runs the model on `x`; the host compares the outputs with the labels.
+channels of images last; `y`, the labels, shape (n,); and optionally `metric`, the name of a metric.
+The file is sent to the device, which runs the model on `x`; the host compares the outputs with the
+labels.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from edgebench.protocol.errors import DatasetFileRefused, DatasetIncomplete, Dat
 from edgebench.protocol.text import printable
 
 MAX_LABEL = 1e100
-"""Largest absolute label; squares of larger labels could overflow."""
+"""Limit on the absolute value of a label, because squares of larger labels could overflow."""
 BUILT_IN = "digits"
-"""The held-out test set of the built-in models."""
+"""Name of the built-in data set, the held-out test set of the built-in models."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 _NEEDS_SAMPLES = "reconstruction_auc"
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set on the host."""
+    """A labelled data set in a file on the host."""
 
     name: str
     path: Path
@@ -47,11 +48,11 @@ class Dataset:
 
 
 def open_dataset(text: str) -> Dataset:
-    """The data set at this path, or the built-in data set.
+    """Open the data set at this path, or the built-in data set `digits`.
 
     Raises:
         UsageError: the file does not exist.
-        DatasetFileRefused: the file is not a data set.
+        DatasetFileRefused: the file does not contain a valid data set.
     """
     if text == BUILT_IN and not os.path.exists(text):
         # Write the built-in test set as a data set; the bytes of the file are always the same.
@@ -110,7 +111,7 @@ def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
 
 
 def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -> str:
-    """The metric named by the file; without a name, the type of the labels decides."""
+    """The metric that the file names; else `top1` for integer labels, or else `mean_abs_error`."""
     if "metric" not in arrays:
         return "top1" if labels.dtype.kind in "biu" else "mean_abs_error"
     metric = str(arrays["metric"])

@@ -1,4 +1,4 @@
-"""Energy of a stored run, from the file of an instrument that edgebench does not drive.
+"""Add energy to a stored run, from the file of an instrument that edgebench does not drive.
 
 The samples become the run's power.parquet, the file is copied to raw/, and the run is recomputed
 from its raw files, as by `edgebench verify`. If the file yields no energy, nothing is stored and
@@ -63,15 +63,16 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import make_directory, whole_file, write_whole
 
 NEIGHBOURS = 100
-"""Number of runs before a run, and after it, whose load codes may be in the same file."""
+"""Number of earlier runs, and number of later runs, whose load codes are taken into account: the
+file may also contain these load codes."""
 SAME_PLACE_NS = 100_000_000
-"""Largest difference, without drift, between the clock offsets of two runs aligned with the same
-file: a few chips of a load code."""
+"""Largest difference between the clock offsets of two runs that are aligned with the same file, in
+addition to the drift of the clocks: the duration of a few chips of a load code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """Properties of a trace and its instrument, given by the user."""
+    """The user's description of a power trace and of the instrument that recorded it."""
 
     columns: ImportOptions = field(default_factory=ImportOptions)
     gain_ratio: float | None = None
@@ -86,7 +87,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     Raises:
         NoLoadCode: the run played fewer load codes than the alignment needs.
         TraceRefused: the file yields no energy for this run; nothing was stored.
-        TraceOfAnotherRun: the file was recorded during another run.
+        TraceOfAnotherRun: the load codes that were found in the file belong to another run.
         FileRefused: the file is damaged, or lacks necessary information.
         UsageError: the run already has the recording of a meter.
         StoreError: the run cannot be read or written.
@@ -140,7 +141,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
 
 
 def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceRequest, ImportFile]:
-    """Write the samples of the file to power.parquet; return the request without its alignment."""
+    """Write the file's samples to power.parquet; return the request, not aligned, and the file."""
     gain_ratio = options.gain_ratio
     if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
         shown = format_percent(gain_ratio, 3)
@@ -169,9 +170,10 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
 def _refuse_implausible(
     scratch: Path, header: Header, request: TraceRequest, record: RunRecord
 ) -> None:
-    """Refuse samples that cannot be true before the load codes are searched in them.
+    """Reject implausible samples, before load codes are searched for in them.
 
-    In a reversed recording, for example, they would not be found.
+    In the recording of a meter that is connected in reverse, for example, no load code is found,
+    and the error would not state the cause.
 
     Raises:
         TraceRefused: a check of the samples fails.
@@ -194,7 +196,10 @@ def _energy_request(request: TraceRequest, options: TraceOptions) -> EnergyReque
 
 
 def _refuse_unknown_samples(power: PowerFile, energy: EnergyResult) -> None:
-    """Reject samples that may be means, if they have no energy because they may be instants.
+    """Raise a clearer error if the energy is refused only because samples may be instantaneous.
+
+    Instantaneous samples may miss activity between them; samples that are means over their
+    intervals miss nothing.
 
     Raises:
         SamplesUnknown: the file does not state whether the samples are means.
@@ -208,14 +213,14 @@ def _refuse_unknown_samples(power: PowerFile, energy: EnergyResult) -> None:
         rate = power.header.capability.rate_hz
         raise SamplesUnknown(
             f"the file does not state whether its {rate:.4g} samples per second are means over "
-            f"their intervals or instants; for instants, {energy.refused}"
+            f"their intervals or instants; if they are instants, {energy.refused}"
         )
 
 
 def _analysed(
     directory: Path, record: RunRecord, facts: HostFacts, power: PowerFile, made_utc: str
 ) -> Run:
-    """Compute the run, with the energy of a trace, from the run's raw files."""
+    """Compute the run from its raw files, with the energy from the samples of a trace."""
     with os_error_as(RunDamaged, "run not readable"):
         traces = read_traces(directory, record, read_queries(directory))
         run = analyse_run(
@@ -244,7 +249,7 @@ def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_Othe
 
 
 def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> list[RunRecord]:
-    """Other runs of the same set whose load codes are equally far apart."""
+    """Other runs of the same set whose load codes are as far apart as the codes of this run."""
     if facts.member is None:
         return []
     codes = load_codes(record)
@@ -258,10 +263,13 @@ def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> 
 
 
 def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
-    """Reject an alignment if another run is already aligned with the same part of the file.
+    """Reject an alignment that contradicts the alignment of another run with the same file.
+
+    The clocks of instrument and device have nearly the same offset in both runs. A different offset
+    means that the load codes found in the file belong to the other run.
 
     Raises:
-        TraceRefused: the clock offsets of both alignments contradict each other.
+        TraceOfAnotherRun: the clock offsets of both alignments contradict each other.
     """
     for other, other_facts in around:
         other_trace = other_facts.energy.trace if other_facts.energy else None

@@ -1,7 +1,7 @@
 """Events of measurements, in chronological order for each device.
 
 Terminal, notebook, live file and health records consume the same stream. A consumer is called with
-every event, in the thread of the event's device.
+every event, in the thread that measures the event's device.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Place:
     number: int
     """Number of the run, from 1."""
     count: int
-    """Number of runs on the device."""
+    """Number of runs that the command makes on the device."""
     settings: str = ""
     """Settings in which runs of the same model differ, such as `threads 2`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FarmSourceFailed:
-    """A source of the farm cannot be used, completely or in part."""
+    """A source of the farm, such as labgrid, cannot be used at all, or only in part."""
 
     error: EdgebenchError
 
@@ -57,7 +57,7 @@ class LabgridPlaceTaken:
 
 @dataclass(frozen=True, slots=True)
 class MeterMissing:
-    """The farm's meter was requested, but no meter is wired to this device."""
+    """The meter in the farm file was requested, but the file has no meter for this device."""
 
     device: str
 
@@ -72,7 +72,7 @@ class DeviceSelected:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFailed:
-    """Nothing more is measured on a device."""
+    """The measurement on a device has ended with an error; no further runs are made on it."""
 
     device: str
     error: EdgebenchError
@@ -98,7 +98,7 @@ class DeviceStillBusy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUnavailable:
-    """The device cannot be measured now; more attempts follow, for up to `limit_s`."""
+    """No run can be made on the device now; further attempts follow, for up to `limit_s`."""
 
     device: str
     error: EdgebenchError
@@ -139,7 +139,7 @@ class ReferenceSkipped:
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """A run begins, or is rejected; `runtime` is empty if none was chosen yet."""
+    """A run begins, or was rejected; `runtime` is empty if no runtime had been chosen."""
 
     device: str
     shown_name: str
@@ -151,18 +151,18 @@ class RunBegan:
 
 @dataclass(frozen=True, slots=True)
 class ExtraRunPlanned:
-    """A further run of a set follows, in place of a run that was disturbed."""
+    """An extra run of a set follows, which replaces a disturbed run."""
 
     device: str
     model: str
     runtime: str
     member: SetMember
-    """Position of the further run; `replaces` is the disturbed run."""
+    """Position of the extra run in its set; `member.replaces` is the disturbed run."""
 
 
 @dataclass(frozen=True, slots=True)
 class HashProgress:
-    """Number of bytes of the model that are hashed so far; sent only if hashing takes long."""
+    """Progress of hashing the model file, in bytes; sent only if hashing takes more than 1 s."""
 
     device: str
     done: int
@@ -171,7 +171,7 @@ class HashProgress:
 
 @dataclass(frozen=True, slots=True)
 class PushProgress:
-    """Number of bytes of the model that are on the device so far."""
+    """Progress, in bytes, of sending a file to the device: a model, inputs or a data set."""
 
     device: str
     done: int
@@ -241,7 +241,7 @@ class EarlierRunFailed:
 class EarlierRunRejected:
     """A run of an earlier command cannot be stored.
 
-    It stays on the device, or is set aside if the error is `RunSetAside`.
+    The run stays on the device; if the error is `RunSetAside`, it is set aside on the host instead.
     """
 
     device: str
@@ -259,7 +259,7 @@ class EarlierRunLost:
 
 @dataclass(frozen=True, slots=True)
 class FetchBegan:
-    """A run of an earlier command is fetched; its phases follow if it is still in progress."""
+    """The fetch of an earlier command's run begins; phases follow if the run is in progress."""
 
     device: str
     run_id: str

@@ -1,8 +1,8 @@
-"""Compute the result of a fetched run; in a separate process if other devices are being measured.
+"""Compute the result of a fetched run, in a separate process if several devices are measured.
 
 The analysis of a million queries holds Python's global interpreter lock for up to a third of a
-second. During that time, a meter read by another lane loses samples (its 64 KiB buffer lasts 160 ms
-at a PPK2's rate), and clock probes take longer.
+second. During that time, a meter that another lane reads loses samples (its buffer of 64 KiB holds
+160 ms at a PPK2's rate), and clock probes take longer.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from edgebench.system.python_start import python_command
 from edgebench.system.unforeseen import named_error
 
 Finish = Callable[[Path, "str | None"], Run]
-"""Finishes a run in a directory; see `finish`."""
+"""Function that computes and writes the result of a run in a directory, like `finish`."""
 END_TIMEOUT_S = 2.0
-"""Time for the process to exit before it is killed. A run that it was analysing stays on its
-device, and is fetched again."""
+"""Time that the process has to exit before it is killed. A run whose analysis is cut short stays on
+its device, and is fetched again."""
 TRIES = 2
 _HOST_ERRORS = {
     kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError, Unforeseen)
 }
-"""Errors without their own code, because no agent sends them."""
+"""Error classes by name, for errors that have no code because no agent sends them."""
 
 
 def finish(directory: Path, trouble: str | None = None) -> Run:
@@ -76,7 +76,7 @@ def finish(directory: Path, trouble: str | None = None) -> Run:
 
     Args:
         directory: Directory with the agent's files under raw/, clock probes, and the host's files.
-        trouble: Why the host's meter ended early.
+        trouble: Why the recording of the host's meter ended early; None if it did not end early.
 
     Raises:
         RunDamaged: a file is malformed, or an unforeseen exception ended the analysis.
@@ -123,9 +123,9 @@ def _finished(directory: Path, trouble: str | None) -> Run:
 
 
 def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
-    """Clock probes of the run; if they are not readable, an empty file is written.
+    """Clock probes of the run; if their file is not readable, an empty file replaces it.
 
-    They are unreadable if the machine lost power while an earlier version wrote them.
+    The file is unreadable if the machine lost power while an earlier version of edgebench wrote it.
     """
     with suppress(RunDamaged):
         if (directory / CLOCK_FILE).exists():
@@ -135,10 +135,10 @@ def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
 
 
 def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recording | None:
-    """Recording of the agent's meter, of this host's meter, or of a disconnected host's meter.
+    """Open the recording of a meter, which was read by the agent, this host or another host.
 
-    The end of a disconnected host's recording is unknown; energy is refused for every window that
-    the recording does not cover.
+    The end of the recording of a host that lost its connection is unknown; energy is refused for
+    every window that the recording does not cover.
     """
     path = directory / RAW_DIRECTORY / METER_FILE
     if not path.exists():
@@ -147,11 +147,11 @@ def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recor
 
 
 class FinishingProcess:
-    """Finishes runs in another process, one at a time, for several threads.
+    """Computes the results of runs in another process, one at a time, for several threads.
 
-    If the process dies, a new process tries once more, because the first may have been killed by a
-    user. A run that also ends the second process, for example by its size, is an error. The other
-    process exits when this process exits.
+    If the process dies, a second process repeats the analysis, because a user may have killed the
+    first process. If the second process dies, too, for example because the run is too large for the
+    memory, an error is raised. The other process exits when this process exits.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class FinishingProcess:
         _end(self._process)
 
     def finish(self, directory: Path, trouble: str | None = None) -> Run:
-        """Finish a run, as `finish` does.
+        """Compute and write the result of a run, like the function `finish`.
 
         Raises:
             MeasurementError: the process died twice.
@@ -234,7 +234,7 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class FinishReply:
-    """The error of the other process; no field is set if it finished the run."""
+    """Reply of the other process: the error of the analysis; after a success, no field is set."""
 
     code: int | None = None
     """Code of an `EdgebenchError`."""
@@ -244,7 +244,7 @@ class FinishReply:
     errno: int | None = None
     """Number of an `OSError`."""
     path: str | None = None
-    """File of the `OSError`."""
+    """Path of the file that the `OSError` is about."""
 
 
 def _answer(line: bytes) -> FinishReply:
@@ -276,9 +276,10 @@ def main() -> None:
 
 
 def _read(lines: SimpleQueue[bytes]) -> None:
-    """Queue requests; exit the process as soon as its host ends, even during an analysis.
+    """Queue requests; exit this process when the host process ends, even during an analysis.
 
-    A restarted host fetches the run again, into the directory that this process writes to.
+    A process that continued would write to a directory into which a restarted host fetches the run
+    again.
     """
     for line in sys.stdin.buffer:
         lines.put(line)

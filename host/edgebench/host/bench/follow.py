@@ -1,4 +1,4 @@
-"""Follow a run of an earlier process of this owner until the run ends, and store it."""
+"""Follow a run that an earlier process of this lab has started, and store the run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
 from edgebench.protocol.errors import NoSuchRun, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
-"""Longest wait until the client that started the run stores it, or its lease expires."""
+"""Longest wait until the client that started the run stores the run, or its lease expires."""
 TAKEOVER_POLL_S = 5.0
 
 
 def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | None = None) -> Run:
-    """Follow a run of an earlier process of this owner until the run ends, and store it.
+    """Follow a run, which an earlier process of this lab has started, to its end, and store it.
 
-    A run that has already ended is stored immediately. If the process that started it still exists,
-    that process stores the run; if both processes use the same store, the run is returned from
-    there. This client holds the lease afterwards.
+    A run that has already ended is stored immediately. If the process that started the run still
+    exists, that process stores the run; if both processes use the same store, the run is returned
+    from this store. In all other cases, this client holds the lease afterwards.
 
     Args:
         device: The device.
@@ -34,13 +34,14 @@ def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | N
         on_stored: Called with the run, even if it failed, before the device deletes it.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the run has ended on the
+            device.
         NoSuchRun: neither the device nor this store has the run.
         RemoteProtocolError: the run id is malformed.
         LeaseHeld: the run has ended, but another client holds the device and does not store the
             run.
-        EdgebenchError: the run failed, or could not be stored; in the latter case it stays on the
-            device.
+        EdgebenchError: the run failed, or could not be stored; a run that could not be stored stays
+            on the device.
     """
     client, store, probes = device.client, device.store, list[list[ClockProbe]]()
     store.check_writable()
@@ -72,7 +73,7 @@ def _stored(
     probes: list[list[ClockProbe]],
     on_stored: Callable[[Run], None] | None,
 ) -> Run:
-    """The run from the device, or from this store if the process that started it stored it."""
+    """Store the run, or read it from this store if the process that started it has stored it."""
     client, store = device.client, device.store
     _take_over(device, run_id)
     if run_id in client.list_runs().finished:
@@ -98,7 +99,7 @@ def _take_over(device: OpenDevice, run_id: str) -> None:
     """Take the lease, or wait until another client has stored the run.
 
     Raises:
-        Interrupted: the command was cancelled, and another client has the device.
+        Interrupted: the command was cancelled while another client holds the lease.
         LeaseHeld: another client still holds the lease after `TAKEOVER_TIMEOUT_S`.
     """
     deadline_s = time.monotonic() + TAKEOVER_TIMEOUT_S
@@ -114,10 +115,10 @@ def _take_over(device: OpenDevice, run_id: str) -> None:
 def _joined(
     left: Sequence[list[ClockProbe]], later: Sequence[list[ClockProbe]]
 ) -> list[list[ClockProbe]]:
-    """Probes of both processes, if this machine's clock ran continuously between them.
+    """Clock probes of the earlier process and, if this machine's clock ran on, of this process.
 
-    The clock restarts at boot, and stops while the machine sleeps. In these cases only the earlier
-    probes are used, because a meter's recording from that time uses the same clock.
+    The clock restarts at boot, and stops while the machine sleeps. In both cases, only the probes
+    of the earlier process are used, because its meter recording has timestamps of the same clock.
     """
     if not left or not later or not left[-1] or not later[0]:
         return [*left, *later]

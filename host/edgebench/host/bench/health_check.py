@@ -1,9 +1,9 @@
 """The health check of a device: its own status report, and a quick run of a built-in model.
 
-A board with a model in its firmware runs that model, because it accepts no other.
+A board with a model in its firmware runs that model, because it accepts no other model.
 
-The run goes to a temporary store. Runs that earlier commands left on the device stay there for the
-next command that measures.
+The run is stored in a temporary store. Runs that earlier commands left on the device stay there for
+the next command that measures.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import SpecChanges
 
 MODELS = ("digits_int8.tflite", "digits_int8.onnx")
-"""Built-in models, at most 24 kB each; the first that a runtime of the device can load is run."""
+"""Built-in models of at most 25 kB. The check runs the first model in this list that a runtime of
+the device can load."""
 MIN_ROOM_BYTES = 16 * 2**20
-"""Minimum room for models on a device: MobileNetV2 has 3.4 million weights, 14 MB in 32 bits.
-Source: Sandler et al., MobileNetV2 (2018), table 4."""
+"""Minimum free space for models on a device, enough for MobileNetV2: its 3.4 million weights take
+14 MB as 32-bit numbers. Source: Sandler et al., MobileNetV2 (2018), table 4."""
 _CHANGES: SpecChanges = {
     "duration_s": 0.5,
     "min_query_count": 20,
@@ -54,11 +55,11 @@ _CHANGES: SpecChanges = {
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }
-"""Settings of the run: short, because only its success matters, not its speed."""
+"""Settings that make the run short: the check evaluates the success of the run, not its speed."""
 
 
 def refused(name: str, error: EdgebenchError) -> HealthCheck:
-    """The outcome of a check that raised this error."""
+    """Convert an error that a check raised to the outcome of the check."""
     if isinstance(error, LeaseHeld):
         return HealthCheck(name=name, state=CheckState.BUSY, reason=str(error))
     is_ours = isinstance(error, (StoreError, UsageError)) or (
@@ -74,7 +75,7 @@ def refused(name: str, error: EdgebenchError) -> HealthCheck:
 
 
 def check_device(client: Client, name: str, cancellation: Cancellation) -> HealthCheck:
-    """Check the device of this connection.
+    """Check the device that the client is connected to.
 
     Raises:
         Interrupted: the command was cancelled.
@@ -139,7 +140,7 @@ def _model_for(system: SystemDescription) -> Model:
 
 
 def _quick_run(client: Client, name: str, model: Model, cancellation: Cancellation) -> Run:
-    """Make a run in a temporary store."""
+    """Make a short run, and store it in a temporary store."""
     named = () if model.is_on_device else (model.path,)
     request = new_request(named, on=[name], preset="quick", runs=1, **_CHANGES)
     with tempfile.TemporaryDirectory(prefix="edgebench-check-") as folder:

@@ -1,4 +1,4 @@
-"""This host: its store, its devices, and the measurements on them."""
+"""This host: its store, its devices, and the measurements on these devices."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BenchHost:
         return load_farm(self.farm_file)
 
     def merged_farm(self, notify: Notify = ignore_events) -> tuple[Farm, LabgridPlaces]:
-        """The farm file merged with labgrid's places, and the places."""
+        """Merge the farm file with the places of labgrid; return the merged farm and the places."""
         farm, paired = self.farm(), self.files.devices()
         places = places_of(farm.labgrid, paired)
         for doubt in places.doubts:
@@ -94,7 +94,7 @@ class BenchHost:
         return find_devices(self.files, timeout_s=timeout_s, state=self.agent_state, record=record)
 
     def pair(self, text: str, decide: Decide | None) -> KnownDevice:
-        """Pair with an agent, which takes over the history of the device that it replaces."""
+        """Pair with an agent; if it replaces a paired device, keep the records of this device."""
         from edgebench.host.devices.pairing import pair
 
         pairing = pair(self.files, text, decide=decide)
@@ -119,7 +119,7 @@ class BenchHost:
         """Devices by name; without names, all paired devices, and this machine if it runs an agent.
 
         Raises:
-            NoSuchDevice: a name is not that of a paired device, or there are no devices.
+            NoSuchDevice: no paired device has one of the names, or there are no devices.
         """
         paired = self.files.devices()
         if names:
@@ -133,7 +133,7 @@ class BenchHost:
     def choose(
         self, words: Sequence[str], farm: Farm, notify: Notify = ignore_events
     ) -> list[KnownDevice]:
-        """The devices selected by the words, except quarantined devices that are not named.
+        """The devices that the words select; quarantined devices only if a word is their name.
 
         Raises:
             NoSuchDevice: a word matches no device.
@@ -150,10 +150,10 @@ class BenchHost:
         return devices
 
     def find(self, name: str) -> tuple[KnownDevice, str | None]:
-        """A device by its name in a plan, and the meter that is wired to it.
+        """Return a device, by its name in a plan, and the meter that is wired to it, or None.
 
         Raises:
-            NoSuchDevice: the device was forgotten since the plan was made.
+            NoSuchDevice: the device and its pairing were removed after the plan was made.
         """
         farm = self.farm()
         [known] = select([name], self.files.devices(), farm)
@@ -164,8 +164,8 @@ class BenchHost:
 
         Args:
             device: The device.
-            any_environment: Whether the agent on this machine may run in another Python environment
-                than this process, because nothing is measured.
+            any_environment: Whether the agent on this machine may run in a different Python
+                environment than this process, which is allowed if nothing is measured.
 
         Raises:
             TransportError: the device cannot be reached.
@@ -177,14 +177,14 @@ class BenchHost:
         return client
 
     def outcomes(self, device: KnownDevice) -> Outcomes:
-        """Records whether runs on a device succeed, in its health history."""
+        """Recorder of the successes and failures of runs, for the health record of a device."""
         return Outcomes(self.health, device, self.farm().quarantine_after)
 
     @contextmanager
     def _measuring(
         self, command: str, notify: Notify, device_count: int, wait_s: float = 0.0
     ) -> Iterator[tuple[MeasuringHost, Notify]]:
-        """The `MeasuringHost` of a command, and the consumer that publishes its status."""
+        """Yield the `MeasuringHost` of a command, and a consumer of events that publishes them."""
         with (
             publish_status(self.store, command, notify) as publisher,
             FinishingProcess() if device_count > 1 else nullcontext() as other,
@@ -237,12 +237,12 @@ class BenchHost:
     def collect(
         self, words: Sequence[str], notify: Notify, cancellation: Cancellation, *, is_waiting: bool
     ) -> list[Run]:
-        """Store what earlier commands left on devices; a run in progress is followed to its end.
+        """Store the runs that earlier commands left on devices; a run in progress may be followed.
 
         Args:
             words: Words that select the devices.
             notify: Consumer of the events.
-            cancellation: Stops the collection, and the runs it follows, from another thread.
+            cancellation: Lets another thread stop the collection and the runs that it follows.
             is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
 
         Raises:
@@ -263,7 +263,7 @@ class BenchHost:
         return [run for plan in plans for run in plan.runs]
 
     def analyse_set_aside(self, notify: Notify) -> list[Run]:
-        """Repeat the analysis of runs that were set aside; return the runs that are stored now.
+        """Repeat the analysis of runs that were set aside; return the runs that could be stored.
 
         Raises:
             StoreError: the store cannot be read or written.
@@ -289,7 +289,7 @@ class BenchHost:
             on_checked: Called with the outcome of each check, in any order.
 
         Raises:
-            NoSuchDevice: a name matches no device, or several.
+            NoSuchDevice: a name matches no device, or several devices.
         """
         paired = self.files.devices()
         devices = [named(paired, name) for name in dict.fromkeys(names)]

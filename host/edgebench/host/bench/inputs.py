@@ -1,7 +1,8 @@
 """The user's inputs, given with `--inputs`.
 
-The inputs are a .npz file with one array per input, under the input's name. The first axis of each
-array is the sample. Inputs that are not in the file are drawn at random on the device.
+The file is a .npz file with an array for each input of the model, under the name of the input. The
+first axis of each array counts the samples. Inputs that are not in the file are drawn at random on
+the device.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NEED = "inputs need one array for each input, whose first axis counts the sampl
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of inputs on the host."""
+    """A checked file of inputs on the host."""
 
     name: str
     path: Path
@@ -34,7 +35,7 @@ def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
     """Read and check a file of inputs.
 
     Raises:
-        UsageError: the file does not exist, does not contain inputs, or contradicts a shape.
+        UsageError: the file does not exist, does not contain inputs, or contradicts `shapes`.
     """
     file = read_array_file(path, "input file")
     arrays = file.arrays

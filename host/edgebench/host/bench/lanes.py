@@ -1,7 +1,7 @@
 """Measure devices in parallel: each lane is a thread that measures its devices in turn.
 
 Devices that share a meter share a lane. A single device is measured in the calling thread, and its
-error is raised; with several devices, a device that fails does not stop the others.
+error is raised. If one of several devices fails, the other devices are still measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POLL_S = 0.5
 def measure_side_by_side(
     works: Sequence[DeviceRuns], notify: Notify, cancellation: Cancellation, *, parallel: int
 ) -> None:
-    """Measure on all devices, on up to `parallel` at the same time.
+    """Measure on all devices; up to `parallel` devices are measured at the same time.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; finished runs are
@@ -59,7 +59,7 @@ def measure_side_by_side(
 def _side_by_side(
     works: Sequence[Callable[[], None]], parallel: int, cancellation: Cancellation
 ) -> None:
-    """Call all works, up to `parallel` at the same time; Ctrl-C cancels them and waits for all.
+    """Call functions in threads, up to `parallel` at a time; Ctrl-C cancels, and waits for all.
 
     A second Ctrl-C does not wait: the threads end with the process.
     """
@@ -101,7 +101,9 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _wait_for(ends: Sequence[threading.Event]) -> None:
-    """Wait for all events, in short waits: a signal just before a wait is handled after that wait.
+    """Wait for all events, in waits of at most `POLL_S` each.
+
+    A signal that arrives just before a wait is handled only after this wait.
 
     `Thread.join` is not used, because a join interrupted by Ctrl-C marks a running thread as ended.
     Source: CPython 3.11, `Thread._wait_for_tstate_lock`.

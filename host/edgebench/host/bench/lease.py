@@ -18,15 +18,15 @@ from edgebench.protocol.spec import MAX_LENGTH_S
 REPORT_INTERVAL_S = 10.0
 """Interval of the reports while waiting for a device, and longest wait of a single lease request.
 
-Each request is a message to a device that is measuring; at this interval, they are no more frequent
-than the pings of the connection."""
+Each request is a message to a device that is measuring; at this interval, requests are no more
+frequent than the pings of the connection."""
 STOP_TIMEOUT_S = 60.0
-"""Longest time until a stopped run is written; its worker is killed after 20 s."""
+"""Longest wait until a stopped run has ended; the agent kills its worker after 20 s."""
 STOP_POLL_S = 0.1
 
 
 def check_wait(wait_s: float) -> None:
-    """Check a waiting time.
+    """Check that a waiting time is within its limits.
 
     Raises:
         UsageError: the time is negative, NaN, or longer than 7 days.
@@ -42,12 +42,12 @@ def open_when_free(
     notify: Notify,
     cancellation: Cancellation,
 ) -> Client:
-    """Connect to a device; wait while a command of another environment uses its agent.
+    """Connect to a device; wait while a command of another Python environment uses its agent.
 
     Args:
-        open_client: Function that connects.
+        open_client: Function that connects to the device.
         device: Name of the device.
-        wait_s: Longest wait; 0: none.
+        wait_s: Longest wait; 0: no wait.
         notify: See `take_lease`.
         cancellation: See `take_lease`.
 
@@ -81,12 +81,12 @@ def take_lease(
 
     Args:
         client: The connection to the device.
-        device: The user's name of the device.
-        wait_s: Longest wait; 0: none.
-        notify: Receives the holder of the lease once, then the elapsed waiting time.
-        cancellation: Checked before each request, so at least every `REPORT_INTERVAL_S`.
-        check: Called once if another command holds the device. It may raise, to avoid waiting for a
-            device that cannot fulfil the request.
+        device: Name that the user has given to the device.
+        wait_s: Longest wait; 0: no wait.
+        notify: Receives the holder of the lease once, then the elapsed time at intervals.
+        cancellation: Checked before each request, at least every `REPORT_INTERVAL_S`.
+        check: Called once if another command holds the device. `check` may raise an error, so that
+            there is no wait for a device that cannot fulfil the request.
 
     Raises:
         Interrupted: the command was cancelled.
@@ -105,7 +105,7 @@ def _wait_until_free(
     *,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Call `attempt` with the time that it may wait, until it succeeds or the time is up."""
+    """Repeat `attempt`, which waits for the time given to it, until it succeeds or time is up."""
     cancellation.check()
     begin_s = time.monotonic()
     refusal = attempt(0.0)
@@ -133,7 +133,7 @@ def _wait_until_free(
 
 
 def renew_lease(client: Client) -> None:
-    """Renew the lease, which expires while nothing is sent to the device.
+    """Renew the lease, which expires if no message is sent to the device for some time.
 
     Raises:
         LeaseHeld: the lease has expired, and another client holds it.

@@ -93,7 +93,7 @@ class DeviceStatus:
         """Durations of the runs that have ended."""
 
     def update(self, event: MeasurementEvent) -> None:
-        """Publish the changes of an event."""
+        """Publish the changes of the status that an event causes."""
         if isinstance(event, RunBegan):
             self._begin(event)
         elif isinstance(event, PhaseReport):
@@ -161,7 +161,7 @@ class DeviceStatus:
             time.sleep(POWER_S)
 
     def _put(self, of: MeterSession | None = None, **changes: Any) -> None:
-        """Publish changes; if `of` is given, only while the run of that session is in progress."""
+        """Publish changed fields; with `of`, only while the run of that session is in progress."""
         with self._lock:
             if of is not None and of is not self._session:
                 return

@@ -19,27 +19,30 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import printable
 
 OnBytes = Callable[[int, int], None]
-"""Called with the number of bytes done, and the total."""
+"""Callback for progress: receives the number of bytes processed so far, and the total number."""
 QUIET_S = 1.0
-"""Time after which hashing reports progress."""
+"""Hashing that takes longer than this time reports its progress."""
 _BLOCK_BYTES = 1 << 20
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-"""First bytes of a file that Git LFS leaves in place of the content.
+"""First bytes of the pointer file that Git LFS leaves in place of a file's content.
 
 Source: git-lfs, docs/spec.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model file on the host, with its size and modification time when it was opened."""
+    """A model file on the host, or the model in a device's firmware.
+
+    Size and modification time are read when the file is opened; both are 0 for a model in firmware.
+    """
 
     path: Path
     name: str
     size_bytes: int
     modified_ns: int
-    """Time of the file's last modification."""
+    """Time of the file's last modification, in nanoseconds since the Unix epoch."""
     is_on_device: bool = False
-    """Whether the model is part of a device's firmware, and not a file."""
+    """Whether the model is part of a device's firmware instead of a file."""
 
     @property
     def format(self) -> str:
@@ -48,15 +51,17 @@ class Model:
 
     @property
     def sha256(self) -> str:
-        """Digest of the content; the file is read at the first use."""
+        """SHA-256 of the content, in hexadecimal; the first access reads the whole file."""
         return self.hashed()
 
     def hashed(self, on_bytes: OnBytes | None = None) -> str:
-        """The digest, with progress reports if it takes long; empty for a model in firmware.
+        """Compute the SHA-256 of the content, once; an empty string for a model in firmware.
+
+        `on_bytes` receives the progress if hashing takes longer than `QUIET_S`.
 
         Raises:
             UsageError: the file cannot be read.
-            FileChanged: the file's size changed after it was opened.
+            FileChanged: the size of the file changed after the file was opened.
         """
         if self.is_on_device:
             return ""
@@ -80,21 +85,23 @@ class Model:
         return _DIGESTS[self]
 
     def is_same_as(self, other: Model) -> bool:
-        """Whether both have the same content; files of different sizes are not read."""
+        """Whether both models have the same content; files of different sizes are not read."""
         return self.size_bytes == other.size_bytes and self.sha256 == other.sha256
 
 
 _DIGESTS: dict[Model, str] = {}
-"""Computed digests, so that a model of gigabytes is read only once for all its runs."""
+"""Cache of digests: a model file of gigabytes is read only once, even if it has several runs."""
 
 
 def open_model(path: Path, name: str | None = None) -> Model:
-    """Open a model file; only its first bytes are read, because a device may have no room for it.
+    """Open a model file, and read only its first bytes.
+
+    Hashing a file of gigabytes takes long, and is useless if the device has no room for the file.
 
     Raises:
         NoSuchModel: the file does not exist.
-        NotAModel: the path is a directory or a device.
-        ModelNotFetched: the file is a pointer of Git LFS.
+        NotAModel: the path is a directory or a special file, such as a pipe.
+        ModelNotFetched: the file is a pointer of Git LFS, without the content of the model.
         UsageError: the file cannot be read.
     """
     try:
@@ -112,5 +119,5 @@ def open_model(path: Path, name: str | None = None) -> Model:
 
 
 def model_on_device(name: str) -> Model:
-    """The model in a device's firmware, by the name that the device reports."""
+    """The model in a device's firmware, under the name that the device reports."""
     return Model(Path(name), printable(name), 0, 0, is_on_device=True)

@@ -35,20 +35,21 @@ from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec, check_cpus, with_
 
 ALL_RUNTIMES = "all"
 MIN_EDGES_IDLE_S = 0.5
-"""Shortest idle time around a run if a meter times a board's windows by edges. The meter's data
-reach the host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""
+"""Shortest idle time before and after a run if a meter times the windows of a board by edges. The
+meter's data reach the host some tenths of a second late (PPK2, LPM01A); with less idle time, the
+recording would end before the last edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A run to make."""
+    """A planned run: a model on a runtime, which may be part of a set or of a pair."""
 
     model: Model
     runtime: str
     pair: Pair | None = None
     member: SetMember | None = None
     is_target: bool = False
-    """Whether the device times itself, as microcontrollers do."""
+    """Whether the device is a target, such as a microcontroller, which is measured in windows."""
 
     @property
     def number(self) -> int:
@@ -116,12 +117,12 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
 
 
 def runtimes_of_targets(system: SystemDescription) -> set[str]:
-    """Names of the runtimes with which the device times itself."""
+    """Names of the runtimes with which the device is a target, measured in windows."""
     return {report.name for report in system.runtimes if report.is_target}
 
 
 def _rounds(steps: list[Step], run_count: int) -> list[Step]:
-    """Repeat the steps in rounds over all models, so that changes over time affect every set.
+    """Repeat the steps in rounds over all models, so that changes over time affect all sets alike.
 
     Source: Abedi & Brecht, Conducting repeatable experiments in highly variable cloud computing
     environments (2017): trials in rounds, compared with trials in blocks.
@@ -137,8 +138,9 @@ def _rounds(steps: list[Step], run_count: int) -> list[Step]:
 
 
 def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[Step]:
-    """Pairs of baseline and candidate in random order; each side comes first equally often.
+    """Pairs of a baseline and a candidate run; each side comes first in half of the pairs.
 
+    The pairs in which the candidate comes first are drawn at random.
     Drifts during the command, for example of the temperature, affect both sides of a pair alike.
     The order is derived from the comparison's id, which is stored with every run.
     """
@@ -170,7 +172,7 @@ def single_step(request: BenchRequest, system: SystemDescription) -> Step:
 def run_request(
     request: BenchRequest, step: Step, reference: ReferenceAccuracy | None, meter: OpenMeter | None
 ) -> RunRequest:
-    """The run of a step, with the accuracy of its reference model."""
+    """Build the request for the run of a step, with the accuracy of the reference model."""
     accuracy = request.accuracy if step.number == 0 else None
     spec = request.spec
     if step.is_target and not (step.member or step.pair):  # targets repeat windows, not runs
@@ -198,7 +200,7 @@ def refuse_impossible(
         device: Name of the device, for errors.
         request: The request, for this device.
         system: The device's description of itself.
-        meter: Meter of the request.
+        meter: Meter of the request; None without a meter.
 
     Raises:
         TooLarge: the device has no room for a file.
@@ -215,10 +217,11 @@ def refuse_impossible(
 def refuse_unseen_edges(
     request: BenchRequest, steps: Sequence[Step], meter: OpenMeter | None
 ) -> None:
-    """Reject runs of a board whose last recorded edges would not be those of its windows.
+    """Reject runs of a board if the last edges of the recording would not belong to the windows.
 
     Raises:
-        UsageError: pulses of a data set come last, or the recording would end before the edges.
+        UsageError: the pulses of a data set would follow the windows, or the recording would end
+            before the last edges.
     """
     if meter is None or not any(step.is_target for step in steps):
         return
@@ -236,7 +239,7 @@ def refuse_unseen_edges(
 
 
 def unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
-    """References that this device cannot run: added, unquantised models on a microcontroller."""
+    """Added reference models that are left out: a microcontroller runs only quantised models."""
     is_target = any(report.is_target for report in system.runtimes)
     return request.accuracy.added if is_target and request.accuracy else ()
 
@@ -261,11 +264,16 @@ def _refuse_too_large(device: str, request: BenchRequest, system: SystemDescript
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:
-    """The runtimes on which to run this model on this device.
+    """Names of the runtimes on which to run a model on this device.
+
+    Args:
+        model: The model.
+        wanted: Name of a runtime; `all` for every usable runtime; None for the preferred runtime.
+        system: The device's description of itself.
 
     Raises:
         UsageError: the requested runtime does not exist, or does not load this format.
-        RuntimeUnavailable: the requested runtime, or every runtime, is not usable on the device.
+        RuntimeUnavailable: the requested runtime is not usable on the device, or no runtime is.
     """
     fitting = [
         report for report in system.runtimes if model.is_on_device or model.format in report.formats

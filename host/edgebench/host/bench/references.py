@@ -12,7 +12,9 @@ from edgebench.host.result.run import Run
 
 
 def find_references(models: Sequence[Model], named: str | Path | None) -> dict[Model, Model]:
-    """The references, by model: the named reference, or else the built-in fp32 sibling.
+    """Map each model to its reference: the named model, or else the model's built-in fp32 variant.
+
+    Models without a reference are left out.
 
     Raises:
         UsageError: the named reference is not readable.
@@ -27,13 +29,13 @@ def find_references(models: Sequence[Model], named: str | Path | None) -> dict[M
 def with_references_first(
     models: Sequence[Model], references: Mapping[Model, Model]
 ) -> list[Model]:
-    """The models to measure, with references before the models compared with them."""
+    """The models to measure; references come before the models that are compared with them."""
     first = list(dict.fromkeys(references.values()))
     return first + [model for model in models if not any(map(model.is_same_as, first))]
 
 
 def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str, ReferenceAccuracy]:
-    """Accuracy of a reference in these runs, by runtime, with the newest run last.
+    """Accuracy of a reference model in these runs, by name of the runtime, newest run last.
 
     Invalid runs are ignored, because their accuracy cannot be trusted.
     """
@@ -50,7 +52,7 @@ def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str,
 
 
 def _builtin_sibling(model: Model) -> Model | None:
-    """The fp32 form of a built-in int8 model; None for any other model."""
+    """The fp32 variant of a built-in int8 model; None for any other model."""
     builtin = next(
         (builtin_model for builtin_model in builtin_models() if builtin_model.is_same_as(model)),
         None,

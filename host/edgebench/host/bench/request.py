@@ -1,4 +1,4 @@
-"""The user's complete request: built and checked once, then passed on."""
+"""Request for a measurement: models, devices and settings, checked when the request is built."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ class ComparisonRequest:
 
     candidate: Model
     pair_count: int = DEFAULT_PAIRS
-    """Number of runs of each model; with fewer than 6, no difference can be significant."""
+    """Number of runs of each model; with fewer than 6 pairs, no difference can be significant."""
     metrics: tuple[str, ...] = ()
     """Metrics to compare; empty: the headline metric of the scenario."""
     margin_ratio: float | None = None
-    """Smallest relevant change; None: 1 %."""
+    """Smallest change that matters, as a ratio; None: 0.01."""
     allowed: tuple[str, ...] = ()
-    """Keys in which the sides may differ."""
+    """Keys of the fingerprint in which baseline and candidate may differ, such as `runtime`."""
 
     @property
     def is_across_runtimes(self) -> bool:
@@ -98,7 +98,8 @@ class BenchRequest:
     """Models, devices, and settings of the measurement."""
 
     models: tuple[Model, ...]
-    """In the order of their runs: references before the models compared with them."""
+    """Models in the order of their runs; references come before the models that are compared with
+    them."""
     has_named_models: bool = True
     """Whether the user named the models; otherwise built-in models or a device's model are used."""
     devices: tuple[str, ...] = (LOCAL_NAME,)
@@ -108,11 +109,11 @@ class BenchRequest:
     spec: RunSpec = field(default_factory=lambda: from_preset(DEFAULT_PRESET))
     """Specification of every run, without its runtime and the additions for a meter."""
     run_count: int = 1
-    """Number of runs of each model, which form a set; `spec` describes one run."""
+    """Number of runs of each model, which form a set; `spec` describes a single run."""
     extra_run_count: int = 0
-    """Largest number of further runs of each set, in place of disturbed runs."""
+    """Maximum number of extra runs of each set, which replace disturbed runs."""
     is_duration_fixed: bool = False
-    """The user chose the duration, so a meter must not extend it."""
+    """Whether the user chose the duration; if so, it is not extended for a meter."""
     energy: EnergyRequest | None = None
     instrument: OtherInstrument | None = None
     """Instrument that edgebench does not drive; the load code is played for it."""
@@ -121,10 +122,10 @@ class BenchRequest:
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
     options: HostOptions = field(default_factory=HostOptions)
-    """The settings as given. The code that puts an option into effect reads it here, unless the
-    option changes another field."""
+    """Options as the user gave them. Code reads an option here, unless the option has already been
+    converted into another field of the request."""
     command: CommandFacts | None = field(default=None, compare=False)
-    """The command that makes the request, with its own id; None in a campaign."""
+    """The command that makes the request, with the id of the command; None in a campaign."""
 
     def __post_init__(self) -> None:
         check_wait(self.wait_s)
@@ -154,7 +155,7 @@ class BenchRequest:
 
     @property
     def wait_s(self) -> float:
-        """Longest wait for a device while another command is measuring on it; 0: none."""
+        """Longest wait for a device while another command is measuring on it; 0: no wait."""
         return self.options.get("wait_s") or 0.0
 
     def on_device(self, device: str, wired: str | None) -> BenchRequest:
@@ -162,7 +163,7 @@ class BenchRequest:
 
         Args:
             device: Name of the device.
-            wired: Meter that is wired to the device according to the farm file, if any.
+            wired: Meter that is wired to the device according to the farm file; None without meter.
 
         Raises:
             UsageError: the farm's meter is requested, but cannot be used with this device, or
@@ -182,7 +183,7 @@ class BenchRequest:
         return replace(self, devices=(device,), energy=energy)
 
     def on_system(self, system: SystemDescription) -> BenchRequest:
-        """The request adapted to a device, which may accept only the model in its firmware.
+        """Adapt the request to a device, which may be able to run only the model in its firmware.
 
         If the user named no models, a microcontroller gets the built-in models that it can run.
 
@@ -192,7 +193,7 @@ class BenchRequest:
             UsageError: the model in the device's firmware is requested, but there is none.
         """
         name = system.own_model
-        device = self.devices[0]  # the name for `--on`, of which the board's name is only a part
+        device = self.devices[0]  # the name for `--on`; the board's name is only a part of it
         if name is None and any(model.is_on_device for model in self.models):
             raise UsageError(f"{device} has no model in its firmware")
         formats = {
@@ -218,9 +219,9 @@ class BenchRequest:
 
 
 class BenchOptions(SpecChanges, HostOptions, total=False):
-    """Settings of a measurement; for None or a missing key, the preset or the device decides.
+    """Settings of a measurement; None or a missing key selects the default of preset or device.
 
-    Most settings correspond to an option of the command line; its help is in
+    Most settings correspond to options of the command line, whose help texts are in
     `host/options/bench.py`.
     """
 
@@ -229,8 +230,7 @@ class PairOptions(BenchOptions, ComparisonOptions, total=False):
     """Settings of a measurement in pairs, and of the comparison."""
 
     pairs: int | None
-    """Number of runs of each model; with fewer than 6, no difference can be significant. None: 10.
-    """
+    """Number of pairs of runs; with fewer than 6, no difference can be significant. None: 10."""
 
 
 def new_request(
@@ -239,7 +239,7 @@ def new_request(
     against: ComparisonRequest | None = None,
     **options: Unpack[BenchOptions],
 ) -> BenchRequest:
-    """Build a request from settings; without models, for the built-in models.
+    """Build a request from settings; if `models` is empty, the built-in models are measured.
 
     Duration and number of queries apply to all runs of a model together.
 
@@ -305,11 +305,11 @@ def new_request(
 
 
 def command_facts(models: Iterable[str], options: Mapping[str, object]) -> CommandFacts:
-    """A command with a new id.
+    """Describe a command, and give it a new id.
 
     Args:
-        models: Models as named.
-        options: Values of the given options of `bench` by field.
+        models: Models as the user named them.
+        options: Values of the options of `bench` that the user gave, by field.
     """
     on = options.get("on")
     given = {**options, "on": [on]} if isinstance(on, str) else options
@@ -331,7 +331,7 @@ def _accuracy_request(
 
 
 def _changes(options: BenchOptions) -> SpecChanges:
-    """Changes of the settings to the preset's specification.
+    """Changes that the settings make to the specification of the preset.
 
     Raises:
         UsageError: a setting is unknown, or settings contradict each other.
@@ -359,7 +359,7 @@ def _changes(options: BenchOptions) -> SpecChanges:
 def _run_count(
     wanted: int | None, spec: RunSpec, *, is_comparison: bool, is_for_trace: bool
 ) -> int:
-    """Number of runs of each model; by default the preset's, or 1 for requests about a single run.
+    """Number of runs of each model; None: from the preset, or 1 for a request about a single run.
 
     Raises:
         UsageError: the number is out of bounds, or above 1 for a request about a single run.
@@ -393,7 +393,7 @@ def _run_count(
 
 
 def _extra_run_count(wanted: int | None) -> int:
-    """Largest number of further runs of each model.
+    """Maximum number of extra runs of each model; None selects the default.
 
     Raises:
         UsageError: the number is out of bounds.
@@ -406,12 +406,12 @@ def _extra_run_count(wanted: int | None) -> int:
 
 
 def _share(spec: RunSpec, run_count: int) -> RunSpec:
-    """The specification of a run when several runs share the duration and the queries.
+    """The specification of each of several runs, which share the duration and the queries.
 
     With MLPerf's preset, each run keeps the length required by MLPerf's rules.
 
     Raises:
-        RunsTooShort: the duration of each run is too short for the rules about the machine.
+        RunsTooShort: each run is too short for the verdict's rules about the state of the machine.
     """
     if run_count == 1 or not is_divided(spec):
         return spec

@@ -52,7 +52,7 @@ from edgebench.protocol.traces import METER_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A run to make, with the host's facts about it."""
+    """A run to make, with the facts about it that only the host has."""
 
     model: Model
     spec: RunSpec
@@ -65,11 +65,11 @@ class RunRequest:
     ambient_c: float | None = None
     meter: OpenMeter | None = None
     new_id: Callable[[], str] | None = None
-    """Called for the run's id right before its start; None: `new_run_id`."""
+    """Returns the id of the run; called right before the run starts. None: `new_run_id`."""
 
     @property
     def facts(self) -> HostFacts:
-        """Facts that are known only to the host."""
+        """Facts about the run that the agent does not record."""
         return HostFacts(
             dataset=self.dataset.name if self.dataset else None,
             metric=self.dataset.metric if self.dataset else None,
@@ -88,7 +88,7 @@ class OpenDevice:
     """Connection, store and consumer of events, shared by all runs on a device."""
 
     name: str
-    """The user's name of the device."""
+    """Name that the user has given to the device."""
     client: Client
     store: Store
     notify: Notify
@@ -110,7 +110,8 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
 
     Raises:
         InputsRefused: shapes or inputs do not fit the model; nothing is stored.
-        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the run has ended on the
+            device.
         EdgebenchError: any other failure; a finished run stays on the device until it is stored.
     """
     client, store, model = device.client, device.store, request.model
@@ -180,7 +181,7 @@ def _push_files(device: OpenDevice, request: RunRequest) -> None:
 
     Raises:
         ModelRefused: the model's file is empty.
-        FileChanged: the device refused a file because it changed after it was hashed.
+        FileChanged: the device refused a file because the file changed after it was hashed.
         EdgebenchError: another client holds the device, or the device refused a file.
     """
     client, model, renewed_s = device.client, request.model, time.monotonic()
@@ -230,7 +231,7 @@ def _expected(client: Client, model: Model, probes: Sequence[ClockProbe]) -> Exp
 
 @contextmanager
 def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
-    """Drop the expectation of a run that was not started: it was refused, or its meter failed."""
+    """Remove the expected run from the store if the block fails: the run was not started."""
     try:
         yield
     except (TargetError, UsageError, StoreError) as exc:
@@ -243,8 +244,8 @@ def _begin(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
     """Record with a meter until the stack is closed.
 
     Raises:
-        MeterLost: the open meter does not record; unlike `TargetError`, this is not a failure of
-        the device.
+        MeterLost: the meter is open, but does not record. This error replaces a `TargetError`,
+            which would count as a failure of the device.
         StoreError: the recording cannot be written.
     """
     try:
@@ -282,6 +283,6 @@ def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnN
 
 
 def new_run_id() -> str:
-    """A new id; ids sort by time, with a resolution of a millisecond."""
+    """A new run id, which begins with the time in milliseconds, so that ids sort by time."""
     now = datetime.now(timezone.utc)
     return f"{now.strftime(RUN_ID_TIME)}-{now.microsecond // 1000:03d}{secrets.token_hex(4)[:5]}"

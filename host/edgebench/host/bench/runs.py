@@ -1,7 +1,8 @@
-"""The runs of a command on a device: settle earlier runs, make new runs, release the device.
+"""The runs of a command on a device: store earlier runs, make new runs, release the device.
 
-A bench makes the runs of its request, and keeps no journal. A campaign makes the runs that are left
-in its journal, and repeats them after failures of host, link and device. A collect makes no runs.
+`bench` makes the runs of its request, and keeps no journal. A campaign makes the runs that are
+still to be made according to its journal, and repeats runs after failures of host, link and device.
+`collect` makes no runs.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ from edgebench.protocol.errors import (
 )
 
 ONE_RUN_ONLY = (InputsRefused, ModelRefused, WorkerDied, WorkerTimeout, MeasurementError)
-"""Errors after which a bench continues with its next run; any other error ends the bench."""
+"""Errors after which `bench` continues with the next run on the device. Any other error ends the
+measurement on the device."""
 
 OpenSession = Callable[[Cancellation], AbstractContextManager[RunSession]]
-"""Opens a device for the time in which runs are made on it."""
+"""Opens a session with a device; the session ends with the `with` block in which runs are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +73,10 @@ class DeviceRuns:
     plan: RunPlan
     open: OpenSession
     outcomes: Outcomes | None = None
-    """Health record of the device; None if another host keeps it."""
+    """Health record of the device; None if another host keeps the record."""
 
     def measure(self, cancellation: Cancellation) -> None:
-        """Make the runs; on errors, retry until the plan gives the device up.
+        """Make the runs; after an error, try again until the plan gives the device up.
 
         Raises:
             Interrupted: the command was cancelled.
@@ -135,8 +137,8 @@ class BenchRuns(RunPlan):
         super().__init__(device, notify)
         self._request = request
         self._abandoned: set[str] = set()
-        """Sets whose first run failed, and comparisons whose inputs were refused; their other runs
-        would fail, too, and are skipped."""
+        """Ids of sets whose first run failed, and of comparisons whose inputs were refused. The
+        other runs of these sets and comparisons are skipped, because they would fail, too."""
         self.runs: list[Run] = []
 
     def refuse_impossible(self, session: DeviceSession) -> None:
@@ -144,7 +146,7 @@ class BenchRuns(RunPlan):
         self._possible(session, session.client.describe())
 
     def orders(self, session: RunSession) -> Iterator[RunOrder]:
-        """Yield an order for every step of the plan, then the further runs of the sets."""
+        """Yield an order for each planned run, then orders for extra runs of the sets."""
         assert isinstance(session, DeviceSession), "a bench measures on the devices of its host"
         system = session.describe()
         for report in system.runtimes:
@@ -167,7 +169,7 @@ class BenchRuns(RunPlan):
                 yield self._order(request, step, Place(number, number))
 
     def _extra_steps(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """Yield a further run of each set with a run to replace."""
+        """Yield an extra run for each set that has a disturbed run to replace."""
         by_set = {step.member.set_id: step for step in steps if step.member}
         for set_id, step in by_set.items():
             runs = [run for run in self.runs if run.set_id == set_id]
@@ -196,7 +198,7 @@ class BenchRuns(RunPlan):
     def _possible(
         self, session: DeviceSession, system: SystemDescription
     ) -> tuple[BenchRequest, list[Step]]:
-        """The request for this device, and its runs.
+        """Adapt the request to this device, and plan the runs.
 
         Raises:
             EdgebenchError: the device cannot make one of the runs.
@@ -214,7 +216,7 @@ class BenchRuns(RunPlan):
         self.runs.append(run)
 
     def failed(self, order: RunOrder, error: EdgebenchError) -> None:
-        """Continue with the next model after an error of `ONE_RUN_ONLY`; raise any other error."""
+        """Ignore an error of `ONE_RUN_ONLY`, so that another run follows; raise other errors."""
         if not isinstance(error, ONE_RUN_ONLY):
             raise error
         if order.member and order.member.number == 0:
@@ -231,7 +233,7 @@ def _group_of(step: Step) -> str | None:
 
 
 class CollectRuns(RunPlan):
-    """Makes no runs; follows runs of earlier commands until they end, and lists them in `runs`."""
+    """A plan without new runs: fetches the runs of earlier commands, and lists them in `runs`."""
 
     is_measuring = False
 
@@ -241,7 +243,8 @@ class CollectRuns(RunPlan):
         Args:
             device: Name of the device.
             notify: Consumer of the events.
-            is_waiting: Whether to follow a run in progress; if not, its device is skipped.
+            is_waiting: Whether to follow a run in progress; if not, a device with such a run is
+                skipped.
         """
         super().__init__(device, notify)
         self._is_waiting = is_waiting
@@ -249,12 +252,12 @@ class CollectRuns(RunPlan):
         """Fetched runs, including failed runs."""
 
     def on_progress(self, run_id: str) -> InProgress:
-        """Follow a run of any command, or skip its device."""
+        """Follow the run, whichever command started it, or skip the device; see `is_waiting`."""
         del run_id
         return InProgress.FOLLOW if self._is_waiting else InProgress.LEAVE
 
     def fetch_began(self, run_id: str) -> None:
-        """Report that a fetch begins."""
+        """Report that the fetch of a run begins."""
         self.notify(events.FetchBegan(self.device, run_id))
 
     def fetched(self, run: Run) -> None:
@@ -263,7 +266,7 @@ class CollectRuns(RunPlan):
         self.notify(events.RunFetched(self.device, run))
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Report the error; an unwritable store or a lost lease ends the command."""
+        """Report the error; raise `LeaseHeld` and `RunNotStored`, which end the command."""
         if isinstance(error, (LeaseHeld, RunNotStored)):
             raise error
         if isinstance(error, NoSuchRun):  # it was in progress, and its own command stored it
@@ -277,7 +280,7 @@ class CollectRuns(RunPlan):
 def local_runs(
     host: MeasuringHost, target: Target, plan: RunPlan, outcomes: Outcomes | None = None
 ) -> DeviceRuns:
-    """The runs of a plan on a device that this host is paired with."""
+    """A plan together with its device, which is paired with this host."""
     return DeviceRuns(
         target=target,
         plan=plan,

@@ -43,11 +43,12 @@ class Target:
     energy: EnergyRequest | None = None
     """Request for the meter; None without a meter, or if another host has the meter."""
     wire: str | None = None
-    """Meter of another host that the device needs exclusively, with the name of that host."""
+    """Meter of a lab host that is wired to the device, in the form `HOST: METER`; None if there is
+    none. Devices that are wired to the same meter are measured one after another."""
 
     @property
     def meter(self) -> str | None:
-        """Meter that the device needs exclusively; meters of different agents or hosts differ."""
+        """Name of the meter that the device needs exclusively, unique among agents and hosts."""
         if self.energy is None:
             return self.wire
         meter = self.energy.meter
@@ -56,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """A run to make."""
+    """A run that a plan orders from a session."""
 
     request: BenchRequest
     """Request for a single model, with all settings."""
@@ -66,30 +67,30 @@ class RunOrder:
     pair: Pair | None = None
     member: SetMember | None = None
     references: Mapping[str, ReferenceAccuracy] = field(default_factory=dict)
-    """Accuracy of the model's reference, by runtime, with the newest last."""
+    """Accuracy of the model's reference, by name of the runtime, newest run last."""
     new_id: Callable[[], str] | None = None
-    """Called for the run's id right before its start; None: `new_run_id`."""
+    """Returns the id of the run; called right before the run starts. None: `new_run_id`."""
 
 
 class InProgress(Enum):
     """How to handle an earlier run that is in progress on a device."""
 
     FOLLOW = "follow"
-    """Follow it to its end, and store it."""
+    """Follow the run to its end, and store the run."""
     WAIT = "wait"
-    """Wait for the lease; the command that started the run stores it."""
+    """Wait for the lease; the command that started the run also stores the run."""
     LEAVE = "leave"
-    """Skip the device, because reading traces from it would disturb the measurement."""
+    """Skip the device, because fetching earlier runs would disturb the run in progress."""
 
 
 class RunPlan:
-    """The runs that a command makes on a device, and its handling of earlier runs.
+    """The runs that a command makes on a device, and how the command handles earlier runs.
 
     The base class makes no runs, stores every run that is on the device, and keeps no journal.
     """
 
     is_measuring = True
-    """Whether runs are made, which needs the device and its lease."""
+    """Whether the plan makes runs; if so, it is an error if the lease cannot be taken."""
 
     def __init__(self, device: str, notify: Notify) -> None:
         self.device = device
@@ -99,12 +100,12 @@ class RunPlan:
         """Called when the device is connected."""
 
     def on_progress(self, run_id: str) -> InProgress:
-        """How to handle an earlier run that is in progress."""
+        """Decide how to handle an earlier run that is in progress on the device."""
         del run_id
         return InProgress.WAIT
 
     def is_wanted(self, run_id: str) -> bool:
-        """Whether to store a finished run on the device; if not, it stays there."""
+        """Whether to fetch and store a finished run; if not, the run stays on the device."""
         del run_id
         return True
 
@@ -112,14 +113,14 @@ class RunPlan:
         """Called before a run is fetched."""
 
     def fetched(self, run: Run) -> None:
-        """Called after a run has been fetched and stored; a failed run contains the reason."""
+        """Called after an earlier run has been fetched and stored, even if the run failed."""
         if (error := failure_of(run)) is not None:
             self.notify(events.EarlierRunFailed(self.device, run.run_id, error))
         else:
             self.notify(events.EarlierRunStored(self.device, run))
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Called if a run cannot be stored; new runs are still made.
+        """Called if an earlier run cannot be stored; unless this method raises, new runs are made.
 
         Raises:
             EdgebenchError: the error prevents any further work on the device.
@@ -134,9 +135,9 @@ class RunPlan:
         """
 
     def orders(self, session: RunSession) -> Iterable[RunOrder]:
-        """Orders of the runs to make, each requested after the previous run has ended.
+        """Orders of the runs to make; each order is taken after the previous run has ended.
 
-        Earlier runs are settled before this method is called.
+        The earlier runs on the device are stored before this method is called.
 
         Raises:
             EdgebenchError: the device cannot make the runs.
@@ -168,7 +169,7 @@ class RunPlan:
         """Called when the device is given up.
 
         Raises:
-            EdgebenchError: the error, if it ends the command.
+            EdgebenchError: the same error, if it ends the command.
         """
         raise error
 
@@ -195,7 +196,7 @@ class RunSession(Protocol):
         ...
 
     def finish(self) -> None:
-        """Let the device delete the stored runs, after the last run was made.
+        """Allow the device to delete the stored runs; called after the last run.
 
         Raises:
             Interrupted: the command was cancelled.
@@ -212,7 +213,7 @@ class MeasuringHost:
     connect: Callable[[KnownDevice], Client]
     analyse: Finish = finish
     wait_s: float = 0.0
-    """Longest wait for the lease of a device; 0: none."""
+    """Longest wait for the lease of a device; 0: no wait."""
     is_for_another: bool = False
     """Whether another host stores the runs; each run stays on the device until that host has it."""
 
@@ -256,7 +257,7 @@ class DeviceSession(OpenDevice):
             is_ours = False
             if plan.is_measuring:
                 raise
-        except LeaseHeld:  # the command of the followed run makes another run
+        except LeaseHeld:  # the command that started the followed run has started another run
             is_ours = False
             if plan.is_measuring or action is not InProgress.FOLLOW:
                 raise
@@ -274,11 +275,11 @@ class DeviceSession(OpenDevice):
         if is_ours:
             for lost in settle_lost(self.client, self.store):
                 self.notify(events.EarlierRunLost(self.name, lost))
-        if self.meter is not None:  # checked here so that it fails the device, not each run
+        if self.meter is not None:  # checked once here, so that not every run fails
             self.meter.require_served(self.describe(), self.name)
 
     def _fetch(self, run_id: str, plan: RunPlan) -> None:
-        """Store a run; an error of this run, for example a damaged file, does not stop others."""
+        """Fetch and store a run; report an error of this run alone, such as a damaged file."""
         self.cancellation.check()
         plan.fetch_began(run_id)
         try:

@@ -1,8 +1,8 @@
-"""Requests for comparisons, with model files of stored runs, found by their SHA-256.
+"""Requests for comparisons, in which a model may be given by the name of stored runs.
 
-A store has the numbers of a baseline and the digest of its model, but not the model. To measure the
-baseline again, its file is searched where it usually is: in the current directory, in the directory
-    of the other model, and among the built-in models.
+A store contains the results of a run and the SHA-256 of its model, but not the model file. To
+measure the model again, a file with this SHA-256 is searched for in the current directory, in the
+directory of the other model, and among the built-in models.
 """
 
 from __future__ import annotations
@@ -63,12 +63,13 @@ def find_sides(store: Store, baseline: str, candidate: str) -> tuple[Model, Mode
     Args:
         store: Store of the runs that a name may refer to.
         baseline: Path, name of a built-in model, or name of stored runs, such as the id of a set.
-        candidate: As the baseline.
+        candidate: Name in the same forms as `baseline`.
 
     Raises:
         NoSuchModel: a name refers to no file, no built-in model and no runs.
         ModelFileMissing: a name refers to stored runs, and the file of their model is not found.
-        UsageError: a file cannot be read, or stored runs have several models, or none with a file.
+        UsageError: a file cannot be read, or the stored runs that a name refers to have several
+            models or a model in firmware.
     """
     folders = [Path(), *(Path(name).parent for name in (baseline, candidate))]
     return _find_side(store, baseline, folders), _find_side(store, candidate, folders)
@@ -108,7 +109,7 @@ def _model_files(folder: Path) -> list[Path]:
 
 
 def _opened(paths: Iterable[Path]) -> Iterable[Model]:
-    """The files that are readable models; others cannot be the file that was measured."""
+    """Open the files that are readable as models; skip all other files."""
     for path in paths:
         with suppress(UsageError):
             yield open_model(path)

@@ -1,4 +1,4 @@
-"""Recompute a stored run from its raw files, and list the differences from its document."""
+"""Recompute a stored run from its raw files, and list the differences from its run.json."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from edgebench.protocol.text import printable
 from edgebench.protocol.traces import METER_FILE
 
 _SENTENCE = re.compile(r"verdict\.rules\[\d+\]\.detail")
-"""Sentences that are generated from numbers of the same document."""
+"""Keys of sentences whose numbers are also stored under other keys of the same document."""
 _SENTENCE_WITH_NUMBERS = re.compile(
     r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
     r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
 )
-"""Sentences with numbers that documents of older versions contain nowhere else."""
+"""Keys of sentences with numbers that a document of an older version contains nowhere else."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key of run.json that does not follow from the raw files."""
+    """A key of run.json whose stored value differs from the value computed from the raw files."""
 
     key: str
     stored: object
@@ -62,7 +62,7 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     """All differences between the stored document and the document computed from the raw files.
 
     Raises:
-        StoreError: a file is missing, unreadable, or has a newer schema.
+        StoreError: a file is missing or unreadable, or the run has a newer schema.
     """
     document = store.document(run_id)
     version = version_of(document)
@@ -88,10 +88,10 @@ def verify(store: Store, run_id: str) -> list[Difference]:
 
 
 def _is_reworded(difference: Difference) -> bool:
-    """Whether two texts are the same sentence in the words of two versions of edgebench.
+    """Whether both values are one sentence that two versions of edgebench word differently.
 
-    The stored sentence must not be empty. Numbers that appear only in this sentence must be the
-    same in both versions, in any order.
+    The stored sentence must not be empty. If the document contains the sentence's numbers nowhere
+    else, both sentences must have the same numbers, in any order.
     """
     stored, computed = difference.stored, difference.computed
     if not isinstance(stored, str) or not isinstance(computed, str) or not stored:
@@ -103,7 +103,7 @@ def _is_reworded(difference: Difference) -> bool:
 
 
 def _trace_differences(directory: Path, record: RunRecord, version: int) -> list[Difference]:
-    """Differences of the traces; if there are any, the numbers are not recomputed."""
+    """Differences between stored traces and raw files; if any exist, no metric is recomputed."""
     if not record.has_measured:
         return []
     if record.worker is not None:
@@ -122,10 +122,10 @@ def _trace_differences(directory: Path, record: RunRecord, version: int) -> list
 
 
 def rejudge(store: Store, run_id: str) -> Run:
-    """Recompute a run from its raw files with today's statistics and rules; store nothing.
+    """Recompute a run with the statistics and rules of this edgebench version; store nothing.
 
     Raises:
-        StoreError: a file is missing, unreadable, or has a newer schema.
+        StoreError: a file is missing or unreadable, or the run has a newer schema.
         MeasurementError: the raw files contradict each other.
     """
     document = store.document(run_id)
@@ -160,10 +160,10 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
 
 
 def verify_session(directory: Path) -> list[Difference]:
-    """All differences between the samples of a session and the decoded raw bytes.
+    """All differences between the stored samples of a session and its decoded raw bytes.
 
-    The reason for an early end is not compared if the raw bytes do not contain it: it may have been
-    detected only by the session.
+    If the raw bytes contain no reason for an early end of the session, a stored reason is ignored:
+    the process that recorded may have detected it in another way.
 
     Raises:
         UsageError: the session has no raw bytes, for example after an import.
@@ -193,7 +193,7 @@ def verify_session(directory: Path) -> list[Difference]:
 def _without_later_facts(
     stored: tuple[RowGroup, ...], computed: tuple[RowGroup, ...]
 ) -> tuple[RowGroup, ...]:
-    """The computed row groups, without facts that an older edgebench did not store."""
+    """The computed row groups, without values that an older version of edgebench did not store."""
     if len(stored) != len(computed):
         return computed
     return tuple(
@@ -216,7 +216,7 @@ def _differences(path: str, stored: Any, computed: Any) -> list[Difference]:
     return [
         difference
         for place, stored_value, computed_value in pairs
-        # Most values are plain and equal, and take no call.
+        # Most values are plain and equal; they need no recursive call.
         if type(stored_value) is not type(computed_value)
         or isinstance(stored_value, (dict, list))
         or stored_value != computed_value

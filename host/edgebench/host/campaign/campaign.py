@@ -48,8 +48,8 @@ class Campaign:
 
         Args:
             store: Store of the campaign.
-            name: Id or name, or `last`.
-            journal: Journal of the campaign, if it was already found.
+            name: Id or name of the campaign, or `last` for the newest campaign.
+            journal: Journal of the campaign, if already found; `name` is then ignored.
 
         Raises:
             NoSuchCampaign: the store has no such campaign.
@@ -72,7 +72,7 @@ class Campaign:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process on this machine is making its runs."""
+        """Whether a process on this machine is making the runs of the campaign."""
         return self.journal.is_held
 
     def state(self) -> CampaignState:
@@ -80,7 +80,7 @@ class Campaign:
         return campaign_state(self._store, self.journal, self.plan)
 
     def summary(self) -> CampaignSummary:
-        """Current progress in numbers of runs, and the remaining time."""
+        """Current progress: numbers of runs by state, and the estimated remaining time."""
         state = self.state()
         times_s = [lane.left_s for lane in self.lanes() if lane.left_s is not None]
         return CampaignSummary(
@@ -151,7 +151,7 @@ class Campaign:
         return pd.DataFrame(self.rows())
 
     def results(self) -> list[Run]:
-        """The final run of each planned run, in planned order, without other attempts."""
+        """The stored run of each planned run's final attempt, in the order of the plan."""
         return [run for _, run in self._results()]
 
     def _results(self) -> Iterator[tuple[PlannedRun, Run]]:
@@ -181,7 +181,7 @@ class Campaign:
         )
 
     def settings_of(self, run_id: str) -> str:
-        """Settings that distinguish a run's cell from others of its model, device and runtime."""
+        """Settings of a run's cell that distinguish cells of the same model, device and runtime."""
         name = attempt_name(run_id)
         return self.plan.settings(name.planned.cell) if name is not None else ""
 
@@ -194,8 +194,8 @@ class Campaign:
     def effects(self) -> Mapping[str, list[FactorEffect]]:
         """Effects of each factor on each metric of the valid and suspect runs, by metric.
 
-        Runs of an invalid cell are left out, even if they are valid themselves. The metrics are the
-        headline metrics of the scenarios, and the gross energy.
+        Runs are left out if the verdict of their cell is invalid, even if their own verdict is not.
+        The metrics are the headline metrics of the scenarios, and the gross energy.
         """
         results = list(self._results())
         refused = [
@@ -229,7 +229,7 @@ def _lane_state(note: LaneNote | None, *, is_running: bool) -> str:
 
 
 def _values(run: Run) -> dict[str, float]:
-    """The metrics of a run that are used for the effects of factors."""
+    """Values of the metrics for which the effects of factors are computed, by metric."""
     metric = headline(run)
     values = {metric.path: metric.value(run)}
     if run.metrics.energy is not None:

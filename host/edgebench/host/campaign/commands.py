@@ -23,13 +23,14 @@ from edgebench.host.store.bundle_file import refuse_bundle
 from edgebench.protocol.errors import DeviceNotOffered
 
 MAX_PARALLEL_LANES = 512
-"""Maximum number of devices of lab hosts measured in parallel, each with a thread on this host."""
+"""Maximum number of devices of lab hosts that are measured in parallel; each device has a thread on
+this host."""
 
 
 def plan_campaign(
     host: BenchHost, file: Path, notify: Notify, cluster: str | ClusterAddress | None
 ) -> CampaignPlan:
-    """Plan a campaign file with the current devices; see `Lab.plan_campaign`."""
+    """Plan the campaign in a file, with the current devices; see `Lab.plan_campaign`."""
     offered = None
     if cluster is not None:
         from edgebench.host.campaign.cluster.lanes import offered_devices
@@ -63,7 +64,7 @@ def plan_campaign(
 def begin_campaign(
     host: BenchHost, file: Path, notify: Notify, cluster: str | ClusterAddress | None
 ) -> CampaignPlan:
-    """Plan a campaign file, and write the plan to the store; see `Lab.begin_campaign`."""
+    """Plan the campaign in a file, and store the plan; see `Lab.begin_campaign`."""
     refuse_bundle(host.store)
     plan = plan_campaign(host, file, notify, cluster)
     if cluster is None:
@@ -81,7 +82,7 @@ def resume_campaign(
     cluster: str | ClusterAddress | None,
     store_url: str | None,
 ) -> None:
-    """Make the runs of a campaign that are left; see `Lab.resume_campaign`."""
+    """Make the remaining runs of a campaign; see `Lab.resume_campaign`."""
     parallel, lanes = host.farm().parallel, paired_lanes(host)
     with publish_status(host.store, "campaign", notify, campaign.plan.id) as publisher:
         if cluster is not None:

@@ -3,8 +3,8 @@
     <store>/campaigns/<campaign>/plan.json       the plan, written once
     <store>/campaigns/<campaign>/journal.jsonl   one line per intent, written before the action
 
-A run that was intended but is neither stored nor on its device was lost, and is made again. An
-incomplete line of a killed process is ignored, because its action was not begun.
+A run that has an intent, but is neither stored nor on its device, was lost and is made again. An
+incomplete line, which a killed process has left, is ignored: the action of the line was not begun.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an attempt was not admitted; no run is stored for it."""
+    """Why an attempt has no usable measurement: an error code and a message."""
 
     code: str
     message: str
@@ -57,7 +57,7 @@ class DeviceAtLab:
     """A device in a campaign over several lab hosts: its lab host, and its identity."""
 
     lab: str = ""
-    """Name of the lab host; empty in a campaign of a single host, and before a host is chosen."""
+    """Name of the lab host; empty until it is chosen, and in a campaign of a single host."""
     pin: str = ""
     """Digest of the certificate of the device's agent; empty until it is known."""
     seat: str = ""
@@ -75,7 +75,7 @@ class LaneNote:
     """`measuring`, `waiting`, `ended` or `given_up`."""
     reason: str = ""
     at: DeviceAtLab = NO_LAB
-    """Lab host of the device, in a campaign over several lab hosts."""
+    """Lab host of the device; `NO_LAB` in a campaign of a single host."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class JournalRecord:
 
 
 class Journal:
-    """The directory of a campaign."""
+    """Plan and journal of a campaign, in the directory of the campaign."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -100,7 +100,7 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """File with one JSON object per line; see the module."""
+        """Path of the journal, a file with one JSON object per line; see the module."""
         return self.directory / JOURNAL_FILE
 
     def plan(self) -> CampaignPlan:
@@ -129,7 +129,7 @@ class Journal:
         self._write({"event": "intent", "run_id": run_id})
 
     def refuse(self, run_id: str, refusal: Refusal) -> None:
-        """Record that an attempt was not admitted.
+        """Record why an attempt has no usable measurement.
 
         Raises:
             StoreError: the journal cannot be written.
@@ -138,7 +138,7 @@ class Journal:
         self._write({**entry, "code": refusal.code, "message": refusal.message})
 
     def withdraw(self, run_id: str) -> None:
-        """Record that an intended run was not started, and may be started later.
+        """Record that a run with an intent was not started, and may be started later.
 
         Raises:
             StoreError: the journal cannot be written.
@@ -146,7 +146,7 @@ class Journal:
         self._write({"event": "withdrawn", "run_id": run_id})
 
     def miss(self, run_id: str) -> None:
-        """Record that a device does not have an intended run.
+        """Record that a run with an intent is not on its device.
 
         Raises:
             StoreError: the journal cannot be written.
@@ -156,7 +156,7 @@ class Journal:
     def note_lane(
         self, device: str, state: str, reason: str = "", *, at: DeviceAtLab = NO_LAB
     ) -> None:
-        """Record the state of a device, for display only; a full disk is therefore ignored."""
+        """Record the state of a device, only for display; a failed write is therefore ignored."""
         entry = {"event": "lane", "device": device, "state": state, "reason": reason}
         entry |= {name: value for name, value in asdict(at).items() if value}
         with suppress(StoreError):

@@ -33,7 +33,7 @@ class LaneFactory(Protocol):
         """The runs of a device, by its name in the plan.
 
         Raises:
-            NoSuchDevice: the device was forgotten since the plan was made.
+            NoSuchDevice: the device and its pairing were removed after the plan was made.
         """
         ...
 
@@ -51,12 +51,12 @@ def make_runs(
     cancellation: Cancellation,
     parallel: int,
 ) -> None:
-    """Make the runs of a campaign that are left, on all devices that have any.
+    """Make the remaining runs of a campaign, in a lane for each device with remaining runs.
 
     Args:
         journal: The campaign.
         store: The campaign's store.
-        open_lanes: Opens the factory of the devices' lanes.
+        open_lanes: Opens the factory that creates the lanes of the devices.
         notify: Consumer of the events.
         cancellation: Stops the campaign from another thread.
         parallel: Number of devices that are measured at the same time.
@@ -94,7 +94,7 @@ def make_runs(
 
 
 def is_over(state: CampaignState, device: str) -> bool:
-    """Whether a device has no runs left, and all its stored runs were acknowledged.
+    """Whether a device has no remaining runs, and all of its stored runs were acknowledged.
 
     A device keeps a run until it is acknowledged; a killed host may not have acknowledged it.
     """
@@ -105,13 +105,13 @@ def is_over(state: CampaignState, device: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedLanes:
-    """Runs on the devices that this host is paired with."""
+    """Creates lanes for the devices that this host is paired with."""
 
     host: BenchHost
     measuring: MeasuringHost
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
-        """The runs of a device."""
+        """The runs of a device, which this host measures itself; see `LaneFactory.lane`."""
         known, wired = self.host.find(device)
         cell = next(cell for cell in work.plan.cells if cell.device == device)
         energy = work.requests.of(cell).on_device(device, wired).energy  # one meter for all cells
@@ -125,7 +125,7 @@ class PairedLanes:
 
 
 def paired_lanes(host: BenchHost) -> OpenLanes:
-    """A function that opens the lanes of devices that a host is paired with."""
+    """A function that opens a `LaneFactory` for the devices that a host is paired with."""
 
     @contextmanager
     def open_lanes(plan: CampaignPlan, requests: CellRequests, count: int) -> Iterator[PairedLanes]:

@@ -1,4 +1,4 @@
-"""Check that the meter of a campaign is available on its devices or their agents."""
+"""Check that the meter of a campaign is available, before the first run begins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_ASKED = 8
 def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost) -> None:
     """Check the meter on every device before the first run begins.
 
-    A device that does not respond is skipped; its lane waits for it and checks again.
+    A device that does not respond is skipped; its lane checks the meter once the device responds.
 
     Raises:
         MeterNotServed: an agent does not serve the meter; the message names all such devices.
@@ -60,6 +60,6 @@ def refuse_own_meter(meter: str | None) -> None:
     """
     if meter is not None and meter != FARM_METER and is_of_host(meter):
         raise UsageError(
-            "campaign over several lab hosts needs the meters of their farm files, "
+            "a campaign over several lab hosts must use the meters of their farm files: "
             f'meter = "{FARM_METER}", got {meter!r}'
         )

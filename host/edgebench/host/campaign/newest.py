@@ -14,7 +14,7 @@ MAX_CAMPAIGNS = 20
 
 
 class NewestCampaigns:
-    """Reads a campaign again only if it is running or its journal has changed."""
+    """Progress of campaigns; it is read again if a campaign is running or its journal changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -39,7 +39,7 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-(c[0-9a-f]{6})-(\d{4})-(\d{3})-(\d{2})")
 MAX_ATTEMPT = 99
 
 Level = str | float | None
-"""Level of an axis; None: that of the settings, or bench's default."""
+"""Level of an axis; None: the value in `[settings]`, or bench's default."""
 
 ChooseDevices = Callable[[str], Sequence[str]]
 """Returns the names of the devices that a word of `--on` selects."""
@@ -121,7 +121,7 @@ class CampaignPlan:
     """SHA-256 of each model, by its name in the cells."""
 
     def settings(self, number: int) -> str:
-        """Settings that distinguish a cell from others of its model, device and runtime."""
+        """Settings of a cell that distinguish cells of the same model, device and runtime."""
         return ", ".join(
             _setting(name, level)
             for name, level in self.cells[number].levels.items()
@@ -155,7 +155,7 @@ class CampaignPlan:
         return order
 
     def member(self, planned: PlannedRun) -> SetMember | None:
-        """Position of a run in the set of its cell."""
+        """Position of a run in the set of its cell; None if a cell has a single run."""
         if self.spec.repeats == 1:
             return None
         set_id = f"{SET_PREFIX}{self.id}-{planned.cell:04d}"
@@ -176,7 +176,7 @@ def fault_of_plan(plan: CampaignPlan) -> str | None:
 def new_plan(
     spec: CampaignSpec, file: Path, choose: ChooseDevices, now: datetime | None = None
 ) -> CampaignPlan:
-    """Plan a campaign file with the current devices.
+    """Plan the campaign of a campaign file, with the current devices.
 
     Raises:
         UsageError: a model cannot be read, or the number of cells or runs is out of bounds.
@@ -204,7 +204,7 @@ def new_plan(
 
 
 def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
-    """Cells of the axes without excluded cells, then added cells; without duplicates.
+    """The cells of the axes that are not excluded, then the added cells; without duplicates.
 
     Raises:
         UsageError: the number of combinations or cells exceeds its limit.
@@ -213,7 +213,7 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     devices = dict.fromkeys(name for word in axes.device for name in choose(word))
     others = [axis.name for axis in fields(Levels)]
     levels: list[tuple[Level, ...]] = [axes.model, tuple(devices)]
-    # An axis without levels has a single level: that of the settings.
+    # An axis without levels has a single level: the value in the settings.
     settings = vars(spec.settings)
     levels += [getattr(axes, name) or (settings[name],) for name in others]
     names = ["model", "device", *others]
@@ -284,6 +284,6 @@ def _fits(wanted: str | float, level: Level) -> bool:
 
 
 def _path_of(name: str, folder: Path) -> str:
-    """Path of a file relative to the campaign file; the unchanged name if it does not exist."""
+    """Path of a file, relative to the campaign file; the unchanged name if the file is missing."""
     path = folder / name
     return str(path.absolute()) if path.is_file() else name

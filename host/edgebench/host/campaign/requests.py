@@ -47,6 +47,6 @@ def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
     levels = {name: level for name, level in cell.levels.items() if level is not None}
     options = cast("BenchOptions", {**settings.given(), **levels, "runs": repeats})
     request = new_request([cell.model], **options)
-    # Drop the reference model, which comes first: it is measured only if it is a cell, too. No
-    # `bench` command makes the runs of a cell.
+    # Drop the reference model, which comes first: it is measured only if it is a cell, too. The
+    # request has no command, because no `bench` command makes the runs of a cell.
     return replace(request, models=request.models[-1:], command=None)

@@ -48,13 +48,15 @@ from edgebench.protocol.errors import (
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-"""First and longest pause between attempts to reach a device; each pause doubles the previous."""
+"""First and longest pause between attempts to reach a device; each pause is twice as long as the
+previous pause."""
 
 
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
-"""Errors of the environment, not of the run: they may be temporary, so the run is made later."""
+"""Errors whose cause is the environment, not the run. Such errors may be temporary, so the run is
+made later."""
 _LASTING = (TooLarge, RunDamaged, LabHostsUnreachable)
-"""Subclasses of errors in `_PASSING` that are permanent, or that were already waited for."""
+"""Exceptions to `_PASSING`: subclasses that are permanent, or that are raised only after a wait."""
 
 
 def may_pass(error: EdgebenchError) -> bool:
@@ -72,7 +74,7 @@ class CampaignWork:
     requests: CellRequests
     notify: Notify
     end_s: float | None = None
-    """End of the budget, on the clock of `time.monotonic`."""
+    """End of the budget, on the clock of `time.monotonic`; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +96,13 @@ class CampaignRuns(RunPlan):
         request: Callable[[Cell], BenchRequest],
         at: Callable[[], DeviceAtLab] = lambda: NO_LAB,
     ) -> None:
-        """Plan the runs that are left according to the journal.
+        """Create the plan; the remaining runs are determined when `orders` is called.
 
         Args:
             work: The campaign.
             device: Name of the device in the plan.
             request: Returns the request of a cell for this device.
-            at: Returns the lab host of the device.
+            at: Returns the current lab host of the device, for the journal.
         """
         super().__init__(device, work.notify)
         self._work = work
@@ -114,7 +116,8 @@ class CampaignRuns(RunPlan):
         self._intended: str | None = None
         """Id of the attempt in progress, once it is in the journal."""
         self._used: set[str] = set()
-        """Ids in use; an id contains its time only in whole seconds."""
+        """Ids that were used before. An id contains the time only in whole seconds, so an attempt
+        that is repeated within a second would get the same id."""
 
     def opened(self) -> None:
         """Record in the journal that the device is being measured."""
@@ -125,13 +128,13 @@ class CampaignRuns(RunPlan):
         return InProgress.FOLLOW if is_of_campaign(run_id, self._work.plan.id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
-        """Count a run that was left on the device; failed runs are counted by the state."""
+        """Count a run that was left on the device, unless the run failed; see `campaign_state`."""
         super().fetched(run)
         if run.failure is None:
             self._keep(run)
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Record in the journal that a run can never be stored."""
+        """Record in the journal that a run can never be stored; raise an error that may pass."""
         if may_pass(error):
             raise error
         if isinstance(error, NoSuchRun):  # neither on the device nor stored here: it is lost
@@ -141,7 +144,7 @@ class CampaignRuns(RunPlan):
             self._work.journal.refuse(run_id, _refusal(error))
 
     def orders(self, session: RunSession) -> Iterator[CellOrder]:
-        """Yield the runs that are left, until the budget ends."""
+        """Yield orders for the remaining runs, until the budget ends."""
         del session
         self._find_left()
         self._pause.reached()
@@ -172,7 +175,7 @@ class CampaignRuns(RunPlan):
                 self._pause.made()
 
     def _intend(self, attempt: AttemptName) -> str:
-        """Write the intent to start an attempt to the journal, and return its id."""
+        """Record in the journal that an attempt is about to start; return the id of its run."""
         now = datetime.now(timezone.utc)
         while (run_id := attempt.run_id(now)) in self._used:  # an attempt that was withdrawn
             now += timedelta(seconds=1)
@@ -182,7 +185,7 @@ class CampaignRuns(RunPlan):
         return run_id
 
     def stored(self, order: RunOrder, run: Run) -> None:
-        """Count the run."""
+        """Count a run that was made by this process."""
         del order
         self._keep(run)
 
@@ -195,7 +198,7 @@ class CampaignRuns(RunPlan):
         assert isinstance(order, CellOrder), "an order of this plan"
         journal, planned, run_id = self._work.journal, order.attempt.planned, self._intended
         if may_pass(error) and run_id is not None and error.is_unstarted:
-            with suppress(StoreError):  # without the entry, it counts as lost
+            with suppress(StoreError):  # without the entry, the attempt counts as lost
                 journal.withdraw(run_id)
         run_id = run_id or order.attempt.run_id(datetime.now(timezone.utc))
         is_meter_lost = isinstance(error, MeterLost) and error.run_id is not None
@@ -209,11 +212,11 @@ class CampaignRuns(RunPlan):
             raise error
 
     def ended(self) -> None:
-        """Record in the journal that no run is left."""
+        """Record in the journal that all runs of the device have ended."""
         self._work.journal.note_lane(self.device, "ended", at=self._at())
 
     def pause_s(self, error: EdgebenchError) -> float | None:
-        """Wait for temporary errors, up to the `wait_s` of the campaign."""
+        """Pause after an error; None if it is permanent, or lasts for the campaign's `wait_s`."""
         # A meter that was never present is the user's mistake; a meter used before may return.
         is_unplugged = isinstance(error, NoSuchMeter) and self._was_measured()
         if not (may_pass(error) or is_unplugged) or self._pause.is_over(error):
@@ -229,14 +232,14 @@ class CampaignRuns(RunPlan):
         self.notify(events.DeviceFailed(self.device, error))
 
     def _was_measured(self) -> bool:
-        """Whether any process began a run on this device, which shows that the meter was there."""
+        """Whether any process began a run on this device, which proves that a meter was present."""
         plan = self._work.plan
         names = map(attempt_name, self._work.journal.read().intended)
         begun = {plan.cells[name.planned.cell].device for name in names if name is not None}
         return bool(self._took_s) or self.device in begun
 
     def _find_left(self) -> None:
-        """Determine the runs that are left, after all runs that were begun are settled."""
+        """Determine the remaining runs, after the earlier runs on the device have been stored."""
         work = self._work
         state = campaign_state(work.store, work.journal, work.plan)
         self._progress = dict(state.runs)
@@ -273,7 +276,7 @@ class CampaignRuns(RunPlan):
         }
 
     def _references_first(self, order: list[PlannedRun]) -> list[PlannedRun]:
-        """The order, with reference models before the models compared with them."""
+        """The order, with reference models before the models that are compared with them."""
         cells, digests = self._work.plan.cells, self._work.plan.digests
         references = self._reference_digests()
         return sorted(
@@ -294,7 +297,7 @@ class CampaignRuns(RunPlan):
         return time.monotonic() + expected_s > end_s
 
     def _keep(self, run: Run) -> None:
-        """Count a stored run; a run that was stopped is made again."""
+        """Count a stored run; if it was stopped, record a refusal, so that it is made again."""
         self._runs.append(run)
         name = attempt_name(run.run_id)
         if name is None or name.campaign != self._work.plan.id:
@@ -317,7 +320,7 @@ class CampaignRuns(RunPlan):
 
 
 class Pause:
-    """The pauses while waiting for a device, with their limit."""
+    """Lengths of the pauses while waiting for a device, and the limit on the whole wait."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -326,7 +329,7 @@ class Pause:
         self._is_link = False
 
     def is_over(self, error: EdgebenchError) -> bool:
-        """Whether errors have lasted longer than the limit, or the error was waited for already."""
+        """Whether errors have lasted for the limit, or the lease has already been waited for."""
         if isinstance(error, LeaseHeld) and error.waited_s:
             return True
         self._is_link = isinstance(error, TransportError)
@@ -335,17 +338,17 @@ class Pause:
         return now_s - self._since_s >= self._limit_s
 
     def next_s(self) -> float:
-        """Length of the next pause."""
+        """Length of the next pause, seconds; doubles with each call up to `LONGEST_PAUSE_S`."""
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
         return pause_s
 
     def reached(self) -> None:
-        """Reset after the device was reached, if the link was the problem."""
+        """Reset pause and limit after the device was reached, if the last error was of the link."""
         if self._is_link:
             self.made()
 
     def made(self) -> None:
-        """Reset after a run was made, which shows that the problem is gone."""
+        """Reset pause and limit after a run was made, which shows that the problem is gone."""
         self._since_s, self._pause_s = None, FIRST_PAUSE_S
 
 

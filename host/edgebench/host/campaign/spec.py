@@ -52,12 +52,13 @@ MAX_SIZE_BYTES = 2**20
 MAX_CELLS = 10_000
 """Cell numbers have four digits in the id of a run."""
 MAX_COMBINATIONS = 100_000
-"""Combinations of the levels before exclusions: ten times the maximum number of cells."""
+"""Maximum number of combinations of levels before exclusions, ten times `MAX_CELLS`."""
 MAX_COMPARISONS = 1_000_000
-"""Maximum of axis levels times exclusions, because each level is compared with each pattern."""
+"""Maximum of the number of axis levels times the number of exclusions, because each level is
+compared with the pattern of each exclusion."""
 MAX_RUNS = 100_000
-"""Maximum of cells times repeats. A farm of 50 boards, each with one run per minute, takes a day
-and a half."""
+"""Maximum number of cells times repeats. A farm of 50 boards, each with one run per minute, needs a
+day and a half for this number of runs."""
 MAX_REPEATS = 999
 MAX_RETRIES = 9
 INVALID = "invalid"
@@ -67,7 +68,7 @@ METER_LOST = "meter_lost"
 STOPPED = "run_stopped"
 """Kind of error of a run that was stopped."""
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
-"""Kinds of error that are not caused by the run: it was stopped, or the device was full or in use.
+"""Kinds of error that the run did not cause: the run was stopped, or the device was full or in use.
 Such a run is made again regardless of `[retry]`, as long as the campaign waits for its device."""
 DEFAULT_RETRY = {
     "worker_died": 1,
@@ -79,14 +80,15 @@ DEFAULT_RETRY = {
 """Only errors that can occur by chance are retried; a refused model would be refused again."""
 DEFAULT_AWAY_S = 600.0
 DEFAULT_LAB_WAIT_S = 30.0
-"""Time in which a supervisor restarts a lab host's worker, or the lab host reboots."""
+"""Default of `lab_wait_s`: enough for a supervisor to restart the worker of a lab host, or for a
+reboot of the lab host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """The axes; an axis without values has a single level: its setting, or bench's default.
+    """The axes; an axis without values has a single level: that of `[settings]`, or the default.
 
-    Except model and device, each axis has the name of the keyword of `Lab.bench` that it varies.
+    Each axis except `model` and `device` has the name of the keyword of `Lab.bench` that it varies.
     """
 
     model: tuple[str, ...]
@@ -101,7 +103,7 @@ class Axes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """A level of each axis except model and device; None: that of the settings, or the default."""
+    """A level of each axis except model and device; None: value in `[settings]`, or the default."""
 
     runtime: str | None = None
     threads: int | None = None
@@ -112,8 +114,8 @@ class Levels:
 
 
 _ELSEWHERE = frozenset({"on", "wait", "runs", "extra_runs"})
-"""Options whose counterparts are top-level keys or axes of the file, and `extra_runs`: the runs of
-a campaign are planned before the first is made."""
+"""Options that cannot be settings. Keys or axes of the file replace all of them except
+`extra_runs`: all runs of a campaign are planned before the first run is made."""
 SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
 _FILES = ("accuracy", "reference", "inputs")
 
@@ -139,15 +141,15 @@ else:
 
 
 class Settings(_Fields):
-    """Settings of every run, by the keywords of `Lab.bench`; one field per option of bench."""
+    """Settings of every run: a field for each option of bench, named as for `Lab.bench`."""
 
     def given(self) -> BenchOptions:
-        """Settings that are in the file."""
+        """Settings that the file contains, by field."""
         named = {name: value for name, value in vars(self).items() if value is not None}
         return cast("BenchOptions", named)
 
     def files(self) -> dict[str, str]:
-        """Settings whose values are paths of files, or names of built-in ones."""
+        """Settings whose values are paths of files or names of built-in files, by field."""
         return {name: vars(self)[name] for name in _FILES if vars(self)[name] is not None}
 
     def with_files(self, place: Callable[[str], str]) -> Settings:
@@ -173,7 +175,7 @@ class Addition(Levels):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignSpec:
-    """The campaign file."""
+    """Contents of a campaign file."""
 
     schema: int
     name: str
@@ -184,11 +186,13 @@ class CampaignSpec:
     seed: int = 0
     """Seed of the order of the runs."""
     budget_s: float | None = None
-    """Time within which all runs must end, from `run` or each `resume`; None: no limit."""
+    """Time within which all runs must end, from the start of `campaign run` or of each `campaign
+    resume`; None: no limit."""
     wait_s: float = DEFAULT_AWAY_S
-    """Longest wait for a device that is away, busy or full; then the others continue without it."""
+    """Longest wait for a device that is away, busy or full; then the device is given up."""
     lab_wait_s: float = DEFAULT_LAB_WAIT_S
-    """Longest wait for a missing lab host; then another host that offers the device takes over."""
+    """Longest wait for a lab host that is away; then another host that offers the device takes
+    over."""
     exclude: tuple[Pattern, ...] = ()
     include: tuple[Addition, ...] = ()
     retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))
@@ -212,7 +216,7 @@ def load_spec(path: Path) -> CampaignSpec:
 
 
 def renamed_settings(path: Path) -> dict[str, str]:
-    """Settings of a campaign file with old names, each with its new name.
+    """Map the outdated names of settings in a campaign file to their current names.
 
     Raises:
         UsageError: the file cannot be read, or is not TOML.
@@ -235,7 +239,7 @@ def _read(path: Path) -> tuple[TomlText, Table]:
 
 
 def _by_field(settings: Table, source: TomlText) -> Table:
-    """The settings by the names of their fields, parsed like options of the command line.
+    """The settings by the names of their fields; values are parsed like command-line options.
 
     Raises:
         UsageError: a setting is unknown or given twice, or its value cannot be parsed.
@@ -257,7 +261,7 @@ def _by_field(settings: Table, source: TomlText) -> Table:
 
 
 def _value(option: BenchOption, value: Any) -> Any:
-    """Parse a value of a file like the command line would; numbers need not be strings."""
+    """Parse a value like a command-line option; a number may be a TOML number or a string."""
     if option.constant is not None:
         if not isinstance(value, bool):
             raise ArgumentTypeError(f"expected true or false, got {value!r}")
@@ -272,7 +276,7 @@ def _value(option: BenchOption, value: Any) -> Any:
 
 
 def _complaints(spec: CampaignSpec) -> list[Complaint]:
-    """Values that are out of bounds."""
+    """Complaints about values that are out of bounds or contradict each other."""
     complaints: list[Complaint] = []
     if not spec.name or len(spec.name) > 64 or printable(spec.name) != spec.name:
         complaints.append(

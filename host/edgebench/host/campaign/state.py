@@ -1,4 +1,4 @@
-"""State of a campaign, from the stored runs and its journal, without connecting to devices."""
+"""State of a campaign, from its stored runs and its journal, without a connection to devices."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from edgebench.host.store.index import DAMAGED, RunSummary, list_runs
 from edgebench.host.store.layout import Store
 
 MAX_LOST = 5
-"""Number of consecutive attempts, each lost with its agent, after which a run is given up: its
-model may kill the device."""
+"""Number of consecutive lost attempts after which a run is given up, because its model may crash
+the device."""
 LOST = Refusal("lost", f"{MAX_LOST} attempts were lost with their agent")
 
 
@@ -22,13 +22,14 @@ class RunState(str, Enum):
     """State of a planned run."""
 
     MEASURED = "measured"
-    """Stored, with any verdict."""
+    """The run is stored, with any verdict."""
     FAILED = "failed"
-    """Failed or refused, and not tried again."""
+    """The run failed or was refused, and is not tried again."""
     UNSETTLED = "unsettled"
-    """Started; the run is on its device, in progress there, or lost."""
+    """The run was started, and its outcome is unknown: it is in progress or finished on its device,
+    or lost."""
     LEFT = "left"
-    """Still to be made."""
+    """The run is still to be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,12 @@ class Attempt:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether its outcome is known only to the device."""
+        """Whether the outcome of the attempt has not reached this host yet."""
         return self.stored is None and self.refusal is None and not self.is_gone
 
     @property
     def problem(self) -> Refusal | None:
-        """Why it is not a usable measurement; None if it is usable, or unsettled."""
+        """Why the attempt has no usable measurement; None if it is usable, or not yet settled."""
         if self.refusal is not None or self.stored is None:
             return self.refusal
         if self.stored.failure is not None:
@@ -76,7 +77,7 @@ class RunProgress:
 
     @property
     def problem(self) -> Refusal | None:
-        """Why the run, or its last attempt, failed."""
+        """Why the run or its last attempt has no usable measurement; None if it has no problem."""
         if self.state is RunState.FAILED and self.final is None:
             return LOST
         return self.attempts[-1].problem if self.attempts else None
@@ -106,7 +107,7 @@ class CampaignState:
 
     @property
     def is_over(self) -> bool:
-        """Whether no run is left or unsettled."""
+        """Whether every run is measured or has failed."""
         return not self.count(RunState.LEFT, RunState.UNSETTLED)
 
 
@@ -149,7 +150,7 @@ def _attempt_number(run_id: str) -> int:
 def judged(
     planned: PlannedRun, attempts: Iterable[Attempt], retry: Mapping[str, int]
 ) -> RunProgress:
-    """A planned run with its state, from its attempts and the rules for retries."""
+    """Derive the state of a planned run from its attempts and the numbers of retries."""
     found = tuple(attempts)
     return RunProgress(planned, found, _state(found, retry))
 

@@ -1,4 +1,4 @@
-"""Shared by `edgebench tag` and `edgebench note`."""
+"""Code shared by `edgebench tag` and `edgebench note`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def annotate_runs(
 
 
 def _warn_of_unreadable(store: Store, run_id: str) -> None:
-    """Print the content of a damaged annotations file, because the change replaces the file."""
+    """Print the content of a damaged annotations file, which the change is about to overwrite."""
     from edgebench.host.store.annotations import MAX_NOTE, read_annotations
     from edgebench.host.store.layout import ANNOTATIONS_FILE
     from edgebench.protocol.text import one_line

@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Measure; print the table and the next step."""
+    """Measure the models, then print the table of results and the next step."""
     from edgebench.host.bench.cancellation import Interrupted
     from edgebench.host.cli.bench_report import conclude, report_interrupted, report_runs
     from edgebench.host.cli.progress import ProgressWatcher
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def _compared(
     request: BenchRequest | None, runs: Sequence[Run], watcher: ProgressWatcher
 ) -> list[RunComparison]:
-    """The comparisons of the runs that were made for a request; none if it compares nothing.
+    """Comparisons of the runs of a request; empty if the request has no --against.
 
     Raises:
         UsageError: the runs differ in more than the model.
@@ -146,7 +146,7 @@ def _compared(
 def _report_compared(
     options: argparse.Namespace, compared: Sequence[RunComparison], watcher: ProgressWatcher
 ) -> ExitCode:
-    """Report a comparison of pairs; the exit code is that of the comparison."""
+    """Report the comparisons of pairs; return the exit code of `edgebench compare` for them."""
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.cli.bench_report import failure_entry, print_next_step, report_missing_pairs
     from edgebench.host.cli.compare import exit_code
@@ -167,7 +167,7 @@ def _export(
     lab: Lab | None,
     runs: Sequence[Run],
 ) -> bool:
-    """Write the runs to the files of --export; return whether all of them were written."""
+    """Write the runs to the files of --export; return whether every file was written."""
     from edgebench.host.export.files import export_runs
     from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
@@ -192,7 +192,7 @@ def _export(
 
 
 def _exported(options: argparse.Namespace, lab: Lab, runs: Sequence[Run]) -> list[ExportedRun]:
-    """The runs, with the options of their comparison."""
+    """Wrap the runs for the exporters, with the options that the comparison used."""
     from edgebench.host.export.exported import ExportedRun, Judgement
 
     judgement = Judgement(tuple(options.metric or ()), options.fail_on, tuple(options.allow or ()))
@@ -200,7 +200,7 @@ def _exported(options: argparse.Namespace, lab: Lab, runs: Sequence[Run]) -> lis
 
 
 def _warn_of_few_pairs(request: BenchRequest) -> None:
-    """Warn, before the runs, if there are too few pairs to decide on times or energies.
+    """Warn, before the runs, if --pairs is too small to detect a change of times or energies.
 
     A single pair is enough for instruction counts.
     """
@@ -223,7 +223,8 @@ def _request(options: argparse.Namespace, store: Store) -> BenchRequest:
     """Build the request from the options.
 
     Raises:
-        UsageError: an option needs --against, or the number of models with --against is not 1.
+        UsageError: an option that needs --against is given without it, or --against is given with a
+            number of models other than 1.
     """
     from edgebench.host.bench.request import new_request
     from edgebench.host.bench.stored_model import comparison_request
@@ -254,10 +255,10 @@ def _request(options: argparse.Namespace, store: Store) -> BenchRequest:
 
 
 def _settings(options: argparse.Namespace) -> BenchOptions:
-    """Collect the settings that were given.
+    """Collect the settings that the command line gives.
 
     Raises:
-        UsageError: --quick is given with another preset, or an input has two shapes.
+        UsageError: --quick is given with another preset, or two shapes are given for an input.
     """
     from typing import cast
 
@@ -277,7 +278,7 @@ def _settings(options: argparse.Namespace) -> BenchOptions:
 
 
 def _take_defaults(options: argparse.Namespace) -> None:
-    """Set options that were not given from environment variables, and print those variables.
+    """Take options that the command line does not give from environment variables; print those.
 
     Raises:
         UsageError: the value of a variable cannot be parsed.

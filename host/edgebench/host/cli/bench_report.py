@@ -41,8 +41,8 @@ def report_runs(
         options: Options of the command.
         lab: The lab; None if it could not be opened.
         watcher: Watcher of the measurement.
-        ended_by: Error that ended the command. It is included in the document of `--json`;
-            otherwise the caller prints it.
+        ended_by: Error that ended the command. With `--json` it is part of the document; without,
+            the caller prints it.
     """
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.export.exported import ExportedRun
@@ -95,7 +95,7 @@ def _print_tables(
     *,
     is_quiet: bool,
 ) -> None:
-    """Print the table of the sets with its marks and notes, then what single runs measured."""
+    """Print the table of the sets with its marks and notes, then operators and heat of each run."""
     from edgebench.host.show.notes import note_lines
     from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.set_page import next_time_line
@@ -145,7 +145,7 @@ def report_interrupted(lab: Lab, watcher: ProgressWatcher) -> ExitCode:
 
 
 def _is_refused(run_set: RunSet) -> bool:
-    """Whether requested numbers are missing: all of them, or the energy of a metered set."""
+    """Whether a set has no numbers at all, or has no energy although a meter was used."""
     from edgebench.host.result.metrics import GROSS_ENERGY
 
     is_metered = any(run.metrics.energy is not None for run in run_set.runs)
@@ -153,9 +153,9 @@ def _is_refused(run_set: RunSet) -> bool:
 
 
 def report_missing_pairs(watcher: ProgressWatcher) -> None:
-    """Print why runs failed or are invalid; the comparison leaves out their pairs.
+    """Print why runs failed or are invalid; a pair with a failed or invalid run is not compared.
 
-    The sets state which runs were interrupted.
+    Interrupted runs are left out, because the verdicts of their sets list them.
     """
     from edgebench.host.analysis.run_set import alone
     from edgebench.host.analysis.verdict.table import was_stopped
@@ -184,7 +184,7 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
 
 
 def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
-    """The next step after a failure, based on the command that was typed."""
+    """The next step after a failure, based on the user's command line."""
     from edgebench.host.cli.options import given_command
     from edgebench.host.show.hints import hint_for
 

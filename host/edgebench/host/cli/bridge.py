@@ -13,7 +13,9 @@ from edgebench.protocol.bridge import BAUD_RATE
 from edgebench.system.exit_code import ExitCode
 
 SILENCE_S = 30.0
-"""Longest silence of a board during a command: it sends nothing until a window has ended."""
+"""Longest time without output from a board while a command runs, seconds.
+
+A board sends nothing until the window of inferences in progress has ended."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         type=seconds,
         default=SILENCE_S,
         metavar="TIME",
-        help=f"longest silence of the board during a command (default: {SILENCE_S:g}s)",
+        help=f"maximum time without output of the board during a command (default: {SILENCE_S:g}s)",
     )
     made.set_defaults(json=False, confirm=False)
     return made

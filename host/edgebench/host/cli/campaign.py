@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from edgebench.host.result.run_set import RunSet
 
 WATCH_S = 1.0
-"""Interval at which `watch` reads the campaign's state: two files and an index."""
+"""Interval at which `watch` reads the campaign's state (two files and an index), seconds."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -82,7 +82,7 @@ def _add_store_url(action: argparse.ArgumentParser) -> None:
 
 
 def _cluster(options: argparse.Namespace) -> ClusterAddress | None:
-    """The cluster that the options name; None if they name none.
+    """The cluster that the options name; None without --cluster.
 
     Raises:
         UsageError: the address is malformed, or certificates or a store URL are given without a
@@ -162,7 +162,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
 
 
 def _cluster_words(options: argparse.Namespace) -> str:
-    """Options that name this cluster in another command."""
+    """The given options about the cluster, to be appended to other commands in the output."""
     names = ("cluster", "store_url", "tls_ca_file", "tls_cert", "tls_key")
     given = {name: getattr(options, name, None) for name in names}
     return "".join(
@@ -204,7 +204,7 @@ def _status(options: argparse.Namespace) -> ExitCode:
 
 
 def _watch(options: argparse.Namespace) -> ExitCode:
-    """Show the state until no process runs the campaign; with --json, a document per change."""
+    """Print the state until no process runs the campaign; with --json, a document per change."""
     import time
     from contextlib import suppress
     from dataclasses import asdict

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench changes`."""
-    about = "List the changes of level in the stored histories, the worst first, each with what "
-    about += "else changed at that time."
+    about = "List the changes of level in the stored histories, the worst first, each with the "
+    about += "conditions that changed at the same time."
     made = new_parser("changes", about)
     since = "changes of the last 7 days, or from a date on (default: 7d)"
     made.add_argument("--since", type=moment, default="7d", metavar="7d", help=since)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def exit_code(changes: Sequence[LevelChange], histories: Sequence[History]) -> ExitCode:
-    """Exit code of the worst change: 4 for worse, 5 for inconclusive or too few points, else 0."""
+    """Exit code: 4 if a level became worse, else 5 if inconclusive or too few points, else 0."""
     from edgebench.host.analysis.history.history import HistoryOutcome
     from edgebench.host.show.changes import undecided
 

@@ -14,8 +14,9 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench check`."""
     made = new_parser(
         "check",
-        "Print which microcontrollers a model fits on, without a board: flash, RAM, and operators "
-        "that edgebench's firmware does not support. Exit code 1: it fits on none of them.",
+        "Print, without a board, which microcontrollers a model fits on: the flash and RAM that it "
+        "needs, and the operators that edgebench's firmware does not support. Exit code 1: it fits "
+        "on none of them.",
     )
     made.add_argument("model_file", metavar="MODEL", help="a .tflite file, or a built-in model")
     made.add_argument(

@@ -74,7 +74,7 @@ def report(
             may be left out if all are valid and have enough runs.
         is_json: Print a JSON document.
         runs: Runs measured for the comparisons; None if the runs were stored before.
-        errors: Failures of other runs.
+        errors: Errors of the runs that failed.
     """
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import (
@@ -103,7 +103,7 @@ def report(
 
 
 def exit_code(comparisons: Sequence[RunComparison]) -> ExitCode:
-    """4 when any metric is worse, else 5 when any is inconclusive, else 0."""
+    """Exit code: 4 if any metric is worse, else 5 if any is inconclusive, else 0."""
     from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 
     outcomes = {comparison.result.outcome for comparison in comparisons}

@@ -1,8 +1,9 @@
 """`edgebench completion`: shell scripts that get their completions from this command.
 
-The scripts do not depend on the options. When the user presses Tab, they run `edgebench completion
---complete WORD…` with the words so far. The command prints a line with the kind (`files`: the
-shell completes paths too) and a line for each completion, from the parsers of the commands.
+The scripts do not depend on the options. When the user presses Tab, a script runs `edgebench
+completion --complete WORD…` with the words typed so far. The command first prints the kind of the
+completions: `files` means that the shell also completes paths. A line for each completion follows.
+The completions are derived from the parsers of the commands.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ complete -c edgebench -f -a '(__edgebench_complete)'
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 FILES, WORDS = "files", "words"
 _SAFE = re.compile(r"[\w.,:/@+=%-]+")
-"""Names that need no quoting in a shell; only these are offered."""
+"""Names that need no quoting in a shell; only these names are offered as completions."""
 _FILES = {"FILE", "FILE.toml", "FILE.zip", "DIR", "PATH", "DATASET", "BOARD"}
 
 
@@ -90,7 +91,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def completions(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Kind and completions of the last word.
+    """Kind of the completions, and the completions of the last word.
 
     Args:
         words: Words after the name of the program, at least one; the last may be empty.
@@ -166,7 +167,7 @@ class _Place:
 
 
 def _beginning(begin: str, words: Iterable[str]) -> list[str]:
-    """Words with this prefix; after a comma, the next items of a list."""
+    """Words that begin with `begin`; of a comma-separated list, only the last item is completed."""
     before, comma, last = begin.rpartition(",")
     known = [word for word in words if word.startswith(last) and _SAFE.fullmatch(word)]
     return [f"{before}{comma}{word}" for word in known]
@@ -231,6 +232,6 @@ _NAMES: dict[str, Callable[[Path], list[str]]] = {
     "--metric": _metrics,
     **{option.flag: _fixed(*option.completions) for option in OPTIONS if option.completions},
 }
-"""Functions that list completions, by option or else by placeholder."""
+"""Functions that list the names to complete, keyed by option or by placeholder."""
 _PATHS_TOO = {"RUN", "BASELINE", "CANDIDATE", "MODEL", "B"}
-"""Placeholders of names that may also be paths."""
+"""Placeholders that accept a path as well as a name."""

@@ -16,8 +16,8 @@ from edgebench.system.terminal import echo
 BOARD = "raspberry-pi-5-bare"
 MODEL = "digits_fp32.tflite"
 SUSTAINED_S = 45.0
-"""Length of the run: 15 minutes of the board, whose time runs 20 times as fast as real time. With
-start and report, the command takes about a minute."""
+"""Duration of the run, seconds of real time. The simulated board's time runs 20 times as fast, so
+the run covers 15 minutes of it. With start and report, the command takes about a minute."""
 
 
 def parser() -> argparse.ArgumentParser:

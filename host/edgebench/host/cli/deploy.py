@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from edgebench.host.lab import Lab
 
 _Work = Callable[[Callable[[str], None]], Callable[[], None]]
-"""Does the work for a target. Takes a function that prints steps; returns a function that prints
-the outcome."""
+"""Work on one target: takes a function that prints a step, and returns a function that prints the
+outcome."""
 MAX_AT_ONCE = 8
 """Maximum number of targets that are deployed to at the same time; further targets wait."""
 
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         "--bridge",
         action=argparse.BooleanOptionalAction,
         help="also install the firmware bridge, for microcontrollers attached to the device "
-        "(default: as by the last deploy; the first one does not)",
+        "(default: as in the last deploy; not in the first)",
     )
     _add_agent(made.add_argument_group("the agent"))
     return made
@@ -158,7 +158,7 @@ def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
 
 
 def _naming(target: str) -> Callable[[str], None]:
-    """A function that prints the steps of a target, with its name in front."""
+    """A function that prints a step with the target's name in front."""
     return lambda step: echo(f"{target}: {step}")
 
 
@@ -223,7 +223,7 @@ def _report(report: DeployReport) -> None:
 
 
 def _require_runtime(report: DeployReport, requested: Sequence[str] | None) -> None:
-    """Check that a runtime works on the device.
+    """Check that at least one runtime works on the device.
 
     Raises:
         RuntimeUnavailable: no runtime works; the message states what each runtime lacks.

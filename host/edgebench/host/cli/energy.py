@@ -56,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
     errors = made.add_argument_group("errors of the instrument").add_argument
     add_instrument_errors(errors)
     name = (
-        "name of the instrument; energies from files can only be compared if they have the same "
-        "name, and the instrument's common errors then cancel"
+        "name of the instrument; energies from two files can be compared only if this name is the "
+        "same, because errors that both share then cancel"
     )
     errors("--instrument", metavar="NAME", help=name)
     charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Compute and store the energies; exit code 3 if the file yields no energy for a run."""
+    """Compute and store the energies; exit code 3 if the energy of any run is refused."""
     from pathlib import Path
 
     from edgebench.host.bench.energy import add_energy

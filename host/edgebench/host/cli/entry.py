@@ -1,4 +1,4 @@
-"""Entry point of `edgebench`: from the first import, Ctrl-C ends it with one line."""
+"""Entry point of `edgebench`; even during the imports, Ctrl-C ends the command with one line."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def _format(options: argparse.Namespace) -> ExportFormat:
     """The format of --format, or else the format of the file name's suffix.
 
     Raises:
-        UsageError: the format is missing or unknown, or cannot be written to the chosen output.
+        UsageError: the format is missing or unknown, or cannot be written to the chosen file or
+            terminal.
     """
     from edgebench.host.export.registry import ExportKind, format_of_file, named_format
     from edgebench.protocol.errors import UsageError

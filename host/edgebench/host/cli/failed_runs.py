@@ -1,4 +1,4 @@
-"""Warning of `bundle` and `report` about failed runs, which `last` may name."""
+"""Warning of `edgebench bundle` and `report` about failed runs, which names like `last` include."""
 
 from __future__ import annotations
 

@@ -39,18 +39,19 @@ class ArgumentsRefused(UsageError):
         self.program = program
         """Command whose help lists the valid arguments, such as `edgebench meters record`."""
         self.likely: str | None = None
-        """What was probably meant by an option of another tool, as the begin of a hint."""
+        """Hint for an option that belongs to another tool, up to `; otherwise …`; None if there is
+        none."""
 
     @property
     def hint(self) -> str:
-        """The hint: what was probably meant, if known, and the command that lists all arguments."""
+        """The hint: the likely meaning of the option, if known, and the command that lists all."""
         likely = f"did you mean {self.meant}? otherwise " if self.meant else ""
         likely = f"{self.likely}; otherwise " if self.likely else likely
         return f"{likely}see all arguments: {self.program} --help"
 
 
 def print_document(document: object) -> None:
-    """Print a command's document, and record that it was printed, in case of a later failure."""
+    """Print a command's document, and record it, so that a later failure prints no second one."""
     import json  # only here: keeps --help fast
 
     text = json.dumps(document, indent=1)
@@ -59,7 +60,7 @@ def print_document(document: object) -> None:
 
 
 def forget_document() -> None:
-    """Forget the printed document, before a new command begins."""
+    """Forget the printed document, because a new command begins."""
     _printed.clear()
 
 
@@ -102,15 +103,15 @@ def report_failure(
 ) -> ExitCode:
     """Print an error and its hint, and return the exit code.
 
-    The message is not trusted: it may quote a file of unknown origin.
+    The message is untrusted text: it may quote a file of unknown origin.
 
     Args:
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
         code: The exit code.
         as_json: Print a document on stdout, unless the command has printed its own document. The
-            document of `bench` has no runs and this error; that of any other command, only the
-            error.
+            document of `bench` has an empty list of runs and a list with this error; the document
+            of any other command has only the error.
         command: The command that failed.
         kind: Name of the kind of error, from `EdgebenchError.kind`.
     """

@@ -1,4 +1,4 @@
-"""Runs on standard output in the format of -o."""
+"""Print runs on standard output in the format of -o."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from edgebench.host.export.exported import ExportedRun
 
 TEXT_FORMATS = {CSV: "csv", MARKDOWN: "markdown"}
-"""Export formats by their names in -o."""
+"""Names of export formats by the value of -o."""
 
 
 def print_runs(runs: Sequence[ExportedRun], output_format: str) -> None:

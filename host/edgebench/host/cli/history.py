@@ -48,11 +48,11 @@ def add_history_filter(group: argparse._ArgumentGroup) -> None:
 
 
 def add_level_gate(made: argparse.ArgumentParser, level: str) -> None:
-    """Add the metric of histories, and the loss at which the command fails."""
+    """Add the options for the metric, and for the loss at which the command fails."""
     metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
-    fails = f"exit 4 if {level} is worse than the previous level by more than this, even at the "
-    fails += "better end of the interval; 5 if inconclusive"
+    fails = f"exit 4 if {level} is worse than the previous level by more than this at both ends of "
+    fails += "the interval; 5 if inconclusive"
     made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
 
 
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _print_deciding_changes(code: ExitCode, histories: Sequence[History]) -> None:
-    """Print which histories decided the exit code, and why."""
+    """Print the histories that decided the exit code, with the reason for each."""
     from edgebench.host.analysis.history.history import HistoryOutcome
     from edgebench.host.show.history import outcome_sentence, subject_lines
 
@@ -118,7 +118,7 @@ def _print_deciding_changes(code: ExitCode, histories: Sequence[History]) -> Non
 
 
 def exit_code(histories: Sequence[History]) -> ExitCode:
-    """Exit code of the worst outcome: 4 for worse, 5 for inconclusive, else 0."""
+    """Exit code: 4 if any history is worse, else 5 if any is inconclusive, else 0."""
     from edgebench.host.analysis.history.history import HistoryOutcome
 
     outcomes = {history.outcome for history in histories}

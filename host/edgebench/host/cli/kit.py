@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Build the kit.
 
     Raises:
-        UsageError: the machine is unknown, or the directory of --root does not exist.
+        UsageError: the machine is unknown, or the directory given by --root does not exist.
         KitNotBuilt: no kit can be built from the root.
         PackagesMissing: a package needed for patching programs is not installed.
     """

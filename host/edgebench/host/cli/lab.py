@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Export to a file, join the lab of a file, or offer the devices."""
+    """Export the lab to a file, join the lab in a file, or offer the devices to a cluster."""
     from edgebench.host.lab import Lab
 
     if options.action == "work":
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _work(options: argparse.Namespace) -> ExitCode:
-    """Offer the devices until Ctrl-C; runs in progress continue on their devices."""
+    """Offer the devices to a cluster until Ctrl-C; runs in progress continue on the devices."""
     from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.lab import Lab
 

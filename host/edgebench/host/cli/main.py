@@ -36,7 +36,7 @@ GROUPS = {
         "show": "show a run, a set of runs, or a table of several",
         "compare": "compare stored runs, baseline against candidate",
         "history": "show a metric over time, and where it changed",
-        "changes": "show which levels moved lately, the worst first",
+        "changes": "show recent changes in the histories, the worst first",
         "report": "write runs, or a campaign, as an HTML file",
         "verify": "recompute a run or a set from the raw files",
     },
@@ -113,8 +113,8 @@ _LOADED = {
     "verify": ("edgebench.host.bench.verify",),
     "serve": ("edgebench.host.lab", "edgebench.host.serve.server"),
 }
-"""Modules that are slow to load, by command. They are loaded before the command runs, so that
-Ctrl-C can interrupt the loading."""
+"""Modules that are slow to load, keyed by command. The modules are loaded before the command runs,
+so that Ctrl-C can interrupt the loading."""
 
 
 _MEASURING = ("bench", "campaign run", "campaign resume", "collect")
@@ -165,7 +165,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 
 def _options_last(words: list[str]) -> list[str]:
-    """The words, with options of every command that precede the command after its arguments."""
+    """The words, with common options that precede the command moved behind its arguments."""
     count = 0
     while count < len(words) and words[count] in ("-q", "--quiet", "-v", "--verbose", "--json"):
         count += 1
@@ -238,7 +238,7 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
 
 
 def _end_like_ctrl_c() -> None:
-    """Make SIGTERM and SIGHUP stop the device's run as Ctrl-C does, unless they are ignored."""
+    """Make SIGTERM and SIGHUP act like Ctrl-C, unless the process ignores the signal."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             with suppress(ValueError):  # not in the main thread
@@ -246,9 +246,10 @@ def _end_like_ctrl_c() -> None:
 
 
 def _log(*, is_verbose: bool) -> None:
-    """Log to stderr with -v; else keep tracebacks off it, so that a failure is one line.
+    """Log to stderr with -v; without it, keep logged tracebacks off stderr.
 
-    Libraries log tracebacks too: websockets does so for a ping without a response.
+    A failure is then reported in a single line. Libraries also log tracebacks: websockets does so
+    for a ping without a response.
     """
     import logging
 

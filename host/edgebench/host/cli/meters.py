@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from edgebench.meters.registry import Driver
 
 SELFTEST_S = 3.0
-"""Long enough to compare the clocks of meter and host to within 1000 ppm."""
+"""Duration of a self-test, seconds; enough to compare the clocks of meter and host to 1000 ppm."""
 RECORD_S = 10.0
 _HELP_WIDTH = 78
 _PORTS = (
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _meters_help() -> str:
-    """Address and options of each meter, from the registry."""
+    """Address and options of each meter, from the registry of drivers."""
     from edgebench.meters.registry import DRIVERS
 
     rows = [
@@ -104,7 +104,7 @@ def _meters_help() -> str:
 
 
 def _usage_lines(name: str, driver: Driver) -> list[str]:
-    """Usage of a meter, wrapped only between options."""
+    """Usage of a meter, wrapped only between its options."""
     address, *options = driver.usage_parts
     lines = [f"  {name}{address}"]
     for option in options:

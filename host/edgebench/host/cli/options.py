@@ -23,11 +23,11 @@ OPTION_CUTOFF = 0.75
 """Similarity above which an unknown option counts as a typo of another; between `--device` and
 `--metric` it is 0.6."""
 Add = Callable[..., object]
-"""`add_argument` of a parser, or of a group of its options."""
+"""Signature of `add_argument`, a method of a parser and of a group of its options."""
 
 
 class OneLineParser(CommandParser):
-    """Reports invalid arguments like any other error: one line and a hint, without the usage."""
+    """Parser that reports invalid arguments as one line and a hint, without the usage."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -67,7 +67,7 @@ class OneLineParser(CommandParser):
         return options
 
     def format_help(self) -> str:
-        """The help; of a command with many options, the basic ones and examples."""
+        """Format the help; for a command with many options, only the basic ones, with examples."""
         if not self.basic:
             return super().format_help()
         lines = [
@@ -93,7 +93,7 @@ class OneLineParser(CommandParser):
         return super().format_help()
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Reject a value that is not among the choices, and suggest the closest choice."""
+        """Reject a value that is not among the choices, and suggest the most similar choice."""
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
             name = "/".join(action.option_strings) or action.metavar or action.dest
@@ -146,13 +146,13 @@ _NAMES = {
     "USER@HOST": ("target",),
     "tcp://SCHEDULER:8786": ("cluster",),
 }
-"""Placeholders in hints, and the arguments that replace them."""
+"""Placeholders in hints, and the names of the arguments whose values replace them."""
 
 
 def given_command(command: str, options: argparse.Namespace) -> CommandLine:
-    """The contents of a command line, for hints.
+    """The given command line, from which hints build the next command.
 
-    A placeholder is filled in only if it stands for a single word, except `RUN…`.
+    `RUN…` is replaced by any number of words; each other placeholder, only by a single word.
 
     >>> options = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
     >>> given_command("show", options).names
@@ -304,13 +304,13 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 
 def add_columns(add: Add) -> None:
     """Add options for properties that a power file does not contain."""
-    unit = "; with its unit, as in P:mW, if the name has none"
+    unit = "; if the name has no unit, append it, as in P:mW"
     add("--time", metavar="COLUMN", help=f"column of the time{unit}")
     add("--power", metavar="COLUMN", help="column of the power")
     add("--current", metavar="COLUMN", help="column of the current")
     add("--rate", type=hertz, metavar="HZ", help="sample rate of a file without timestamps")
-    samples = "meaning of a sample: its interval's mean, or an instant (default: as documented "
-    samples += "for the program that wrote the file)"
+    samples = "whether a sample is the mean over its interval, or an instantaneous value (default: "
+    samples += "as documented for the program that wrote the file)"
     add("--samples", choices=("means", "instants"), help=samples)
     bound = "start of the part to read, as a time after the first sample (10s) or a time of the "
     bound += "file (4000.5, 09:00:05)"
@@ -346,7 +346,7 @@ def stated_columns(options: argparse.Namespace) -> ImportOptions:
 
 
 class OutputFormat(argparse.Action):
-    """The format of stdout: `--json`, or `-o json`; of commands that list runs, also csv and md."""
+    """Stores the format of stdout: `--json` or `-o json`; a list of runs may also be csv or md."""
 
     def __call__(
         self,
@@ -378,11 +378,12 @@ def add_json(
     *,
     formats: Sequence[str] = (JSON,),
 ) -> None:
-    """Add --json, and -o for the format unless it names a file.
+    """Add --json, and -o for the format unless the command has another -o.
 
     Args:
         parser: The parser.
-        default: `argparse.SUPPRESS` for an action whose command also has --json.
+        default: Value without --json; `argparse.SUPPRESS` for an action, if its command has --json
+            too.
         formats: Formats of -o.
     """
     text = "print a JSON document on stdout"
@@ -404,7 +405,7 @@ def add_json(
 
 
 def is_quiet(options: argparse.Namespace) -> bool:
-    """Whether -q was given: no progress, notes and next steps."""
+    """Whether -q was given, which suppresses progress, notes and next steps."""
     return bool(getattr(options, "is_quiet", False))
 
 

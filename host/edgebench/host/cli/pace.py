@@ -25,7 +25,7 @@ class DevicePace:
         self._place, self._begun_s, self._is_running = place, now_s, True
 
     def expect(self, duration_s: float, now_s: float) -> None:
-        """Set the expected duration of the timed loop, which begins now in the run in progress."""
+        """Set the expected duration of the timed loop, which the run in progress begins now."""
         if self._is_running:
             self._expected_s = now_s - self._begun_s + duration_s
 
@@ -47,7 +47,7 @@ class DevicePace:
 
     @property
     def run_s(self) -> float | None:
-        """Expected duration of a run: the mean without the first run, which includes the checks."""
+        """Expected duration of a run: the mean except the first run, which includes the checks."""
         durations_s = self._durations_s[1:] or self._durations_s
         return sum(durations_s) / len(durations_s) if durations_s else self._expected_s
 
@@ -74,7 +74,7 @@ def overall_pace(paces: Sequence[DevicePace], now_s: float) -> OverallPace:
     """Pace of devices that are measured in parallel.
 
     A device that has not begun is assumed to run after the others, and to take as long as the
-    slowest of them.
+    slowest of the others.
     """
     begun = [pace for pace in paces if pace.count is not None]
     counts = [pace.count or 0 for pace in begun]

@@ -1,13 +1,14 @@
 """Progress display of a measurement, on standard error.
 
-On a terminal, a row for each set once its first run begins, above a bar for each run in progress:
+A terminal shows a row for each set that has a run, and below the rows a bar for each run in
+progress:
 
     vww_96_float.tflite  3 of 8 runs  p50 203 µs  201 µs to 206 µs
     vww_96_int8.tflite   2 of 8 runs  p50 124 µs  124 µs to 125 µs
     total                             5 of 16 runs            about 0:00:29 left
     6/16 vww_96_int8.tflite on litert measuring               0:00:01 of 0:00:02
 
-Elsewhere, a line for each run that begins or ends.
+If stderr is not a terminal, a line is printed when a run begins or ends.
 """
 
 from __future__ import annotations
@@ -65,16 +66,16 @@ _PHASES = {
     Phase.SPOOLING: "writing",
 }
 REFRESH_HZ = 2
-"""Redraw rate; low because drawing loads a local device during the timed loop."""
+"""Redraws per second; few, because drawing takes CPU time from a timed loop on this machine."""
 REPORT_S = 10.0
-"""Interval of the lines that replace the bar if stderr is not a terminal."""
+"""Interval of the lines that replace the bar if stderr is not a terminal, seconds."""
 LONG_CHECK_S = 60.0
-"""A data set that takes at least this long is announced in a line."""
+"""Expected time for a data set from which a note announces the time, seconds."""
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
-"""Minimum width of a terminal for the bar; below it, the line would wrap."""
+"""Least width of a terminal for the bar, in characters; on a narrower one, the line would wrap."""
 MIN_SHORT_NAME = 8
-"""Width to which the name of a model is shortened next to its bar."""
+"""Least width to which a model's name is shortened next to its bar, in characters."""
 OTHERS_WIDTH = 58
 """Width of all columns except the name: bar, phase with temperature and clock, time."""
 
@@ -96,7 +97,7 @@ class ClockBar(ProgressColumn):
 
 
 class PhaseTime(ProgressColumn):
-    """Time since the phase began and its expected duration, or the remaining time of all runs."""
+    """Shows the time since the phase began and its expected duration, or the time left in all."""
 
     def render(self, task: Task) -> Text:
         """Draw the time."""
@@ -138,7 +139,7 @@ class ProgressWithRows(Progress):
         self._lines = dict(zip(self._rows, lines, strict=True))
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The rows for which the terminal has room, the most recent ones, and the bars."""
+        """As many of the most recently changed rows as fit on the terminal, and the bars."""
         if self._lines:
             room = max(self.console.height - len(self.tasks) - 2, 1)
             recent = set(self._order[-room:])
@@ -149,11 +150,11 @@ class ProgressWithRows(Progress):
 
 @dataclass(frozen=True, slots=True)
 class RunFailure:
-    """A run that failed, or an error that ended all of them."""
+    """A run that failed, or an error that ended all runs."""
 
     error: EdgebenchError
     model: str | None = None
-    """Model of the run; None, like the runtime, if the error is not about a run."""
+    """Model of the run; None, as is the runtime, if the error is not about a run."""
     runtime: str | None = None
     device: str | None = None
     """Device; None if the error is not about a device."""
@@ -170,16 +171,17 @@ class RunFailure:
 
 
 def _reached(reached: PhaseProgress) -> str:
-    """How far a phase has progressed, in words."""
+    """How far a phase has progressed, as text."""
     if reached.unit is ProgressUnit.BYTES:
         return f"sending {format_bytes(reached.done)} of {format_bytes(reached.total)}"
     return f"{reached.done} of {reached.total} {reached.unit.value}"
 
 
 class ProgressWatcher:
-    """Shows each run's phases: as a bar on a terminal, else as a line every `REPORT_S`.
+    """Shows each run's phases: as a bar on a terminal, else as a line every `REPORT_S` seconds.
 
-    Both use the host's clock, because nothing is sent to the device during its timed loop.
+    Bars and lines advance with the host's clock, because the host does not query a device during
+    its timed loop.
     """
 
     def __init__(self, *, is_quiet: bool, trusts_models: bool = False) -> None:
@@ -223,11 +225,11 @@ class ProgressWatcher:
         self.rejected_count = 0
         """Runs of earlier commands that could not be stored."""
         self.unmeasured: list[str] = []
-        """Names of the devices that failed, on which nothing more was measured."""
+        """Names of the devices on which nothing more was measured after an error."""
 
     @property
     def has_lines(self) -> bool:
-        """Whether lines replace the bar."""
+        """Whether progress is printed as lines instead of bars."""
         return not self.console.is_terminal and not self.is_quiet
 
     @property
@@ -424,7 +426,7 @@ class DeviceProgress:
                 self._mention(event)
 
     def _mention(self, event: events.DeviceEvent) -> None:
-        """Print the lines of an event that does not change the bar."""
+        """Print lines for an event that does not change the bar."""
         echo = self._display.echo
         match event:
             case events.DeviceBusy(device, refusal, wait_s):
@@ -548,7 +550,7 @@ class DeviceProgress:
         return RunFailure(error, *self._run, is_one_of_several=is_one_of_several)
 
     def _draw(self, what: str, expected_s: float | None) -> None:
-        """Add a new row, because a reset row keeps the total of the previous phase."""
+        """Add a row for the phase; a reset row would keep the total of the previous phase."""
         self._task = self._display.bar.add_task(
             self._shown, total=expected_s, what=what, title=self._title, is_timed=True
         )

@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Remove the runs, or list what would be removed."""
+    """Remove the runs with --yes; without --yes, only list the runs."""
     from edgebench.host.cli.rm import remove
     from edgebench.host.store.index import as_created_utc, list_runs
     from edgebench.host.store.layout import Store

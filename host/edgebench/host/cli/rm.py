@@ -1,4 +1,4 @@
-"""`edgebench rm`, and how it and `edgebench prune` remove runs."""
+"""`edgebench rm`, and the removal of runs that it shares with `edgebench prune`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Remove the runs, or list what would be removed."""
+    """Remove the runs with --yes; without --yes, only list the runs."""
     from edgebench.host.store.address import find_in_store
     from edgebench.host.store.layout import Store
     from edgebench.host.store.set_aside import runs_set_aside
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def remove(
     store: Store, stored: Sequence[str], aside: Sequence[SetAsideRun], options: argparse.Namespace
 ) -> ExitCode:
-    """Remove the runs if --yes is given; print their ids and their size."""
+    """Remove the runs if --yes is given; print the ids and the total size of the runs."""
     from edgebench.host.store.removal import remove_runs, size_bytes
     from edgebench.host.store.set_aside import remove_set_aside
     from edgebench.protocol.sizes import format_bytes

@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """List the runs, or remove lost runs."""
+    """List the runs, or remove the records of lost runs."""
     from edgebench.host.show.run_list import run_groups
     from edgebench.host.store.address import list_named
     from edgebench.host.store.incomplete import incomplete_runs
@@ -152,7 +152,7 @@ def _print_table(
 
 
 def _short_names(store: Store, rows: Sequence[RunSummary]) -> dict[str, str]:
-    """Short names that are unique in the whole store, of which a command may list a part."""
+    """Short names that are unique in the whole store, even if only some runs are listed."""
     from edgebench.host.store.address import short_ids
     from edgebench.host.store.index import list_runs
 
@@ -165,7 +165,7 @@ def _short_names(store: Store, rows: Sequence[RunSummary]) -> dict[str, str]:
 def _print_runs(
     options: argparse.Namespace, store: Store, rows: Sequence[RunSummary], form: str
 ) -> ExitCode:
-    """Print the runs in the format of -o; runs that cannot be read are left out with a warning."""
+    """Print the runs in the format of -o; warn of runs that cannot be read, and leave them out."""
     from edgebench.host.export.exported import ExportedRun
     from edgebench.host.store.address import Address, find_each
     from edgebench.host.store.index import DAMAGED, NEWER

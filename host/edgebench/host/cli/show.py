@@ -128,7 +128,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
 
 
 def _usual_speed(address: Address, runs: Sequence[Run]) -> UsualSpeed | None:
-    """Speed of the device against earlier runs; None in a bundle, which has none."""
+    """Speed of the device against earlier runs; None for a bundle, which has no earlier runs."""
     from edgebench.host.analysis.yardstick import usual_speed
     from edgebench.host.store.earlier_runs import earlier_valid_runs
 
@@ -138,7 +138,7 @@ def _usual_speed(address: Address, runs: Sequence[Run]) -> UsualSpeed | None:
 
 
 def _report_damage(damage: StoreError | None) -> ExitCode:
-    """Report damaged traces after everything else: the numbers cannot be checked without them."""
+    """Report damaged traces, last of all, because the printed numbers cannot be checked."""
     from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
     from edgebench.system.terminal import echo, echo_hint
@@ -151,7 +151,7 @@ def _report_damage(damage: StoreError | None) -> ExitCode:
 
 
 def _print(out: Console, parts: Sequence[RenderableType]) -> None:
-    """Print a part of a page, followed by an empty line."""
+    """Print the parts of a page, each followed by an empty line."""
     for part in parts:
         out.print(part, crop=False)  # commands longer than a line are not cut
     if parts:
@@ -165,7 +165,7 @@ def _picture(
     """Picture of a run or a set; if it cannot be drawn, a line with the reason.
 
     Returns:
-        What to print, and the error if the traces are damaged.
+        The lines to print, and the error if the traces are damaged, else None.
     """
     from edgebench.host.series.run_series import read_series
     from edgebench.host.show.pictures import run_picture, set_picture
@@ -185,7 +185,7 @@ def _picture(
 def _overlaid(
     out: Console, addresses: Sequence[Address], sets: Sequence[RunSet]
 ) -> list[RenderableType]:
-    """Distributions of a few sets on a common axis; none if a trace cannot be read."""
+    """Distributions of a few sets on a common axis; empty if a trace cannot be read."""
     from edgebench.host.series.run_series import read_series
     from edgebench.host.show.pictures import MOST_OVERLAID, overlaid_picture
     from edgebench.protocol.errors import StoreError
@@ -263,7 +263,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
 
 
 def _pair_lines(runs: Sequence[Run], prefix: str, store: Path | None) -> list[str]:
-    """The commands that compare these pairs; none if the runs are not of both sides."""
+    """Lines with the command that compares each comparison's pairs; empty without both sides."""
     from edgebench.host.result.facts import BASELINE, CANDIDATE
 
     pairs = [run.pair for run in runs if run.pair is not None]
@@ -277,10 +277,11 @@ def _pair_lines(runs: Sequence[Run], prefix: str, store: Path | None) -> list[st
 
 
 def _compared_pairs(runs: Sequence[Run]) -> tuple[list[RunComparison], str | None]:
-    """The comparisons of runs that were made as pairs, judged as their command judged them.
+    """The comparisons of runs that were made as pairs, with the options of their command.
 
     Returns:
-        The comparisons, empty for other runs; and why pairs cannot be compared, None if they can.
+        The comparisons, empty if the runs are not pairs; and the reason if pairs cannot be
+        compared, else None.
     """
     from edgebench.host.analysis.compare.runs import compare_pairs
     from edgebench.host.options.bench import JUDGEMENT

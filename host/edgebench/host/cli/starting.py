@@ -1,4 +1,4 @@
-"""Status line on the terminal while a command loads its modules, a fraction of a second.
+"""Status line on the terminal for the fraction of a second in which a command loads its modules.
 
 This module imports nothing slow. The line is erased before any other output.
 """

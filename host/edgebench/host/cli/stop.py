@@ -39,9 +39,9 @@ def run(options: argparse.Namespace) -> ExitCode:
         out = console()
         for line in (
             f"stopped: run {run_id} on {device}; its measurements are on the device",
-            "only this run was stopped: if the command that started it is still running, it "
-            "collects the run and continues with the next; to end that command, press Ctrl-C in "
-            "its terminal",
+            "only this run was stopped: if its command is still running, the command collects "
+            "this run and continues with its next run; to end the command, press Ctrl-C in its "
+            "terminal",
             f"next, if no command collects it: edgebench collect --on {shlex.quote(device)}",
         ):
             print_line(out, line)

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _may_be_several(name: str) -> bool:
-    """Whether a name can stand for several runs: a bundle, the last command, or pairs.
+    """Whether a name can refer to several runs: a bundle, the last command, or pairs.
 
     Tags need no check here: `find_run` rejects them.
     """
@@ -102,7 +102,7 @@ def _report(
 
     Args:
         kind: `run` or `recording`.
-        named: A single item: the name of the run or recording, by its key in JSON.
+        named: A mapping with a single item: JSON key and name of the run or recording.
         differences: Differences between stored and computed values.
         shown_as: The name as an argument of `edgebench show`.
         as_json: Print a document.
@@ -190,7 +190,7 @@ def _print_hint(name: str) -> None:
 
 
 def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
-    """Print the set as this version computes it, then its stored verdict and today's verdict."""
+    """Print the set as this version computes it, then its stored verdict and its verdict today."""
     from edgebench.host.analysis.run_set import find_set
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.show.set_page import set_document, set_page

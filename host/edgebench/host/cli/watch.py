@@ -91,7 +91,7 @@ async def _draw(updates: AsyncIterator[Update]) -> None:
 
 
 def _without_nan(value: object) -> dict[str, object]:
-    """The plain value, with null for missing readings: JSON has no NaN."""
+    """The value with null in place of NaN, which JSON lacks; a missing reading is NaN."""
 
     def clean(value: object) -> object:
         if isinstance(value, float) and math.isnan(value):

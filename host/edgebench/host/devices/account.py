@@ -1,4 +1,4 @@
-"""An account on a device: the steps of `on_device.py` as typed calls from the host."""
+"""An account on a device, in which the host runs the steps of `on_device.py` by typed calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class Account:
-    """An account on a device whose Python runs `on_device.py`."""
+    """An account on a device, and the Python there that runs `on_device.py`."""
 
     def __init__(self, shell: Shell, python: str) -> None:
         self.shell = shell
@@ -60,7 +60,7 @@ class Account:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Refuse other deploys from the first change until the end of the block."""
+        """Make the device refuse other deploys from the first change to the end of the block."""
         try:
             yield
         finally:
@@ -97,11 +97,11 @@ class Account:
         self._ask(StepReport, "duplicate", "copying a virtual environment", INSTALL_TIMEOUT_S)
 
     def drop(self) -> None:
-        """Remove the virtual environments; the agent has to be stopped first."""
+        """Remove the virtual environments; the caller must stop the agent first."""
         self._ask(StepReport, "drop", "removing a virtual environment")
 
     def switch(self, *, is_offline: bool) -> None:
-        """Switch to the environment that was installed into; the agent has to be stopped first.
+        """Put the newly installed environment into use; the caller must stop the agent first.
 
         Args:
             is_offline: Whether the environment contains only wheels that were sent.
@@ -109,7 +109,7 @@ class Account:
         self._ask(StepReport, "switch", "switching to the new environment", is_offline=is_offline)
 
     def restore(self) -> bool:
-        """Switch back to the previous environment; False if there is none."""
+        """Switch back to the previous environment; False: there is no previous environment."""
         return self._ask(StepReport, "restore", "restoring the environment").error is None
 
     def settle(self) -> None:
@@ -119,12 +119,12 @@ class Account:
     def install(
         self, words: Sequence[str], wheels: Iterable[WheelFile], *, is_offline: bool
     ) -> StepReport:
-        """Run `pip install` in the environment that is not in use; the report contains its error.
+        """Run `pip install` in the environment that is not in use yet, and report any error.
 
         Args:
             words: Arguments of pip.
             wheels: The wheels that were sent. The device compares their digests, and does not run
-                pip if any has changed there.
+                pip if any wheel has changed.
             is_offline: Whether pip may use only these wheels.
         """
         return self._ask(
@@ -203,7 +203,7 @@ class Account:
 
 
 def open_account(shell: Shell, python: str | None = None) -> Account:
-    """The account, with the given Python, or with the first Python there that is new enough.
+    """Open an account with the given Python, or with the device's first Python that is new enough.
 
     Raises:
         PythonMissing: the device has no CPython that is new enough.
@@ -231,7 +231,7 @@ def open_account(shell: Shell, python: str | None = None) -> Account:
 
 
 def parse_answer(text: str, kind: type[_T], *, source: str) -> _T:
-    """A device's JSON reply as a dataclass whose texts are printable lines.
+    """Parse a device's JSON reply as a dataclass; its texts become printable single lines.
 
     Args:
         text: The reply.
@@ -253,7 +253,7 @@ def parse_answer(text: str, kind: type[_T], *, source: str) -> _T:
 
 
 def _harmless(plain: Any) -> Any:
-    """The value without control characters, which JSON can contain as escape sequences."""
+    """Remove control characters, which JSON can contain as escape sequences, from a value."""
     if isinstance(plain, str):
         return printable(plain.replace("\n", " "))
     if isinstance(plain, list):

@@ -1,8 +1,9 @@
 """A shell on a phone through adb: commands with exit codes, files, and the phone's model.
 
-adb's shell is user 2000, who may write and execute in /data/local/tmp only, and whose home is `/`.
-Therefore all files are in a directory there, and each command gets variables for its home, XDG
-directories and temporary files. Source: Android Open Source Project, system/sepolicy,
+adb's shell runs as user 2000, who may write and execute files only in /data/local/tmp, and has the
+home directory `/`. Therefore all files are in a directory below /data/local/tmp, and each command
+gets environment variables for its home directory, the XDG directories and the directory of
+temporary files. Source: Android Open Source Project, system/sepolicy,
 private/shell.te, and packages/modules/adb, shell_protocol.h and SYNC.TXT.
 """
 
@@ -50,17 +51,17 @@ VARIABLES = {
     "XDG_CACHE_HOME": f"{HOME}/cache",
     "TMPDIR": f"{HOME}/tmp",
 }
-"""Variables of every command. None of them configures the dynamic loader, because Android's own
-programs would read it as well."""
+"""Environment variables of every command. No variable configures the dynamic loader, because this
+would also affect Android's own programs."""
 SEND_TIMEOUT_S = 60.0
 """Time without progress after which sending a file has failed."""
 MODEL_TIMEOUT_S = 20.0
 SYNC_CHUNK_BYTES = 64 * 1024
-"""Maximum data of a message. Source: SYNC.TXT, SYNC_DATA_MAX."""
+"""Maximum size of the data in a message. Source: SYNC.TXT, SYNC_DATA_MAX."""
 MAX_REASON_BYTES = 4096
 FILE_MODE = 0o100644
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
-"""Kinds of packets. Source: shell_protocol.h."""
+"""Kinds of packets of adb's shell protocol. Source: shell_protocol.h."""
 _HEADER = struct.Struct("<BI")
 _SYNC = struct.Struct("<4sI")
 _MAX_NAME = 40
@@ -105,7 +106,7 @@ def parse_target(text: str) -> AdbTarget | None:
 
 
 def ready_phones() -> tuple[Phone, ...]:
-    """The phones that are ready for a deploy, each once; a cable is preferred to Wi-Fi.
+    """The phones that are ready for a deploy, each once: by its cable, or else by Wi-Fi.
 
     Raises:
         PhoneUnavailable: no phone is ready.
@@ -131,9 +132,9 @@ def ready_phones() -> tuple[Phone, ...]:
 
 
 def _name_of_boot(server: AdbServer, phone: Phone) -> tuple[str, str] | None:
-    """Serial number and boot id, which are unique together; serial numbers alone may be equal.
+    """Serial number and boot id, which together identify a phone; serial numbers may be equal.
 
-    None if the phone does not report both: then it counts as a separate phone.
+    None: the phone does not report both, and so counts as a separate phone.
     """
     script = "getprop ro.serialno; cat /proc/sys/kernel/random/boot_id"
     try:
@@ -218,10 +219,10 @@ class AdbShell:
 
 
 def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tuple[int, bytes]:
-    """Write a command's input and read its output; returns its exit code and the end of its output.
+    """Write a command's input and read its output; return the exit code and the output's end.
 
-    Both happen at the same time, because a command that prints before it has read all of its input
-    would block otherwise.
+    Input and output are transferred at the same time: otherwise, a command that prints before it
+    has read all of its input would block.
 
     Raises:
         EOFError: the stream ended before the command.
@@ -272,7 +273,7 @@ def _packets(received: bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def _send(stream: socket.socket, file: Path, path: str) -> str | None:
-    """Send a file; returns the reason if the phone refuses it, else None."""
+    """Send a file; return the reason if the phone rejects the file, or None."""
     name = f"{path},{FILE_MODE}".encode()
     stream.sendall(_SYNC.pack(b"SEND", len(name)) + name)
     with file.open("rb") as source:

@@ -26,7 +26,7 @@ def require_board(device: KnownDevice, hardware: Hardware, address: str) -> None
 
 
 def require_single(device: KnownDevice) -> None:
-    """Check that the device's identity was not seen on several agents.
+    """Check that the device's identity was not seen on several agents at the same time.
 
     Raises:
         WrongBoard: several agents were seen, and their hardware does not distinguish them.

@@ -1,4 +1,4 @@
-"""The firmware bridge of this machine, if it is installed, for use by hand.
+"""Access to the firmware bridge of this machine, if it is installed, for manual operations.
 
 No other file of the host looks for the bridge.
 """
@@ -34,5 +34,5 @@ def emulated_boards() -> list[EmulatedBoard]:
 
 
 def board_memory() -> Path:
-    """File in which this user's agent stores boards; the agent serves those confirmed in it."""
+    """File of known boards, shared with this user's agent, which serves the boards in the file."""
     return Path(user_paths(os.environ).agent_state) / MEMORY_FILE

@@ -4,8 +4,8 @@
                        (host)                                                      │
                check ◀─ pair, unless we are paired ◀─ start ◀─────────────────────┘
 
-Nothing that the old agent uses is changed before it is stopped. Everything on the device is done by
-`on_device.py`, which documents the locations of the files.
+Files that the old agent uses are not changed before the agent is stopped. `on_device.py` makes all
+changes on the device, and documents the locations of the files.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _AT_BOOT = {
 }
 
 _NAMING = threading.Lock()
-"""Held from the choice of a name until the device is stored: otherwise simultaneous deploys to two
-phones of the same model would choose the same name."""
+"""Lock that is held from the choice of a name until the device is stored: otherwise, simultaneous
+deploys to two phones of the same model would choose the same name."""
 logger = logging.getLogger(__name__)
 
 
@@ -73,12 +73,12 @@ class DeployRequest:
     identity_file: Path | None = None
     runtimes: tuple[str, ...] = RUNTIMES
     wheels: Path | None = None
-    """Only directory that wheels are taken from; None: the package index."""
+    """Directory from which all wheels are taken; None: the package index."""
     python: str | None = None
     """Python on the device; None: the first that is new enough, or on a phone the Python of a kit.
     """
     kit: Path | None = None
-    """File of a kit; None: the kit that was built here or is installed."""
+    """File of a kit, a Python for a phone; None: the kit that was built or is installed here."""
     port: int | None = None
     """Port of the agent; None: unchanged, or the default port."""
     name: str | None = None
@@ -86,14 +86,14 @@ class DeployRequest:
     at_boot: bool = True
     """Whether the agent also starts at boot."""
     via: str | None = None
-    """Transport for the agent; None: unchanged, or the transport that fits the login."""
+    """Transport for the agent; None: unchanged, or for a new device the transport of the login."""
     meters: Sequence[str] = ()
-    """Meters that the agent serves, or just "none"; empty: unchanged."""
+    """Meters that the agent serves, or only the word "none"; empty: unchanged."""
     sync_line: str | None = None
     """Wire to a meter's digital input, or "none"; None: unchanged."""
     has_bridge: bool | None = None
     """Whether to install the firmware bridge, for microcontrollers attached to the device; None:
-    unchanged; the first deploy does not install it."""
+    unchanged, or not installed on a new device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class AgentOptions:
     name: str
     port: int
     meters: Sequence[str]
-    """Meters, as in `DeployRequest`; empty if never set."""
+    """Meters, as in `DeployRequest`; empty: the meters were never set."""
     sync_line: str | None
 
 
@@ -125,7 +125,7 @@ class _AgentPairing:
 
 
 def deploy_request(target: str, **settings: Any) -> DeployRequest:
-    """Make a request from the text of its target; `settings` are its other fields.
+    """Make a request from the text of its target; `settings` are the request's other fields.
 
     Raises:
         UsageError: the target or a setting is invalid.
@@ -154,13 +154,13 @@ def deploy(
     Args:
         files: This host's identity and devices.
         request: The target and options.
-        on_step: Called with each step.
+        on_step: Called with a line of text for each step.
         on_paired: Called with the result of a new pairing.
 
     Raises:
         UsageError: the name belongs to another device.
         AccessDenied: the device refuses the login.
-        TargetError: the agent cannot be installed on the device; the subclass names the reason.
+        TargetError: the agent cannot be installed on the device; a subclass states the reason.
         TransportError: the device cannot be reached.
     """
     on_step = on_step or logger.info
@@ -240,7 +240,7 @@ def undeploy(
 
 
 def _open_account(shell: Shell, request: DeployRequest, on_step: OnStep) -> Account:
-    """The account, with the requested Python, the Python of a kit, or a Python of the device.
+    """Open the account with the requested Python, a kit's Python, or a Python of the device.
 
     Raises:
         UsageError: a kit is named for a device that is not a phone.
@@ -269,8 +269,8 @@ def _agent_options(
 ) -> AgentOptions:
     """Options as requested, with the device's previous options as defaults.
 
-    Name and port are stored on this host. Meters and line, which are wired to the device, are
-    stored on the device, so that a deploy from another host keeps them.
+    Name and port are stored on this host. Meters and the sync line, which are wired to the device,
+    are stored on the device, so that a deploy from another host keeps them.
 
     Raises:
         UsageError: another device has the name.
@@ -295,7 +295,7 @@ def _agent_options(
 
 
 def _has_bridge(request: DeployRequest, facts: DeviceFacts) -> bool:
-    """Whether to install the bridge: as requested, else as at the last deploy."""
+    """Whether to install the bridge: as requested, or if not requested, as at the last deploy."""
     if request.has_bridge is not None:
         return request.has_bridge
     if facts.has_bridge is not None:
@@ -318,7 +318,7 @@ def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) 
 def _start_or_restore(
     account: Account, starting: Callable[[], tuple[str, ...]], on_step: OnStep
 ) -> tuple[str, ...]:
-    """Start the agent of a new environment; if it fails, restore and start the previous agent."""
+    """Start the agent of a new environment; on failure, restore and start the previous agent."""
     try:
         warnings = starting()
     except TargetError as exc:
@@ -337,7 +337,7 @@ def _start_or_restore(
 def _start(
     account: Account, facts: DeviceFacts, options: AgentOptions, on_step: OnStep, *, at_boot: bool
 ) -> tuple[str, ...]:
-    """Start the agent; returns its warnings.
+    """Start the agent, and return its warnings.
 
     Raises:
         PortTaken: another program uses the port on the device.

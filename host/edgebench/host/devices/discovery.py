@@ -37,7 +37,7 @@ MAX_PARALLEL = 16
 THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )
-"""The device that every host has without pairing."""
+"""This machine, which every host has as a device without pairing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class PlaceState:
 
     name: str
     acquired_by: str | None = None
-    """Other user who has acquired the place, as `HOST/USER`; None if there is none."""
+    """Other user who has acquired the place, as `HOST/USER`; None: no other user has it."""
 
 
 class Access(str, Enum):
@@ -56,7 +56,7 @@ class Access(str, Enum):
     NOT_PAIRED = "not paired"
     UNREACHABLE = "unreachable"
     COPIED = "copied"
-    """Another board has the device's identity, or several agents have it."""
+    """The device's identity was found on another board, or on several agents."""
     GONE = "gone"
     """The device was unplugged; its agent is reachable and still lists it."""
 
@@ -70,7 +70,7 @@ class DiscoveredDevice:
     access: Access
     id: str = ""
     reason: str = ""
-    """Why the device cannot be used; empty if it can."""
+    """Reason why the device cannot be used; empty: it can be used."""
     system: SystemDescription | None = None
     """Description by the device's agent; None if the device cannot be used."""
     seat: SeatState | None = None
@@ -84,8 +84,8 @@ class DiscoveredDevice:
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
-"""Adds stored facts about a device to the device's line. For the first seat of an agent, the device
-that is passed is the agent itself."""
+"""Function that adds stored facts about a device to the device's line. The line of an agent's first
+seat is passed with the agent's device, not with a device of this seat."""
 
 
 def find_devices(
@@ -95,13 +95,13 @@ def find_devices(
     state: Path | None = None,
     record: Record = lambda line, _: line,
 ) -> list[DiscoveredDevice]:
-    """Find all devices; for a device that cannot be used, the reason is stated.
+    """Find all devices; a device that cannot be used is listed with the reason.
 
     Args:
         files: Files of this host.
         timeout_s: Time to wait for announcements.
         state: State directory of the agent on this machine; None: the user's own.
-        record: Completes the line of each known device.
+        record: Function that completes the line of each known device.
     """
     registry = transports(files.identity_path, state)
     paired = files.devices()
@@ -163,11 +163,11 @@ def open_known(
         device: The device.
         state: State directory of the agent on this machine; None: the user's own.
         timeout_s: Time to search for a device whose address has changed.
-        any_environment: As for `transports`.
+        any_environment: Whether the agent on this machine may run in another Python environment.
 
     Raises:
         NoSuchDevice: the device's agent has no such seat.
-        WrongBoard: another board has the device's identity, or several agents have it.
+        WrongBoard: the device's identity was found on another board, or on several agents.
         TransportError: the device cannot be reached.
     """
     require_single(device)
@@ -196,7 +196,7 @@ def open_known(
 
 
 def _client(device: KnownDevice, transport: Transport) -> Client:
-    """Connection to the agent of a device, after a check that it is on the paired board."""
+    """Connect to the agent of a device, and check that it runs on the paired board."""
     client = Client(transport.connect(device.endpoint), device.via, device.seat, device.pin)
     try:
         require_board(device, client.hardware, device.endpoint.address)
@@ -207,7 +207,7 @@ def _client(device: KnownDevice, transport: Transport) -> Client:
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
-    """Store architecture, board and hardware of the client's device; returns the client."""
+    """Store architecture, board and hardware of the client's device; return the client."""
 
     def learn(known: KnownDevice) -> KnownDevice:
         hardware = known.hardware.updated(client.hardware)
@@ -273,7 +273,7 @@ def _look_at(
     registry: Mapping[str, Transport],
     announcements: Sequence[Announcement],
 ) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """Lines of a device: a line for each seat of its agent, and a line for each copy."""
+    """Lines of a device: a line for each seat of its agent, and for each copy of the identity."""
     announced = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
     places = [device, *(device.moved_to(endpoint) for endpoint in announced)]
     failure: EdgebenchError | None = None
@@ -320,23 +320,24 @@ def _look_at(
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """An agent with the pinned identity."""
+    """An agent that was reached, and has the identity of a paired device."""
 
     place: KnownDevice
     transport: Transport
     instance: str
     hardware: Hardware
     refusal: WrongBoard | None
-    """Error if the agent is on another board than the device; else None."""
+    """Error if the agent does not run on the device's board; None: it runs on this board."""
     system: SystemDescription
     seats: tuple[SeatState, ...]
 
 
 def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]) -> KnownDevice:
-    """Update the addresses of copies that are stored for a device; returns the updated device.
+    """Update the stored addresses of the agents with a device's identity; return the new device.
 
     If there are several agents, each of them may be the device, so all of their addresses are
-    stored. A single agent that is proven to run on the device's board ends that state.
+    stored. The addresses are removed when a single agent is found that surely runs on the device's
+    board.
     """
     copies = device.copies
     if len(agents) > 1:

@@ -6,7 +6,7 @@ A farm of two devices::
     parallel = 8                    # devices that are measured at the same time
     quarantine_after = 3            # consecutive failures until a device is left out; 0: never
 
-    [device.pi5]                    # by the name that it was paired under, or its id
+    [device.pi5]                    # name under which the device was paired, or its id
     labels = ["pi", "bench-2"]
     meter = "ppk2:/dev/ttyACM0,supply=5.0"
 
@@ -32,8 +32,8 @@ FARM_VARIABLE = "EDGEBENCH_FARM"
 MAX_PARALLEL = 64
 DEFAULT_PARALLEL = 16
 DEFAULT_QUARANTINE_AFTER = 3
-"""Consecutive failures. The first failure may be a loose cable, the second may come from replugging
-it."""
+"""Number of consecutive failures. The first failure may come from a loose cable, the second from
+plugging it in again."""
 MAX_QUARANTINE_AFTER = 1000
 MAX_SIZE_BYTES = 2**20
 
@@ -43,21 +43,21 @@ class FarmDevice:
     """Facts about a device that the operator has entered."""
 
     labels: tuple[str, ...] = ()
-    """Words by which devices are chosen: `--on label:WORD`."""
+    """Words by which devices are selected: `--on label:WORD`."""
     meter: str | None = None
     """Energy meter wired to the device, as a value of `--meter`; None: no meter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabgridTable:
-    """The labgrid coordinator whose places are devices of this host."""
+    """A labgrid coordinator, and the places there that correspond to devices of this host."""
 
     coordinator: str
     """Address, as `HOST` or `HOST:PORT`."""
     tag: str = "edgebench"
     """Key of the tag that names the device of a place."""
     place: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names of devices by the names of their places."""
+    """Names of devices, by the names of their places in labgrid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Farm:
     device: Mapping[str, FarmDevice] = field(default_factory=dict)
     """Devices by their name or id."""
     labgrid: LabgridTable | None = None
-    """Further source of labels; None if not configured."""
+    """Labgrid as a further source of labels; None: not configured."""
 
     def entry(self, device: KnownDevice) -> FarmDevice:
         """Entry of a device; an empty entry if the file does not list it."""
@@ -92,7 +92,7 @@ def farm_path(config: Path | None = None) -> Path:
 
 
 def load_farm(path: Path) -> Farm:
-    """Read a farm file; returns an empty farm if it does not exist.
+    """Read a farm file; the farm is empty if the file does not exist.
 
     Raises:
         StoreError: the file cannot be read.
@@ -111,7 +111,7 @@ def load_farm(path: Path) -> Farm:
 
 
 def parse_farm(text: str, name: str) -> Farm:
-    """The farm from the text of a file.
+    """Parse the text of a farm file.
 
     Raises:
         UsageError: the text is not TOML, violates the schema, or a value is out of bounds.
@@ -132,6 +132,6 @@ def parse_farm(text: str, name: str) -> Farm:
 
 
 def why_no_label(label: str) -> str | None:
-    """Why a word cannot be a label; None if it can."""
+    """Reason why a word cannot be a label; None: it can be a label."""
     is_word = label and not set(label) & set(", :") and label.isprintable()
     return None if is_word else f"must be a word without commas, colons and spaces, got {label!r}"

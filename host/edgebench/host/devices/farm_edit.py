@@ -34,9 +34,8 @@ NEW_FILE = f"schema = {SCHEMA_VERSION}\n"
 NEW_FILE_MODE = 0o644
 """Mode of a new farm file, which has no secrets; an existing file keeps its mode."""
 _DEVICES = "device"
-"""Name of the table of devices."""
 _KEY = r"[\w-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
-"""A bare, basic or literal key of TOML. Source: https://toml.io/en/v1.0.0#keys"""
+"""Pattern of a bare, basic or literal key of TOML. Source: https://toml.io/en/v1.0.0#keys"""
 _HEADER = re.compile(rf"\s*\[\s*({_KEY})\s*(?:\.\s*({_KEY})\s*)?[.\]]")
 _DOTTED = re.compile(rf"\s*{_DEVICES}\s*\.\s*({_KEY})\s*[.=]")
 _PLAIN = re.compile(rf"\s*({_KEY})\s*[.=]")
@@ -45,7 +44,7 @@ _PLAIN = re.compile(rf"\s*({_KEY})\s*[.=]")
 def change_labels(
     path: Path, device: KnownDevice, *, add: Sequence[str], remove: Collection[str]
 ) -> tuple[str, ...]:
-    """Add and remove labels of a device; returns all of its labels.
+    """Add and remove labels of a device; return all labels of the device after the change.
 
     Raises:
         UsageError: a word cannot be a label, the device would have too many labels, or the file is
@@ -83,7 +82,7 @@ def change_labels(
 
 
 def rename_device(path: Path, old: str, new: str) -> bool:
-    """Rename the tables of a device and of its agent's seats; returns whether any was renamed.
+    """Rename the tables of a device and its agent's seats; return whether any was renamed.
 
     Raises:
         UsageError: the file is not a farm file, or contains the new name already.
@@ -105,7 +104,7 @@ def rename_device(path: Path, old: str, new: str) -> bool:
 
 
 def _with_names(text: str, names: Mapping[str, str]) -> str:
-    """The text with renamed tables of devices; `names` maps old names to new names."""
+    """Rename the tables of devices in a text; `names` maps old names to new names."""
     lines: list[str] = []
     is_inside = False
     """Whether the line belongs to the table [device] itself."""
@@ -124,7 +123,7 @@ def _with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def _value(key: str) -> str:
-    """The name that a key stands for.
+    """The name that a key in TOML syntax represents.
 
     >>> _value("pi5"), _value('"rack/1"'), _value("'a b'")
     ('pi5', 'rack/1', 'a b')
@@ -142,7 +141,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str, expected: Farm) -> None:
-    """Write the file if the text parses to the expected farm; else raise StoreError."""
+    """Write the file if the text parses to the expected farm; raise `StoreError` otherwise."""
     try:
         farm = parse_farm(text, str(path))
     except UsageError:

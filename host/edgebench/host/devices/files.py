@@ -33,8 +33,7 @@ class KnownDevice:
     addresses: tuple[str, ...]
     port: int
     deployed_to: str | None = None
-    """Account, as USER@HOST, in which `edgebench deploy` installed the agent; None if not deployed.
-    """
+    """Account (USER@HOST) in which `edgebench deploy` installed the agent; None: not deployed."""
     via: str = TlsTransport.name
     """Name of the transport that reaches the device."""
     arch: str = ""
@@ -43,8 +42,8 @@ class KnownDevice:
     """Seat of the device's agent; empty: the first seat. Only agents are stored, not seats."""
 
     board: str = ""
-    """Id of the board, which does not change with a new system; empty before the first connection,
-    or if the board has none."""
+    """Id of the board, which does not change with a new operating system; empty before the first
+    connection, or if the board has no id."""
     hardware: Hardware = field(default_factory=Hardware)
     """Machine that the device's agent runs on; empty before the first connection, or if the agent
     reports nothing about it."""
@@ -53,8 +52,8 @@ class KnownDevice:
     does not distinguish them."""
 
     identity_file: str = ""
-    """Private key that `edgebench deploy` logged in with, if the transport also logs in; else
-    empty."""
+    """File of the private key with which `edgebench deploy` logged in, if the transport also logs
+    in; else empty."""
 
     def at_seat(self, seat: str) -> KnownDevice:
         """The device at another seat of the same agent."""
@@ -133,7 +132,7 @@ class HostFiles:
                 self.save(after)
 
     def free_name(self, name: str, pin: str) -> str:
-        """This name, with a number if another device has the name already."""
+        """The given name, with a number appended if another device already has the name."""
         taken = {known.name for known in self.devices() if known.pin != pin} | {LOCAL_NAME}
         numbered = (f"{name}-{number}" for number in count(2))
         return next(free for free in chain([name], numbered) if free not in taken)
@@ -147,5 +146,5 @@ class HostFiles:
         return self._directory / DEVICES_FILE
 
     def save(self, devices: Sequence[KnownDevice]) -> None:
-        """Write the list; the caller holds the lock."""
+        """Write the list of devices; the caller must hold the lock."""
         write_host_file(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Run pip."""
+    """Run pip with the markers, as JSON, and the arguments from `sys.argv`."""
     environment: dict[str, str] = json.loads(sys.argv[1])
     markers: Any = import_module("pip._vendor.packaging.markers")
     # Location of the function in pip 20 and later; fail loudly if it moves.

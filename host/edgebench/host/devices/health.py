@@ -3,11 +3,11 @@
 Theory of operation
 
 A device that fails several times in a row is quarantined: `--on all` and conditions leave it out,
-with the reason, until a run on it succeeds or `edgebench devices check` finds it well. A device
-that is named explicitly is measured as before.
+and state the reason, until a run on it succeeds or `edgebench devices check` finds it well. A
+quarantined device that is named explicitly is still measured.
 
 Only failures of the device count (`is_of_device`), not failures of the model, of the request, of
-this host or of a meter. Deaths of the worker count once per model, because a model may kill every
+this host or of a meter. A death of the worker counts once per model, because a model may kill every
 worker that loads it. Only a completed run counts as a success; a connection only shows that the
 device is reachable. Three failures in a row are therefore three failures without a completed run
 between them.
@@ -62,9 +62,10 @@ _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
     (WorkerDied, "worker_died"),
     (SeatLeft, "device_gone"),
 )
-"""Code of a failure of the device by class of error; the first match counts. None, and any class
-that is not listed: not a failure of the device. A file that is too large is the user's choice.
-`TooHot` and `WorkerTimeout` depend on the request, the model and the room temperature."""
+"""Code of a failure of the device, by class of error; the first class that matches counts. An error
+with None, or of a class that is not listed, is not a failure of the device: a file that is too
+large is the user's choice, and `TooHot` and `WorkerTimeout` depend on the request, the model and
+the room temperature."""
 CHECK_FAILED = "check_failed"
 """Code of all other failures of a health check."""
 
@@ -88,14 +89,14 @@ class DeviceHealth:
     last_seen_utc: str | None = None
     """Time of the last successful connection."""
     failure_count: int = 0
-    """Failures of the device since its last run."""
+    """Number of failures of the device since its last completed run."""
     quarantined_utc: str | None = None
     """Start of the quarantine; None if the device is not quarantined."""
     quarantine_reason: str = ""
     quarantined_after: int = 0
-    """Failures in a row that led to the quarantine; 0 for any other reason."""
+    """Number of failures in a row that led to the quarantine; 0: it has another reason."""
     seat: str = ""
-    """Name of the agent's first seat, if this is the health of that seat."""
+    """Name of the agent's first seat, if this is the health of that seat; else empty."""
     events: tuple[HealthEvent, ...] = ()
     """Last outcomes, oldest first."""
 
@@ -121,11 +122,11 @@ class HealthCheck:
     name: str
     state: CheckState
     reason: str = ""
-    """Why the device is not well, or which client holds it."""
+    """Reason why the device is not well, or the client that holds the device."""
     code: str | None = None
     """Code of the failure if the device is not well."""
     is_of_device: bool = False
-    """Whether the device failed, as opposed to this host."""
+    """Whether the failure is a failure of the device, and not of this host."""
     temp_c: float | None = None
     """Temperature before the run; None without a thermometer, or with an older agent."""
     models_room_bytes: int | None = None
@@ -135,11 +136,11 @@ class HealthCheck:
     model: str | None = None
     """Model that was run."""
     latency_ns_p50: float | None = None
-    """Median of the run; None if its verdict refuses the number."""
+    """Median latency of the run; None: no model was run, or the verdict rejects the number."""
 
 
 def failure_code(error: EdgebenchError) -> str | None:
-    """Code of a failure of the device; None for a failure of something else.
+    """Code of a failure of the device; None: the error is not a failure of the device.
 
     >>> failure_code(LinkLost("gone")), failure_code(StoreError("full"))
     ('link_lost', None)
@@ -297,7 +298,7 @@ class Outcomes:
         self._device = device
         self._quarantine_after = quarantine_after
         self._last: EdgebenchError | None = None
-        """Last failure; the failure of a run may also be reported as the end of the request."""
+        """Last failure; the same error may be reported for a run and for the whole request."""
         self._is_well = False
 
     def succeeded(self) -> None:
@@ -307,7 +308,7 @@ class Outcomes:
             self._files.succeeded(self._device)
 
     def failed(self, error: EdgebenchError, model: str | None = None) -> None:
-        """Record the failure of a run of this model; None: of the whole request."""
+        """Record the failure of a run of a model; `model` None: of the whole request."""
         if error is self._last:
             return
         self._last, self._is_well = error, False

@@ -26,7 +26,7 @@ MAX_STRINGS = 16
 
 @dataclass(frozen=True, slots=True)
 class HostCertificate:
-    """A certificate whose signature by its authority is valid."""
+    """An SSH certificate with a valid signature by its authority."""
 
     authority: bytes
     """Public key of the authority, in the wire format of SSH."""
@@ -40,7 +40,7 @@ class HostCertificate:
     signature_algorithm: str
 
     def why_refused(self, host: str, now_s: float) -> str:
-        """Why the certificate is not valid for a host now; empty if it is valid."""
+        """Reason why the certificate is not valid for a host at this time; empty: it is valid."""
         if not self.is_of_host:
             return "its certificate is a user certificate"
         if self.signature_algorithm == "ssh-rsa":
@@ -92,7 +92,7 @@ def parse_certificate(blob: bytes) -> HostCertificate:
 
 
 def strings_of(blob: bytes) -> list[bytes]:
-    r"""The strings in a public key.
+    r"""Split a public key in SSH's wire format into its strings.
 
     Source: RFC 4251, section 5.
 
@@ -113,7 +113,7 @@ def strings_of(blob: bytes) -> list[bytes]:
 
 
 def _string(blob: bytes, offset: int) -> tuple[bytes, int]:
-    """Read a string that its length precedes; returns the string and the offset after it."""
+    """Read a length and the string after it; return the string, and the offset of its end."""
     start = offset + 4
     end = start + int.from_bytes(blob[offset:start], "big")
     if len(blob) < max(start, end):

@@ -1,4 +1,4 @@
-"""Install the packages on a device: fetch wheels, send missing wheels, install."""
+"""Installation of the packages on a device: fetch wheels, send missing wheels, run pip there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNPACKED_FACTOR = 1.25
 filled blocks."""
 
 _FETCHING = threading.Lock()
-"""Serialises fetching: devices of the same kind share a set, so the second finds it complete."""
+"""Lock that serialises fetching, so that a second device of the same kind finds all wheels."""
 
 OnStep = Callable[[str], None]
 """Called with a line of text for each step."""
@@ -40,16 +40,17 @@ def install(
     extras: Sequence[str] = (),
     has_bridge: bool = False,
 ) -> bool:
-    """Install the agent, the runtimes and the extras; afterwards no agent is running.
+    """Install the agent, the runtimes and the extras; a running agent is stopped.
 
-    They are installed into a new environment, so that the previous environment is preserved.
+    The packages are installed into a new environment. The previous environment is kept, unless
+    there is no space for both.
 
     Args:
         account: Account to install into.
         facts: State of the device.
-        on_step: Called with each step.
+        on_step: Called with a line of text for each step.
         runtimes: Requested runtimes; runtimes without a wheel are left out.
-        source: Only directory that wheels are taken from; None: the package index.
+        source: Directory from which all wheels are taken; None: the package index.
         extras: Extras that the agent's meters need; all are required.
         has_bridge: Whether to install the firmware bridge.
 
@@ -151,7 +152,7 @@ def _install_wheels(
 def _send(
     account: Account, facts: DeviceFacts, files: Iterable[Path], on_step: OnStep
 ) -> set[WheelFile]:
-    """Send the wheels that the device does not have yet; returns descriptions of all wheels."""
+    """Send the wheels that the device does not have yet; return descriptions of all wheels."""
     described: dict[Path, WheelFile] = {}
     for path in files:
         with path.open("rb") as file:

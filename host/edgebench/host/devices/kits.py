@@ -1,8 +1,8 @@
-"""Install a Python on a device that has none, and remove it again, through the device's shell.
+"""Installation and removal of a kit, a Python for devices without Python, through a shell.
 
 The directory of a kit gets its name only when the kit is complete. Therefore a kit that runs needs
-no other check, a deploy that finds it sends nothing, and an agent keeps using the kit that its
-environment was made with until another kit is installed.
+no other check, and a deploy that finds it sends nothing. An agent keeps using the kit with which
+its environment was made, until another kit is installed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ UNPACK_TIMEOUT_S = 300.0
 def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
     """Path of a kit's Python on the device; the kit is sent if the device does not have it yet.
 
-    If this machine has no kit, as after an earlier `--kit FILE`, the kit on the device is used.
+    If this machine has no kit, because an earlier deploy used `--kit FILE`, the kit on the device
+    is used.
 
     Args:
         shell: Shell of a device; its `kits` is not empty.
@@ -67,7 +68,7 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
 
 
 def present_python(shell: Shell) -> str | None:
-    """Path of a kit's Python that is on the device and starts; None if there is none."""
+    """Path of a kit's Python that is on the device and starts; None: there is none."""
     for name in _names(shell):
         python = f"{shell.kits}/{name}/bin/python3"
         if _runs(shell, python).code == 0:
@@ -76,7 +77,7 @@ def present_python(shell: Shell) -> str | None:
 
 
 def remove_kits(shell: Shell, *, keep: str = "") -> None:
-    """Remove the kits of a device, except the kit whose Python has the path `keep`."""
+    """Remove the kits of a device, except the kit that contains the Python at the path `keep`."""
     for name in _names(shell):
         path = f"{shell.kits}/{name}"
         if not keep.startswith(f"{path}/"):

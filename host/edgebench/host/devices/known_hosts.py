@@ -1,12 +1,12 @@
 """Decide by the user's and the system's `known_hosts` files whether a host key is trusted.
 
 Theory of operation. A line is `[marker] names type base64 [comment]`. Lines that do not name the
-host are ignored, even if they are malformed. Among the others, a line without a marker trusts its
-key; `@cert-authority` trusts host certificates that its key has signed; `@revoked` rejects its key,
-both as the key of a host and as the key of an authority, regardless of other lines. A certificate
-without a trusted authority counts as the plain key in it. A name with a port that no line contains
-is looked up again without the port. Files that cannot be read count as empty. The files are never
-written.
+host are ignored, even if they are malformed. The key in a line without a marker is trusted. Host
+certificates that are signed by the key in a line with `@cert-authority` are trusted. The key in a
+line with `@revoked` is rejected, as a host's key and as an authority's key, regardless of other
+lines. If the authority of a certificate is not trusted, the key in the certificate is checked like
+a key without a certificate. If no line names the host with its port, lines that name the host
+without a port are used. Files that cannot be read count as empty. The files are never written.
 
 Sources: sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"; the order of decisions is that of OpenSSH 9.2,
 `hostfile.c` (hostkeys_foreach_file, check_hostkeys_by_key_or_type), `sshconnect.c`
@@ -31,7 +31,7 @@ from edgebench.protocol.text import one_line
 DEFAULT_PORT = 22
 CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
 MAX_FILE_BYTES = 64 * 2**20
-"""Maximum number of bytes that are read from a file; 64 MiB are some 500,000 hosts."""
+"""Maximum number of bytes that are read from a file; 64 MiB suffice for about 500,000 hosts."""
 
 _FIELD_COUNTS = {
     "ssh-ed25519": 2,
@@ -53,8 +53,8 @@ _ALGORITHMS = (
     ("rsa-sha2-512", "ssh-rsa"),
     ("rsa-sha2-256", "ssh-rsa"),
 )
-"""Signature algorithms in order of preference, each with the type of its key: the part of OpenSSH's
-HostKeyAlgorithms that the library supports."""
+"""Signature algorithms in order of preference, each with the type of its key: the algorithms of
+OpenSSH's HostKeyAlgorithms that paramiko supports."""
 
 
 class Marker(Enum):
@@ -66,7 +66,7 @@ class Marker(Enum):
 
 
 class KeyTrust(Enum):
-    """Decision of the files about a key."""
+    """Whether a key is trusted, according to the `known_hosts` files."""
 
     TRUSTED = "trusted"
     UNKNOWN = "unknown"
@@ -76,7 +76,7 @@ class KeyTrust(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HostLine:
-    """A line that names the host."""
+    """A line of a `known_hosts` file that names the host."""
 
     place: str
     """File and number of the line, such as `/home/pi/.ssh/known_hosts line 3`."""
@@ -95,7 +95,7 @@ class HostLines:
     """Files that cannot be read, and malformed lines that name the host."""
 
     def marked(self, marker: Marker) -> Iterator[HostLine]:
-        """Lines with this marker."""
+        """Lines that have this marker."""
         return (line for line in self.lines if line.marker is marker)
 
 
@@ -110,13 +110,13 @@ class HostKey:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision of the files about a key, with the deciding line."""
+    """Decision about a key, with the line of a `known_hosts` file that determines it."""
 
     trust: KeyTrust
     line: HostLine | None = None
     """Deciding line; None: no line that names the host applies to the key."""
     reason: str = ""
-    """Why a certificate, or a line that might have decided, was ignored."""
+    """Reason why a certificate, or a line that might otherwise decide, was ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class KnownHosts:
         return (*first, *rest)
 
     def decide(self, host: str, port: int, presented: HostKey, now_s: float) -> Decision:
-        """Decide about a key.
+        """Decide whether a key that a host presents is trusted.
 
         Args:
             host: Name or address, as typed by the user.
@@ -193,7 +193,7 @@ class KnownHosts:
     def _decide(
         self, host: str, port: int, presented: HostKey, lines: HostLines, now_s: float
     ) -> Decision:
-        """Decide about a key, or about its certificate, if any, from these lines."""
+        """Decide by the given lines about a certificate, or about a key that has no certificate."""
         certificate = presented.certificate
         authority = None if certificate is None else certificate.authority
         for line in lines.marked(Marker.REVOKED):
@@ -227,7 +227,7 @@ def host_name(host: str, port: int) -> str:
 
 
 def _parse(text: bytes, name: str, place: str) -> HostLine | str | None:
-    """The line, or what is wrong with it, if it names the host; None if it does not."""
+    """Parse a line that names the host, or return its fault; None: it does not name the host."""
     # OpenSSH reads a line as a C string, so it ends at the first NUL.
     words = text.partition(b"\0")[0].decode("latin-1").replace("\t", " ").split(" ")
     words = [word for word in words if word.strip("\r")]
@@ -274,7 +274,7 @@ def _names(patterns: str, name: str) -> bool:
 
 
 def _is_hash_of(hashed: str, name: str) -> bool:
-    """Whether `|1|salt|digest`, both in base64, is the HMAC-SHA1 of this name."""
+    """Whether `|1|SALT|DIGEST`, with SALT and DIGEST in base64, is the HMAC-SHA1 of a name."""
     parts = hashed.split("|")
     try:
         _, version, salt, digest = parts

@@ -21,7 +21,7 @@ from edgebench.system.whole_files import sync_directory, whole_file
 
 LAB_FILE_VERSION = 1
 MAX_FILE_BYTES = 2**20
-"""Maximum size of a lab file; a device takes some 300 bytes of it."""
+"""Maximum size of a lab file; each device takes about 300 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
         files: This host's identity and devices.
         path: File that `export_lab` wrote.
         replaces: Whether this host's identity may be replaced, which removes the devices that are
-            paired with it. Nothing is lost if this host has no devices, or already has the lab's
-            identity.
+            paired with it. This permission is not needed if this host has no devices, or already
+            has the lab's identity.
 
     Raises:
         UsageError: the file is not a lab file, or this host has its own devices and `replaces` is
@@ -115,7 +115,7 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
 
 
 def read_lab_file(path: Path) -> LabFile:
-    """Content of a lab file.
+    """Read and check a lab file.
 
     Raises:
         UsageError: the file cannot be read, is not a lab file, or has another version.

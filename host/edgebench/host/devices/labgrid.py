@@ -1,4 +1,4 @@
-"""Places of a labgrid coordinator, a further source of labels for devices.
+"""Places of a labgrid coordinator, which are a further source of labels for devices.
 
     [labgrid]
     coordinator = "lab-server:20408"
@@ -8,9 +8,9 @@
     board-7 = "pi5"
     nucleo-rack = "rack/nucleo"
 
-A place with neither stands for the device of the same name, if such a device exists. Tags of a
-place become labels (`board=rpi5`). The user who has acquired a place is shown; the actual lock is
-the agent's lease.
+A place with neither a tag nor a mapping stands for the device that has the same name as the place,
+if this device exists. Tags of a place become labels (`board=rpi5`). The user who has acquired a
+place is shown, but only the lease of the agent locks the device.
 
 The places are read from the coordinator with a single gRPC call; this file describes only the
 fields of the reply that are needed. labgrid itself is not imported, because it depends on a fork of
@@ -81,7 +81,7 @@ class LabgridPlaces:
     by_device: Mapping[str, LabgridPlace] = field(default_factory=dict[str, LabgridPlace])
     """Places by the name of the device."""
     doubts: tuple[EdgebenchError, ...] = ()
-    """Errors that keep places from being used."""
+    """Errors that prevent the use of a place, or of all places."""
 
 
 NO_PLACES = LabgridPlaces()
@@ -133,7 +133,7 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
 
 
 def with_places(farm: Farm, places: LabgridPlaces, paired: Sequence[KnownDevice]) -> Farm:
-    """The farm, with the tags of the places as additional labels of its devices."""
+    """Add the tags of the places to a farm, as labels of its devices."""
     if farm.labgrid is None:
         return farm
     devices = dict(farm.device)
@@ -145,7 +145,7 @@ def with_places(farm: Farm, places: LabgridPlaces, paired: Sequence[KnownDevice]
 
 
 def read_places(coordinator: str) -> list[LabgridPlace]:
-    """Every place of a coordinator.
+    """Read all places of a coordinator.
 
     Args:
         coordinator: Address, as `HOST` or `HOST:PORT`.

@@ -1,4 +1,4 @@
-"""Small files that several processes and threads of a user change, with locks and atomic writes."""
+"""Locks and atomic writes for small files that several processes and threads of a user change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCK_FILE = ".lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Lock the files of a directory against other processes and threads; creates the directory.
+    """Lock a directory's files against other processes and threads; create it if it is missing.
 
     Raises:
         StoreError: the directory cannot be created or locked.

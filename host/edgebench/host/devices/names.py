@@ -8,8 +8,8 @@ DEVICES_FILE = "devices.json"
 LOCAL_NAME = "local"
 """The name of this machine; no other device may have it."""
 EMULATED = "qemu:"
-"""Prefix of the name of an emulated board; without an agent's name before it, the board runs on
-this machine."""
+"""Prefix of the name of an emulated board; the board runs on this machine, unless the name of an
+agent precedes the prefix."""
 SEAT_MARK = "/"
 """Separator between the name of an agent and the name of its seat."""
 
@@ -26,7 +26,7 @@ def is_on_this_machine(word: str) -> bool:
 
 
 def address_of(seat: str, selections: Iterable[str]) -> str | None:
-    """The name that selects a seat or device, among values of `--on`; None if none does.
+    """The name among values of `--on` that selects a seat or device; None: no name selects it.
 
     >>> address_of("nucleo", ["pi4,pi5/nucleo"]), address_of("nucleo", ["all"])
     ('pi5/nucleo', None)

@@ -1,8 +1,9 @@
 """The steps of `edgebench deploy` on the device; the host sends this file to the device's Python.
 
 edgebench may not be installed on the device yet, so this file is self-contained: it uses only the
-standard library of Python 3.10 on Linux. Its argument is a request in JSON. The last line of its
-output is the reply in JSON. The host also imports this file, for the types of the replies.
+standard library of Python 3.10 on Linux. The argument of the script is a request in JSON, and the
+last line of the output is the reply in JSON. The host also imports this file, for the types of the
+replies.
 
     $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, without the system's;
                                     agent-venv-2/         in use, and for the next deploy
@@ -16,8 +17,8 @@ output is the reply in JSON. The host also imports this file, for the types of t
     $XDG_CACHE_HOME/edgebench/      runtimes.json         the agent's runtimes, until they change
     a systemd unit, an OpenRC script, or a crontab line   starts the agent at boot
 
-Directories that are missing before the first deploy are recorded: uninstalling removes only what
-deploying created.
+Directories that are missing before the first deploy are recorded, because uninstalling removes only
+directories that a deploy has created.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from typing import Any, TypedDict, cast
 ANSWER_MARK = "edgebench-answer "
 """First word of the line that contains a step's reply."""
 FAILURE_MARK = "edgebench-failure "
-"""First word of the line that contains a `StepFailure` instead."""
+"""First word of the line that contains a `StepFailure` instead of a step's reply."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 STATUS_TIMEOUT_S = 30.0
@@ -59,11 +60,10 @@ INSTALL_TIMEOUT_S = 3600.0
 """Time limit of a run of pip; numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
 BROKEN_OFF_S = 120.0
-"""Time without a step after which a deploy counts as interrupted. Wheels are sent between two
-steps: if sending takes longer, because the link is slow, another deploy may displace this
-deploy."""
+"""Time without a step after which a deploy counts as interrupted, and another deploy may begin.
+Wheels are sent between two steps, so another deploy may also begin while a slow link sends them."""
 MAX_LIBC_VERSION = 999
-"""Maximum of each of the two numbers in a C library's version; glibc is at 2.42 after 29 years."""
+"""Maximum of both numbers in a C library's version; glibc has reached only 2.42 in 29 years."""
 SERVICE_TIMEOUT_S = 60.0
 """Time limit of a command of a service manager, which may wait for a unit to stop."""
 VENVS = ("agent-venv", "agent-venv-2")
@@ -142,19 +142,19 @@ class DeviceFacts:
     agent: str
     """Path of the command `edgebench-agent`, whether or not it is installed."""
     wheels: str
-    """Directory that wheels are sent to."""
+    """Directory on the device to which wheels are sent."""
     log: str
     """Path of the agent's log."""
     free_bytes: int
     """Disk space for packages that this account may use."""
     held: tuple[WheelFile, ...] = ()
-    """Wheels of an earlier deploy."""
+    """Wheels that earlier deploys have left on the device."""
     installed: tuple[WheelFile, ...] = ()
-    """Wheels in the virtual environment; empty if it is broken, or was filled from an index."""
+    """Wheels in the virtual environment; empty: it is broken, or was filled from an index."""
     pin: str | None = None
     """Fingerprint of the agent's certificate; None before the agent has a certificate."""
     busy_with: str | None = None
-    """Host that holds the agent's lease now."""
+    """Host that holds the agent's lease now; None: no host does, or no agent is running."""
     spooled_count: int = 0
     """Number of runs on the device that were not fetched yet."""
     meters: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class DeviceFacts:
     has_bridge: bool | None = None
     """Whether the last deploy installed the firmware bridge; None if not recorded."""
     listen: str | None = None
-    """Address that the agent listens on since the last deploy; empty: all; None: no deploy yet."""
+    """Address on which the agent listens since the last deploy; empty: all; None: no deploy yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class StepFailure:
 
     problem: str
     is_full: bool
-    """Whether the disk is full, or a quota is reached."""
+    """Whether the error is a full disk, or a quota that was reached."""
     is_other_deploy: bool = False
     """Whether another deploy is in progress in this account."""
 
@@ -268,7 +268,7 @@ class Places:
         return self.venv / "bin" / "edgebench-agent"
 
     def read_record(self) -> DeployRecord:
-        """Record of an earlier deploy; an empty record if it is missing or damaged."""
+        """Read the record of earlier deploys; it is empty if the file is missing or damaged."""
         try:
             plain = json.loads(self.record.read_text())
             return DeployRecord(
@@ -290,8 +290,8 @@ class Places:
     def write_record(self, **changes: Any) -> None:
         """Change fields of the record atomically, so that a power cut cannot damage it.
 
-        The recorded packages are synced as well: if a power cut left empty files, they would never
-        be installed again. Source: sync(2).
+        Installed packages are also flushed to the disk before: otherwise, a power cut could leave
+        empty files of packages that the record lists as installed. Source: sync(2).
         """
         replacement = self.record.with_suffix(".new")
         replacement.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
@@ -300,7 +300,7 @@ class Places:
         os.sync()
 
     def held(self) -> tuple[WheelFile, ...]:
-        """Wheels on the device."""
+        """Wheels that are on the device, with their digests."""
         return tuple(
             WheelFile(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
             for path in sorted(self.wheels.glob("*.whl"))
@@ -308,7 +308,7 @@ class Places:
 
 
 def look(places: Places) -> DeviceFacts:
-    """State of the device and the account; changes nothing."""
+    """Collect the state of the device and the account, without any change."""
     existing = next(path for path in (places.data, *places.data.parents) if path.is_dir())
     disk = os.statvfs(existing)
     status = AgentStatus()
@@ -396,7 +396,7 @@ def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> S
 
 
 def renew(places: Places) -> StepReport:
-    """Create the spare virtual environment again, without packages."""
+    """Create the spare virtual environment anew, without packages."""
     # Without pip: Debian's Python does not bundle pip unless a second package is installed.
     words = ["-I", "-m", "venv", "--clear", "--without-pip", str(places.spare)]
     return _run([sys.executable, *words])
@@ -418,7 +418,7 @@ def drop(places: Places) -> StepReport:
 
 
 def switch(places: Places, is_offline: bool) -> StepReport:
-    """Switch to the spare virtual environment; `is_offline`: it contains only the held wheels."""
+    """Put the spare virtual environment into use; `is_offline`: it has only the held wheels."""
     before = places.read_record().installed
     installed = places.held() if is_offline else ()
     places.write_record(venv=places.spare.name, installed=installed, installed_before=before)
@@ -449,8 +449,8 @@ def install(
 ) -> StepReport:
     """Run `pip install` in the spare environment, with the held wheels or with an index.
 
-    The held wheels must be exactly the wheels that were sent, because pip prefers any newer wheel
-    in the directory, and pip itself is run from a wheel there.
+    The held wheels must be exactly the wheels that were sent, because pip would prefer a newer
+    wheel in the directory, and because pip itself runs from a wheel in it.
     """
     if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
         return StepReport(problem)
@@ -537,13 +537,13 @@ def _start_detached(places: Places, command: list[str], begin: int) -> StepRepor
 def _when_ready(
     places: Places, begin: int, is_running: Callable[[], bool], end: Callable[[], None]
 ) -> StepReport:
-    """Wait until the agent serves; otherwise end it, and report the reason.
+    """Wait until the agent is ready; if it does not become ready, end it, and report the reason.
 
     Args:
-        places: Paths.
+        places: Paths of the deploy.
         begin: Size of the log before the start.
-        is_running: Whether the agent's process is running.
-        end: Ends the agent.
+        is_running: Function that returns whether the agent's process is running.
+        end: Function that ends the agent.
 
     Returns:
         The report; its error is an empty string if the agent ended without output.
@@ -616,7 +616,10 @@ class _Supervisor(ABC):
             self._control(*self.forget)
 
     def _control(self, *commands: str) -> bool:
-        """Run commands of the manager; their programs may be only in directories of root's PATH."""
+        """Run commands of the manager; return whether all succeed.
+
+        The programs are also searched in directories that usually only root's PATH contains.
+        """
         # A login without PAM has no XDG_RUNTIME_DIR, even if lingering is enabled.
         runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
         path = {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
@@ -644,7 +647,6 @@ class _Systemd(_Supervisor):
         return os.getuid() == 0 and Path("/run/systemd/system").is_dir()
 
     def text(self, command: list[str]) -> str:
-        """Content of the unit."""
         return unit_text(command, self.places, os.environ, self.target)
 
 
@@ -666,7 +668,6 @@ class _OpenRc(_Supervisor):
         return os.getuid() == 0 and Path("/run/openrc/softlevel").exists()
 
     def text(self, command: list[str]) -> str:
-        """Content of the script."""
         return openrc_text(command, self.places, os.environ)
 
     def install(self, command: list[str]) -> None:
@@ -695,7 +696,10 @@ class _SystemdUser(_Systemd):
         self.file = places.config.parent / "systemd" / "user" / UNIT
 
     def is_available(self) -> bool:
-        """Whether the account has a service manager, and lingering is or can be enabled."""
+        """Whether the account has a service manager, and lingering is enabled.
+
+        If lingering is not enabled, this method enables it if possible, and records this change.
+        """
         if os.getuid() == 0 or not self._control("systemctl --user show --property=Version"):
             return False
         if self._lingers():
@@ -818,8 +822,8 @@ def unit_text(
 def openrc_text(command: list[str], places: Places, environment: Mapping[str, str]) -> str:
     """An OpenRC service that keeps an agent running.
 
-    OpenRC's shell parses the values a second time, as words of a command. Source: openrc-run(8);
-    supervise-daemon(8).
+    Values are quoted twice, because OpenRC's shell parses them again, as words of a command.
+    Source: openrc-run(8); supervise-daemon(8).
     """
     program, words = shlex.quote(command[0]), shlex.join(command[1:])
     settings = " ".join(f"--env {shlex.quote(variable)}" for variable in _xdg(environment))
@@ -851,7 +855,7 @@ def cron_line(command: list[str], places: Places, environment: Mapping[str, str]
 
 
 def _xdg(environment: Mapping[str, str]) -> list[str]:
-    """Variables for the agent's directories; at boot, no login sets them."""
+    """Environment variables for the agent's directories, which no login sets at boot."""
     names = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
     return [f"{name}={environment[name]}" for name in names if environment.get(name)]
 
@@ -872,7 +876,7 @@ def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) 
 
 
 def _logged_since(log: Path, begin: int) -> str:
-    """Content of a log after its first `begin` bytes; the whole log if it is shorter than that."""
+    """Content of a log after its first `begin` bytes; the whole log if it has fewer bytes."""
     data = log.read_bytes()
     return (data[begin:] if len(data) >= begin else data).decode("utf-8", "replace")
 
@@ -894,7 +898,7 @@ def stop(places: Places) -> StepReport:
 
 
 def remove(places: Places) -> UninstallReport:
-    """Remove everything that deploying created; the agent has to be stopped first."""
+    """Remove everything that deploys have created; the agent must be stopped before."""
     if not any(path.exists() for path in (*places.venvs, places.record)):
         return UninstallReport(was_there=False)
     for service in _services(places):
@@ -937,7 +941,7 @@ def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
 
 
 def _agents(places: Places) -> Iterator[int]:
-    """Process ids of the agents that deploys installed and that this account runs."""
+    """Process ids of running agents that a deploy installed and that belong to this account."""
     programs = {path / "bin" for path in places.venvs}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -1019,11 +1023,11 @@ class OtherDeploy(Exception):
 
 @contextmanager
 def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
-    """Context of a step of a deploy, which keeps other deploys from making a step.
+    """Context of a deploy's step, in which no other deploy can make a step.
 
-    A deploy is in progress from its first step that changes something until it is released, or
-    until it has made no step for BROKEN_OFF_S. During a step, which may last longer than that, the
-    kernel's lock on the file is held.
+    A deploy is in progress from its first step that changes something until the step `release`, or
+    until it has made no step for `BROKEN_OFF_S`. A single step may last longer; during a step, the
+    lock file is also locked by flock(2).
 
     Args:
         places: The account.

@@ -3,9 +3,9 @@
     our wheel + runtimes ──▶ one set that pip resolves for the device ──▶ kept under
               + extras       (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
 
-A set fits devices of one kind: same Python, platform, runtimes, extras and requirements. It is
-reused for a day without a request to the index, and after that whenever the index is unreachable.
-Runtimes without a wheel are left out; extras that meters need are required.
+A set fits all devices with the same Python, platform, runtimes, extras and requirements. For a day,
+a set is reused without a request to the index; an older set is reused only if the index is
+unreachable. Runtimes without a wheel are left out; extras that meters need are required.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class WheelSet:
 
 @dataclass(frozen=True, slots=True)
 class _SetRequest:
-    """Everything that a set depends on."""
+    """All inputs that determine a set of wheels."""
 
     own: Path
     interpreter: Interpreter
@@ -77,7 +77,7 @@ class _IndexUnreachable(PackagesMissing):
 
 
 def with_extras(what: str, extras: Sequence[str]) -> str:
-    """A requirement in pip's format.
+    """Format a requirement with extras for pip.
 
     >>> with_extras("agent", ["onnx", "serial"]), with_extras("agent", [])
     ('agent[onnx,serial]', 'agent')
@@ -94,13 +94,13 @@ def fetch(
     extras: Sequence[str] = (),
     has_bridge: bool = False,
 ) -> WheelSet:
-    """Wheels for a device.
+    """Get the wheels for a device from a directory, the cache or the package index.
 
     Args:
         interpreter: The device's Python.
         runtimes: Requested runtimes; runtimes without a wheel are left out.
         scratch: Directory for files that are not kept.
-        source: Only directory that wheels are taken from; None: the package index.
+        source: Directory from which all wheels are taken; None: the package index.
         extras: Extras that the agent's meters need; all are required.
         has_bridge: Whether the agent's wheel contains the firmware bridge.
 
@@ -136,10 +136,10 @@ def fetch(
 
 
 def why_no_runtime(interpreter: Interpreter) -> str:
-    """Why no runtime has a wheel for this Python in any index; empty if a wheel may exist.
+    """Reason why no runtime has a wheel for this Python in any index; empty: a wheel may exist.
 
     Source: files of ai-edge-litert, onnxruntime and tflite-runtime on PyPI, November 2026: none for
-    musl, for 64-bit RISC-V, or for 32-bit x86. On 32-bit ARM, devices have their own index.
+    musl, for 64-bit RISC-V, or for 32-bit x86. For 32-bit ARM, devices use an index of their own.
     """
     machine = interpreter.markers.platform_machine
     arch = _ARCH_32.get(machine, machine) if interpreter.bits == 32 else machine
@@ -264,7 +264,7 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
 
 
 def _set_name(request: _SetRequest) -> str:
-    """Directory name, made from all that the set depends on except the kernel's version."""
+    """Name of the set's directory; it depends on all inputs of the set but the kernel's version."""
     interpreter = request.interpreter
     with zipfile.ZipFile(request.own) as wheel:
         (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))

@@ -21,9 +21,9 @@ from edgebench.protocol.messages import Done, PairHost
 from edgebench.protocol.pem import Pem
 
 Decide = Callable[[KnownDevice, bool], bool]
-"""Decides whether an agent replaces a known device or is another device. The flag is true if both
-report the same board, and false if they only report the same machine id, as copies of an SD card
-do."""
+"""Function that decides whether an agent replaces a known device (true) or is another device. The
+flag is true if agent and known device report the same board; it is false if they only report the
+same machine id, which copies of an SD card also do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Pairing:
 
     device: KnownDevice
     replaced: KnownDevice | None
-    """Known device that the paired device has replaced, and whose name it has taken; None for a new
-    device or an existing pairing."""
+    """Known device that the paired device replaces, under the same name; None: the device is new,
+    or was already paired."""
 
 
 def pair(
@@ -49,14 +49,14 @@ def pair(
 
     Args:
         files: This host's identity and devices.
-        text: Pairing string, or its parts if their addresses cannot be written in a string.
+        text: Pairing string, or its parts, if an address cannot be written in such a string.
         via: Name of the transport that reaches the agent.
         deployed_to: Account in which `deploy` installed the agent; None if it was not deployed.
         identity_file: Private key with which the transport logs in, as in `KnownDevice`.
-        decide: Called before any change if a known device does not respond and the agent seems to
-            be on that device's board, because a board that was set up again has a new certificate.
-            If `decide` raises an error, the string remains valid for another attempt. None: the
-            agent is another device, and known devices are not checked.
+        decide: Called if the agent seems to be on the board of a known device that does not
+            respond: a board that was set up again has a new certificate. Nothing has changed
+            before this call; if `decide` raises an error, the string remains valid for another
+            attempt. None: the agent is another device, and known devices are not checked.
 
     Raises:
         UsageError: not a pairing string.
@@ -97,7 +97,7 @@ def pair(
 
 
 def _on_same_board(files: HostFiles, client: Client, pin: str) -> KnownDevice | None:
-    """The known device that this agent seems to be after a new setup; None if there is none.
+    """The known device that seems to have become this agent by a new setup; None: there is none.
 
     A known device that still responds with its own certificate was not set up again: it is another
     agent on the same machine, or has the original of a copied SD card.

@@ -53,8 +53,8 @@ CHUNK_BYTES = 64 * 1024
 MAX_PASSWORD_COUNT = 3
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-"""OpenSSH's defaults of UserKnownHostsFile; `SYSTEM_KNOWN_HOSTS` are those of GlobalKnownHostsFile.
-Source: ssh_config(5)."""
+"""OpenSSH's default files of UserKnownHostsFile; `SYSTEM_KNOWN_HOSTS` has the default files of
+GlobalKnownHostsFile. Source: ssh_config(5)."""
 
 # The library logs all failures with tracebacks; relevant failures are raised as exceptions.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -142,7 +142,7 @@ class ParamikoShell:
         self._client.close()
 
     def _end_of(self, channel: paramiko.Channel, deadline_s: float) -> tuple[int, str]:
-        """Exit status and output of a command whose input is closed."""
+        """Read the rest of a command's output, after its input; return exit status and output."""
         kept = b""
         while True:
             if (left_s := deadline_s - time.monotonic()) <= 0:
@@ -184,7 +184,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
-        """Return if the key is trusted.
+        """Accept a trusted host key, by returning without an error.
 
         Raises:
             AccessDenied: the key is not trusted, or its certificate is invalid.
@@ -204,7 +204,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 
 
 def _refusal(target: SshAddress, shown: str, decision: Decision) -> str:
-    """Why a host key is not accepted, with the deciding line."""
+    """Reason why a host key is not accepted, with the line that decides this."""
     name, line = host_name(target.host, target.port or SSH_PORT), decision.line
     if line is None:
         text = f"host key of {name} is unknown, {shown} is not in "
@@ -274,7 +274,7 @@ def _open_socket(target: SshAddress) -> socket.socket:
 
 
 def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
-    """The library's transport, with the algorithms of the known host keys.
+    """Make a class of the library's transport that prefers the algorithms of known host keys.
 
     The result is typed as Any, because the library's type stubs do not accept a class as a factory
     of transports.

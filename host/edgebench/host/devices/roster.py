@@ -1,4 +1,4 @@
-"""Read and change the facts that this host stores about its devices: names, labels and health."""
+"""Access to the facts that this host stores about its devices: names, labels and health."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from edgebench.host.devices.selection import ALL
 from edgebench.protocol.errors import NoSuchDevice, UsageError
 
 MAX_NAME = 64
-"""Maximum length of a name that a user chooses; names are a column of tables."""
+"""Maximum length of a name that a user gives to a device; tables show names in a narrow column."""
 _MARKS = frozenset(",:*?[]/\\'\"")
-"""Characters with a meaning in `--on`, in a shell or in the farm file."""
+"""Characters with a special meaning in `--on`, in a shell or in the farm file."""
 
 
 def recorder(
     farm: Farm, health: HealthFiles, places: LabgridPlaces = NO_PLACES
 ) -> Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]:
-    """A function that adds labels, health and place to a line, and records reached devices."""
+    """Make a function that adds labels, health and place to a device's line.
+
+    The function also records in the health files that a device was reached.
+    """
 
     def with_record(line: DiscoveredDevice, device: KnownDevice) -> DiscoveredDevice:
         if line.access is Access.READY:
@@ -42,7 +45,7 @@ def recorder(
 def take_over(
     files: HostFiles, health: HealthFiles, farm: Path, old: KnownDevice, new: KnownDevice
 ) -> None:
-    """Move labels, meter and history of a device to its new entry after a new setup.
+    """Move labels, meter and health of a device to the entry that it has after a new setup.
 
     Raises:
         UsageError: the farm file is not valid.
@@ -94,7 +97,7 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
 def label(
     files: HostFiles, farm: Path, name: str, *, add: Sequence[str], remove: Sequence[str]
 ) -> tuple[KnownDevice, tuple[str, ...]]:
-    """Add and remove labels of a device or seat; returns the device and its new labels.
+    """Add and remove labels of a device or seat; return the device and its new labels.
 
     Raises:
         NoSuchDevice: no device matches the name, or several do.
@@ -111,7 +114,7 @@ def label(
 
 
 def forget(files: HostFiles, health: HealthFiles, name: str) -> KnownDevice:
-    """Remove a device with its pairing and its history; its entry in the farm file stays.
+    """Remove a device with its pairing and health; the device's entry in the farm file stays.
 
     Raises:
         NoSuchDevice: no paired device has that name, or several match it.

@@ -20,21 +20,21 @@ _CONDITIONS: dict[str, Callable[[KnownDevice, Farm], Iterable[str]]] = {
     "arch": lambda device, _: (device.arch,),
     "name": lambda device, _: (device.name,),
 }
-"""Values of a device with which a condition is compared, by the key of the condition. The condition
-holds if at least one value matches its pattern."""
+"""Functions that return the values of a device to compare with a condition, by the condition's key.
+The condition holds if at least one value matches the pattern in the condition."""
 
 
 def select(
     words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm, left_out: Collection[str] = ()
 ) -> list[KnownDevice]:
-    """The devices that these words select, without duplicates, in the order of the words.
+    """The devices that the given words select, without duplicates, in the order of the words.
 
     A word is `all`, a comma-separated list of names, or a comma-separated list of conditions, which
     must all hold. Devices in `left_out` are selected only if a word names them.
 
     Raises:
         NoSuchDevice: a name matches no device or several, or no device fits the conditions.
-        AllQuarantined: only devices in `left_out` fit.
+        AllQuarantined: all devices that fit are in `left_out`.
         UsageError: a condition is unknown, or a word contains both names and conditions.
     """
     chosen: dict[str, KnownDevice] = {}
@@ -77,7 +77,7 @@ def _is_condition(term: str) -> bool:
 
 
 def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -> list[KnownDevice]:
-    """The devices that are not left out; raises an error if all are left out."""
+    """The fitting devices that are not left out; raise `AllQuarantined` if all are left out."""
     if healthy := [device for device in fitting if device.name not in left_out]:
         return healthy
     names, first = ", ".join(device.name for device in fitting), shlex.quote(fitting[0].name)

@@ -4,7 +4,7 @@
                         target.py                  ssh_command.py, paramiko_shell.py
                         adb.py                     adb.py
 
-To add a way to log in, write a file and add it to target.py. Differences between devices are
+To add a way to log in, write a module, and add it to target.py. Differences between devices are
 attributes of their shells; deploy.py does not depend on the kind of shell.
 """
 
@@ -21,7 +21,7 @@ RESTART_NOTE = (
 )
 """Note after a deploy to a computer on which no service starts an agent at boot."""
 MAX_OUTPUT_BYTES = 256 * 1024
-"""Maximum size of the output that is kept; of longer output, the end is kept."""
+"""Maximum size of a command's output that is kept; only the end of a longer output is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Shell(Protocol):
 
     @property
     def target(self) -> str:
-        """Name of the account: the `str` of its `DeployTarget`."""
+        """Name of the account, which is the `str` of its `DeployTarget`."""
         ...
 
     @property
     def address(self) -> str:
-        """Address of the device in the terms of the transport `via`, as this host reached it."""
+        """Address of the device as this host reached it, in the form for the transport `via`."""
         ...
 
     @property
@@ -58,10 +58,10 @@ class Shell(Protocol):
 
     @property
     def listen(self) -> str:
-        """Address that the agent listens on; empty: all addresses of the device.
+        """Address on which the agent listens; empty: all addresses of the device.
 
-        If it is a loopback address, the agent is not reachable at other addresses, and only
-        `address` is stored.
+        An agent that listens on a loopback address is not reachable at other addresses, so only
+        `address` is stored for it.
         """
         ...
 
@@ -77,7 +77,7 @@ class Shell(Protocol):
 
     @property
     def restart_note(self) -> str:
-        """A note on what ends the agent, and how to start it again."""
+        """A note for the user: when the agent ends, and how to start it again."""
         ...
 
     def run(

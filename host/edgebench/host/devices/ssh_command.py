@@ -3,9 +3,9 @@
     ssh -M -S control ADDRESS cat      logs in once, and stays open until its input is closed
     ssh -S control … -- COMMAND        a session in that login, without another handshake
 
-The login always ends with this process, because the input of `cat` is then closed and `cat` ends.
-Files are also sent through `cat`, because many devices have no SFTP. ~/.ssh/config is applied when
-the login is made, so that a session reads no configuration and opens no connection.
+The login always ends with this process, because the input of `cat` is then closed, and `cat` ends.
+Files are also sent through `cat`, because many devices have no SFTP. ~/.ssh/config is applied only
+to the login; a session reads no configuration, and opens no connection.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class SshCommandShell:
 
     @contextmanager
     def _session(self, words: Sequence[str], what: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A command in the login; it is killed at the end of the context if it still runs."""
+        """Run a command in the login; it is killed at the end of the context if it still runs."""
         self._login.session_log.unlink(missing_ok=True)
         command = [self._program, "-F", "none", "-S", str(self._login.control), "-T"]
         # If the login's socket is gone, ssh would open a connection; the proxy makes that fail.
@@ -148,7 +148,7 @@ class SshCommandShell:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """How to reach an agent that was installed through this login; fields as in `Shell`."""
+    """Route to an agent that was installed through a login; the fields are those of `Shell`."""
 
     address: str
     via: str
@@ -157,29 +157,27 @@ class _Route:
 
 @dataclass(frozen=True, slots=True)
 class _Login:
-    """An open login."""
-
     program: str
     folder: Path
     """Directory of the login's files."""
     control: Path
     """Socket through which other processes use the login."""
     process: subprocess.Popen[bytes] | None
-    """Process that holds the login open; None for the user's own login, which stays open."""
+    """Process that keeps the login open; None: the login is the user's own, and stays open."""
 
     @property
     def log(self) -> Path:
-        """Messages of the login."""
+        """File of the login's messages."""
         return self.folder / "log"
 
     @property
     def output(self) -> Path:
-        """Standard error of the login: messages of programs that connect to the device."""
+        """File of the login's standard error: messages of programs that connect to the device."""
         return self.folder / "output"
 
     @property
     def session_log(self) -> Path:
-        """Messages of the last session."""
+        """File of the last session's messages."""
         return self.folder / "session-log"
 
     def is_open(self) -> bool:
@@ -214,7 +212,7 @@ def log_in(
     *,
     can_prompt: bool,
 ) -> SshCommandShell:
-    """Log in.
+    """Log in with the program `ssh`.
 
     Args:
         program: Path of `ssh`.
@@ -275,7 +273,7 @@ def log_in(
 
 
 def _route(address: SshAddress, config: SshConfig, via: str | None, log: str) -> _Route:
-    """How to reach the agent: with this transport, or with the transport that fits the login."""
+    """Route to the agent, by the given transport, or else by the transport that fits the login."""
     if via == SshTransport.name or (via is None and config.is_proxied):
         return _Route(str(address), SshTransport.name, LOOPBACK)
     # The address of the device that the login has used. Source: OpenSSH, sshconnect2.c,
@@ -298,10 +296,10 @@ def _converse(
 
     Args:
         process: The process, with pipes for input and output.
-        source: Input; the pipe is closed after it, unless `until` is given.
-        deadline_s: Time of the monotonic clock at which this fails.
-        quiet_s: Maximum time without a byte in either direction.
-        until: Bytes that end the reading if they appear in the output.
+        source: Input of the process, after which the pipe is closed; not used if `until` is given.
+        deadline_s: Time of the monotonic clock at which the transfer fails; None: no deadline.
+        quiet_s: Maximum time without a byte in either direction; used if there is no deadline.
+        until: Bytes in the output that end the reading; None: read to the end of the output.
 
     Returns:
         The output, at most its last `MAX_OUTPUT_BYTES`.

@@ -1,6 +1,6 @@
-"""The target of `edgebench deploy` from its text: an account reachable by SSH, or a phone.
+"""Targets of `edgebench deploy`, parsed from text: accounts reachable by SSH, and phones.
 
-The user's own `ssh` logs in, or a library if `ssh` is not installed.
+A login uses the user's own `ssh`, or the library paramiko if `ssh` is not installed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SshTarget:
 
 
 def parse_ssh_target(text: str) -> SshTarget | None:
-    """The target of [USER@]HOST[:PORT], an alias of ~/.ssh/config, or ssh://…; else None.
+    """Parse [USER@]HOST[:PORT], an alias of ~/.ssh/config, or ssh://…; None: another form.
 
     >>> str(parse_ssh_target("pi@raspberrypi.local")), str(parse_ssh_target("ssh://board:2222"))
     ('pi@raspberrypi.local', 'board:2222')
@@ -64,11 +64,11 @@ def parse_ssh_target(text: str) -> SshTarget | None:
 
 
 PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (adb.parse_target, parse_ssh_target)
-"""A parser for each way to log in; a parser returns None for a text of another way."""
+"""A parser for each way to log in; a parser returns None for a text that has another form."""
 
 
 def parse_target(text: str) -> DeployTarget:
-    """The account that a text specifies.
+    """Parse the text that names an account or a phone.
 
     Raises:
         UsageError: the text has none of the known forms.

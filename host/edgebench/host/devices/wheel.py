@@ -1,11 +1,11 @@
 """The wheel of edgebench-agent, packed from the files that are installed here.
 
-This works for a checkout and for an installed edgebench, without a build tool. The same files give
-the same bytes, so that the wheel is not sent again to a device that has it.
+No build tool is needed, and edgebench may be a checkout or installed. The same files always result
+in the same bytes, so that a wheel is not sent again to a device that has it.
 
 A computer with attached microcontrollers gets a wheel with an additional portion, the firmware
-bridge, and the entry points by which the agent finds it. The build tag distinguishes the two
-wheels.
+bridge, and the entry points by which the agent finds the bridge. The build tag distinguishes the
+two wheels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BRIDGE_TAG = "1bridge"
 BRIDGE_EXTRAS = ("serial",)
 """Extras of the agent that the bridge needs."""
 RUNTIMES = tuple(RUNTIME_PACKAGES)
-"""Extras that install a runtime; also the names of the runtimes."""
+"""Names of the runtimes, which are also the extras that install them."""
 _COPIED = ("METADATA", "entry_points.txt", "licenses/LICENSE")
 """Metadata files that are copied as the build backend wrote them."""
 

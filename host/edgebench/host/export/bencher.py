@@ -1,7 +1,7 @@
 """Bencher Metric Format: benchmark → measure → value with lower_value and upper_value.
 
-The format has no field for a verdict. So the name of a suspect benchmark includes its label, which
-makes it a separate benchmark for Bencher; an invalid benchmark is left out.
+The format has no field for a verdict. So the name of a suspect benchmark includes the label
+`suspect`, which makes it a separate benchmark for Bencher; an invalid benchmark is left out.
 
 Source: https://bencher.dev/docs/reference/bencher-metric-format
 """

@@ -1,6 +1,6 @@
 """Chrome's trace events as JSON, for chrome://tracing, Perfetto and Speedscope.
 
-The content is that of the Perfetto export. Times are microseconds with three decimals.
+The events are the same as in the Perfetto export. Times are microseconds with three decimals.
 
 Source: Trace Event Format, Google, 2016: JSON object format; complete events (X), counters (C) and
 metadata (M)
@@ -65,7 +65,7 @@ def _slices(group: SliceGroup, pid: int, tid: int) -> Iterator[str]:
 
 
 def _pairs(first: NDArray[Any], second: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
-    """Pairs from two columns as Python numbers, converted in chunks to bound memory."""
+    """Pairs of Python numbers from two columns, converted in chunks to limit the use of memory."""
     for row in range(0, len(first), _CHUNK_EVENTS):
         rows = slice(row, row + _CHUNK_EVENTS)
         yield from zip(first[rows].tolist(), second[rows].tolist(), strict=True)

@@ -23,7 +23,7 @@ LOWER, UPPER = ".lower_95", ".upper_95"
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """A run, with the verdict of its set among the exported runs."""
+    """A run, with the verdict of its set."""
 
     exported: ExportedRun
     set_verdict: str | None

@@ -1,10 +1,10 @@
 """CSV: a row per run, with a stable header; RFC 4180, UTF-8.
 
 Names of models and notes are untrusted text, so a formula in a cell is prefixed with an apostrophe.
-This applies also after leading blanks, which some programs drop, and after a semicolon or a line
-feed, where a cell ends if the comma is the decimal mark. `fact_cells` replaces tabs and carriage
-returns by `?`. Numbers are unchanged. A reader such as pandas returns the apostrophe as part of the
-text.
+A formula is recognised also after leading blanks, which some programs drop, and after a semicolon
+or a line feed, at which a program ends the cell if its decimal mark is the comma. `fact_cells`
+replaces tabs and carriage returns by `?`. Numbers are unchanged. A reader such as pandas returns
+the apostrophe as part of the text.
 
 Source: OWASP, CSV Injection.
 """
@@ -27,7 +27,7 @@ from edgebench.host.export.columns import (
 from edgebench.host.export.exported import ExportedRun
 
 _FORMULA = re.compile(r"(^|[;\n])(?=\s*[=+\-@＝＋－＠])")
-"""Position at which a formula would start."""
+"""Position at which a formula may begin."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:

@@ -29,7 +29,7 @@ CHIEF = (
     *("cold_start_ns.load", "cold_start_ns.first_inference", "memory_bytes.peak_rss"),
     *("accuracy.value", GROSS_ENERGY, BY_SHORT_NAME["net_energy_j"].path, "energy.power_w_mean"),
 )
-"""Metrics in the formats that keep a time series per metric; the table formats have all metrics."""
+"""Metrics in the formats with a time series for each metric; the table formats have all metrics."""
 
 MAX_PART_CHARS = 150
 """Limit on each part of a benchmark's name: Bencher accepts 1024 characters in total."""
@@ -54,7 +54,7 @@ class ExportedRun:
     run: Run
     directory: Path
     judgement: Judgement = Judgement()
-    """Options of the run's paired comparison, if there is any."""
+    """Options of the run's paired comparison; the defaults for a run outside of a comparison."""
 
 
 def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
@@ -68,9 +68,9 @@ def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
 
 
 def exported_numbers(result: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
-    """Numbers that may be shown, without values and bounds that JSON cannot represent.
+    """Numbers that may be shown, without those that JSON cannot represent.
 
-    These are infinity, which occurs as an upper bound, and NaN.
+    A value or a bound is left out if it is NaN or infinite; upper bounds may be infinite.
     """
     return [
         number if _is_finite(number.interval or ()) else replace(number, interval=None)
@@ -84,14 +84,14 @@ def _is_finite(values: Iterable[float]) -> bool:
 
 
 def mark(run_set: RunSet) -> str:
-    """Marks appended to the name of a benchmark; empty for a valid set on a real device."""
+    """Marks appended to the name of a benchmark; empty for a valid set from a real device."""
     state = run_set.verdict.state
     marks = [*([] if state is State.VALID else [state.value]), *run_set.marks.origin]
     return f" [{', '.join(marks)}]" if marks else ""
 
 
 def number_mark(number: Number, run_set: RunSet) -> str:
-    """Mark appended to the name of a number that is suspect next to a valid headline."""
+    """Mark appended to the name of a suspect number, if the headline of the set is valid."""
     return f" [{State.SUSPECT.value}]" if number.metric.kind in run_set.marks.also_suspect else ""
 
 
@@ -101,10 +101,10 @@ def reasons(verdict: Verdict) -> list[str]:
 
 
 def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
-    """Name of each set, stable between measurements of the same benchmark.
+    """Name of each set, which is the same in each measurement of the same benchmark.
 
     Sets with equal names are numbered. A suspect or simulated set has its label in the name, so
-    that it never continues a series of valid numbers.
+    that its numbers never continue a series of valid numbers.
     """
     limit = MAX_PART_CHARS
     names: list[str] = []

@@ -1,7 +1,8 @@
 """JSON of github-action-benchmark: a list of name, unit, value, range and extra.
 
-The action accepts a single direction of metrics per file, so there are two formats. The name of
-a suspect set ends with `suspect`; `extra` has the verdict. An invalid set is left out.
+In a file for the action, either lower or higher values are better for all metrics, so there are two
+formats. The name of a suspect set ends with `suspect`; `extra` has the verdict. An invalid set is
+left out.
 
 Source: github.com/benchmark-action/github-action-benchmark, src/extract.ts (BenchmarkResult)
 """
@@ -25,12 +26,12 @@ from edgebench.host.result.metrics import Better
 
 
 def write_smaller(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the metrics that are better when lower: `tool: customSmallerIsBetter`."""
+    """Write the metrics of which lower values are better: `tool: customSmallerIsBetter`."""
     _write(runs, out, Better.LOWER)
 
 
 def write_bigger(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the metrics that are better when higher: `tool: customBiggerIsBetter`."""
+    """Write the metrics of which higher values are better: `tool: customBiggerIsBetter`."""
     _write(runs, out, Better.HIGHER)
 
 

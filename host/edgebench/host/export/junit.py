@@ -2,8 +2,8 @@
 
 The schema allows properties only for test suites, so each run is a suite with a single test case,
 and its numbers are properties. A run that failed on its device is an error; an invalid run is a
-failure with its reasons. A suspect run passes; its label is in the properties and the output. A set
-that is invalid because its runs are too far apart is a separate suite, which fails.
+failure with its reasons. A suspect run passes; the label `suspect` is in its properties and its
+output. A set that is invalid because its runs are too far apart is a separate suite, which fails.
 
 Source: jenkinsci/xunit-plugin, junit-10.xsd
 """
@@ -75,7 +75,7 @@ def _add_suite(root: Element, run: Run) -> None:
 
 
 def _add_set(root: Element, run_set: RunSet) -> None:
-    """Add a failing suite for an invalid set with valid or suspect runs."""
+    """Add a failing suite for an invalid set whose own runs are valid or suspect."""
     run, lines = run_set.first, reasons(run_set.verdict)
     class_name = f"edgebench.{run_set.device}.{run_set.runtime}"
     suite = SubElement(
@@ -95,7 +95,7 @@ def _add_set(root: Element, run_set: RunSet) -> None:
 
 
 def _properties(run: Run) -> list[tuple[str, str]]:
-    """Facts, then each number in its unit, with its 95 % interval."""
+    """Facts of a run, then each number in its unit, with its 95 % interval."""
     properties = [
         ("run_id", run.run_id),
         ("verdict", run.headline_state.value),

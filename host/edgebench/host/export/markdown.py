@@ -1,10 +1,10 @@
 """Markdown for a pull request: a row per set, with verdict, interval and ratio to the first set.
 
-The outcome of a paired comparison follows the table, worded as by `edgebench compare`.
+The outcome of a paired comparison follows the table, in the words of `edgebench compare`.
 
-Names are in code spans and sentences in a fenced block, so that they contain no mention, link or
-end of a cell. Text with `<` or `&` is in the equivalent HTML elements instead, with character
-references, because some viewers interpret tags even in a code span.
+Names are in code spans and sentences in a fenced block, so that a viewer interprets nothing in them
+as a mention, a link or the end of a cell. Text with `<` or `&` is instead written as the equivalent
+HTML element with character references, because some viewers interpret tags even in a code span.
 
 Source: GitHub Flavored Markdown, 6.3 (code spans), 4.5 (fenced code blocks), 4.10 (tables)
 """
@@ -68,7 +68,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
-    """Outcomes of the paired comparisons, or a line about a missing side."""
+    """Outcomes of the paired comparisons as lines; if a side is missing, a line about this."""
     by_id: dict[str, list[ExportedRun]] = {}
     for run in runs:
         if run.run.pair is not None:
@@ -85,7 +85,7 @@ def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
 
 
 def _compared(comparisons: Sequence[Sequence[ExportedRun]]) -> list[str]:
-    """Outcomes of comparisons, judged together; separately if any comparison is refused."""
+    """Outcomes of comparisons judged together, or separately if any of them is refused."""
     judgement = comparisons[0][0].judgement
     try:
         compared = compare_pairs(

@@ -21,7 +21,7 @@ VERDICT_FILE = "edgebench_verdict.json"
 
 
 def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
-    """Copy the logs of each run into a separate directory; nothing is copied if any run is refused.
+    """Copy the logs of each run into a separate directory; copy none if any run is refused.
 
     Raises:
         NoLoadgenLog: LoadGen did not issue the queries of a run, or the run is invalid.

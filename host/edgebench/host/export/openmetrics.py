@@ -1,8 +1,8 @@
 """OpenMetrics text: gauges in base units, with the verdict among the labels.
 
 All families are gauges, so that the textfile collector of Prometheus' node exporter also accepts
-the file: it parses the older text format, where `# UNIT` and `# EOF` are comments. The bounds of
-the 95 % interval are separate families. An invalid set has only its verdict.
+the file. The collector parses the older text format, in which `# UNIT` and `# EOF` are comments.
+The bounds of the 95 % interval are separate families. An invalid set has only its verdict.
 
 Source: OpenMetrics 1.0, https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -35,10 +35,10 @@ _UNITS: dict[Quantity, tuple[str, float]] = {
     Quantity.ENERGY_DELAY_JS: ("joule_seconds", 1.0),
     Quantity.EFFICIENCY: ("per_joule", 1.0),
 }
-"""Base unit of each quantity and the factor to it; other quantities have no unit."""
+"""Base unit of each quantity, and the factor that converts to it; other quantities have no unit."""
 _BOUNDS = ("lower_95", "upper_95")
 Sample = tuple[str, float]
-"""Labels and value."""
+"""Labels and value of a sample."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:

@@ -1,7 +1,7 @@
 """Parquet: the columns of CSV with their types, and the latencies of each run as lists.
 
 Each run is a row in a separate row group. `inference_start_s` and `inference_latency_ns` have an
-element for each inference after the warm-up; both are null if no single inference was timed.
+element for each inference after the warm-up; both are null if the inferences were not timed singly.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _latencies(exported_run: ExportedRun) -> dict[str, Any]:
-    """Starts and latencies after the warm-up, if the run has a latency."""
+    """Starts and latencies of the inferences after the warm-up; empty if the run has no latency."""
     if exported_run.run.verdict.is_refused or exported_run.run.metrics.latency_ns is None:
         return {}
     latency = read_series(exported_run.directory, exported_run.run).latency

@@ -1,7 +1,7 @@
 """Perfetto's native trace format, for ui.perfetto.dev and the trace processor.
 
 A run is a process with a track for each kind of slice and each counter. All packets belong to the
-same sequence and use the trace's default clock. Nothing is interned, so that every packet can be
+same sequence and use the trace's default clock. No string is interned, so every packet can be
 decoded separately.
 
     Trace { packet: TracePacket { timestamp, trusted_packet_sequence_id, and one of
@@ -135,7 +135,7 @@ def _descriptor(content: bytes) -> bytes:
 
 
 def _event(kind: int, track: int, content: bytes = b"") -> bytes:
-    """A packet whose last bytes are the timestamp, to be filled in."""
+    """A packet that ends with a placeholder for its timestamp."""
     event = uint_field(_TYPE, kind) + uint_field(_TRACK_UUID, track) + content
     time = padded_field(_TIMESTAMP)
     return bytes_field(_PACKET, _SEQUENCE + bytes_field(_TRACK_EVENT, event) + time)

@@ -4,10 +4,10 @@ Zero is the earliest time of the trace, and times are whole nanoseconds. A slice
 interval; the slices of a track do not overlap. A counter keeps its value until the next value.
 Neither format can express a missing value, so a gap is shown as a slice.
 
-Slices are never downsampled. Power is downsampled to at most `MAX_RATE_HZ` and `MAX_BLOCKS` values
-per channel. Each value is the mean of a block; the lowest and the highest sample are on separate
-tracks. The facts of the run state the length of the blocks. The trace of an invalid run has only
-its facts.
+Slices are never downsampled. Power is downsampled to blocks: at most `MAX_RATE_HZ` blocks per
+second and `MAX_BLOCKS` in all for each channel. A value is the mean of a block; the lowest and the
+highest sample of each block are on separate tracks. The facts of the run include the length of a
+block. The trace of an invalid run has only its facts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from edgebench.protocol.text import printable
 Nanoseconds = NDArray[np.int64]
 MAX_RATE_HZ = 10_000.0
 MAX_BLOCKS = 1 << 20
-"""Limit on the number of values in a power track: 291 per second over an hour."""
+"""Maximum number of values in a power track: 291 per second over an hour."""
 INFERENCE, WARM_UP, NO_READING = "inference", "warm-up inference", "no reading"
 """Names of slices."""
 _UNITS = {"temp_c": "°C", "freq_hz": "Hz", "_ratio": "ratio", "_w": "W", "_v": "V", "_a": "A"}
@@ -186,7 +186,7 @@ def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
 
 
 def _inferences(run: Run, series: RunSeries, clock: _TraceClock) -> list[SliceTrack]:
-    """Track of single inferences, if the run has a latency."""
+    """Track of single inferences; empty if the run has no latency."""
     latency = series.latency
     if latency is None or run.metrics.latency_ns is None or not len(latency.start_s):
         return []
@@ -204,7 +204,7 @@ def _inferences(run: Run, series: RunSeries, clock: _TraceClock) -> list[SliceTr
 def _queries(
     queries: QuerySeries | None, clock: _TraceClock
 ) -> tuple[list[SliceTrack], list[CounterTrack]]:
-    """Track of queries, or, if queries overlap, a counter of the pending queries."""
+    """Track of queries or, if queries overlap, a counter of the pending queries."""
     if queries is None or not len(queries.due_s):
         return [], []
     due_ns, end_ns = clock.times(queries.due_s), clock.times(queries.end_s)
@@ -220,8 +220,8 @@ def _queries(
 def _operators(run: Run, profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
     """Track of a synthetic inference, composed of the median time of each operator.
 
-    Its name has the marks of the device. The times of an emulator that counts instructions are
-    virtual, and are left out of the facts.
+    The name of the track has the marks of the device. If an emulator counts instructions, its times
+    are virtual and are left out of the facts.
     """
     groups: list[SliceGroup] = []
     begin_ns = -clock.begin_ns
@@ -245,7 +245,7 @@ def _operators(run: Run, profile: ProfileResult, clock: _TraceClock) -> SliceTra
 
 
 def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
-    """Mean power of each channel, and its extremes if any block has several samples."""
+    """Mean power of each channel, with the extremes if any block has several samples."""
     if series.power_apart is not None:
         return
     for channel in series.power:
@@ -257,7 +257,7 @@ def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
 
 
 def _gaps(series: RunSeries, clock: _TraceClock) -> Iterable[SliceTrack]:
-    """Gaps without a reading; the power counter continues across them, like the integral."""
+    """Gaps without a reading; the power counter continues across gaps, as the integral does."""
     for channel in series.power if series.power_apart is None else ():
         # Samples that are NaN may precede the first finite sample.
         within_s = np.clip(channel.gaps_s, channel.begin_s[:1], channel.end_s[-1:])
@@ -278,6 +278,6 @@ def _gap_track(counter: str, gaps_s: Floats, clock: _TraceClock) -> Iterable[Sli
 def _power_track(
     name: str, series: PowerSeries, value_w: Floats, clock: _TraceClock
 ) -> CounterTrack:
-    """Value from the start of each block, with the last value repeated at the end of the trace."""
+    """Value from the start of each block; the last value is repeated at the end of the trace."""
     time_s = np.append(series.begin_s, series.end_s[-1:])
     return CounterTrack(name, "W", clock.times(time_s), np.append(value_w, value_w[-1:]))

@@ -3,8 +3,9 @@
     root ─▶ program, standard library, needed libraries ─▶ moved to its place ─▶ checked ─▶ file
 
 The program refers to its loader by an absolute path in the kit, and to its libraries by paths
-relative to the program. It therefore needs no file outside the kit, and no environment variable,
-which Android's programs would also read. The same packages give the same bytes.
+relative to the program. Therefore the program needs no file outside the kit, and no environment
+variable such as LD_LIBRARY_PATH, which would affect Android's programs, too. The same packages give
+the same bytes.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ LEFT_OUT = (
 )
 """Path patterns of the parts of the standard library that no agent needs."""
 COMPRESSION = 1
-"""Preset of xz: preset 9 takes six times as long and saves an eighth of the size."""
+"""Preset of xz; compared with it, preset 9 takes six times as long and saves an eighth of the size.
+"""
 _FORMAT_SALT = b"edgebench-kit 1\n"
-"""Part of the hash in a kit's name. Change it when files are processed differently, so that the
-resulting kits get other names."""
+"""Text that is part of the hash in a kit's name. Change the text when files are processed
+differently, so that the resulting kits get other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class BuiltKit:
     manifest: KitManifest
     size_bytes: int
     left_out: tuple[str, ...]
-    """Modules whose libraries are not in the root."""
+    """Names of modules that are not in the kit, because the root lacks a library that they need."""
     unlicensed: tuple[str, ...]
     """Files whose licence is not recorded in the root."""
     is_kept: bool
@@ -90,8 +92,8 @@ def build_kit(root: Root, output: Path | None, *, machine: str | None = None) ->
         machine: Required machine; None: the machine of the root.
 
     Raises:
-        KitNotBuilt: the root has no Python that edgebench runs on or lacks files that it needs, or
-            its Python is for another machine.
+        KitNotBuilt: the root has no supported Python, lacks a file that a kit needs, or is for
+            another machine.
     """
     program, python = _find_python(root)
     elf = read_elf(root.read(program))

@@ -42,7 +42,8 @@ def fetch_root(machine: str, folder: Path) -> Root:
         folder: Empty directory for all files.
 
     Raises:
-        KitNotBuilt: apt-get or dpkg-deb is not installed, fails, or its sources lack the packages.
+        KitNotBuilt: apt-get or dpkg-deb is not installed, or fails, for example because the sources
+            lack a package.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise KitNotBuilt("apt-get and dpkg-deb are needed to build a kit, and not installed")

@@ -29,7 +29,7 @@ class ElfFile:
     interpreter: str
     """Path of the loader that a program names; empty for a library."""
     needed: tuple[str, ...]
-    """Names of the libraries that it depends on."""
+    """Names of the libraries that the file depends on."""
     alignment_bytes: int
     """Largest page size with which every segment can be mapped."""
     has_executable_stack: bool
@@ -75,8 +75,8 @@ def relocated(
         program: Content of the program.
         interpreter: New path of its loader.
         library_path: Directories of its libraries, which may begin with $ORIGIN.
-        needed: Libraries to load in addition to its own. A library with a RUNPATH ignores the
-            program's RPATH, and finds only libraries that are loaded already.
+        needed: Libraries that the program loads in addition to its own. A library with a RUNPATH
+            ignores the program's RPATH, and finds only libraries that are already loaded.
 
     Raises:
         ValueError: the data is not a dynamically linked program.

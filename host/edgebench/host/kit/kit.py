@@ -4,7 +4,7 @@
     edgebench_kit/kit.tar.xz      the files, below a directory with the kit's name
     …dist-info/licenses/          copyright and licence of each package
 
-pip can install it, and `edgebench deploy --kit` accepts the file itself.
+pip can install the wheel, and `edgebench deploy --kit` accepts it as a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ DISTRIBUTION = "edgebench-kit"
 PACKAGE = "edgebench_kit"
 MANIFEST, ARCHIVE = f"{PACKAGE}/manifest.json", f"{PACKAGE}/kit.tar.xz"
 PLACE = "/data/local/tmp/edgebench-kit"
-"""Directory of kits on a phone. Each kit's program contains the path of its loader in it."""
+"""Directory of kits on a phone. The program of a kit contains the absolute path of its loader,
+which begins with this directory."""
 PHONE_MACHINE = "aarch64"
 """Machine of today's phones, and the default machine of a kit."""
 PROGRAM = "bin/python3"
@@ -69,11 +70,11 @@ class KitManifest:
     """Contents and properties of a kit."""
 
     name: str
-    """16 digits of a SHA-256 over the kit's files before they were adapted to their place."""
+    """First 16 digits of a SHA-256 over the files, before the program is adapted to `place`."""
     machine: str
     """Machine, as uname(1) prints it."""
     python: str
-    """Version, such as 3.11."""
+    """Version of Python, such as 3.11."""
     libc: str
     """C library and its version, such as glibc 2.36."""
     unpacked_bytes: int
@@ -105,10 +106,10 @@ class Kit:
     source: str
     """Path of the kit, for messages."""
     archive: bytes
-    """The archive, compressed."""
+    """Content of the archive, compressed by xz."""
 
     def tar(self) -> bytes:
-        """The archive, decompressed.
+        """Decompress the archive, which is a tar file.
 
         Raises:
             NotAKit: the archive is damaged, or larger than its manifest states.

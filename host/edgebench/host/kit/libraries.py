@@ -1,4 +1,4 @@
-"""The libraries in a root directory that a program and its modules need."""
+"""Find the libraries that a program and its modules need, in a root directory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from edgebench.host.kit.root import Root
 from edgebench.protocol.errors import KitNotBuilt
 
 SUPPORT = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libgcc_s.so.1")
-"""Libraries that wheels of runtimes need, but Python does not; the first three are part of libc
-since glibc 2.34, and exist only as empty files."""
+"""Libraries that wheels of runtimes need, and Python itself does not need. Since glibc 2.34, the
+first three are part of libc, and exist only as empty files."""
 _REQUIRED = SUPPORT[3:]
 _DIRECTORIES = ("lib", "usr/lib", "lib64", "usr/lib64", "usr/local/lib")
 
@@ -43,11 +43,11 @@ class Libraries:
 
     @property
     def loader(self) -> str:
-        """File name of the loader."""
+        """File name of the dynamic loader that the program names."""
         return PurePosixPath(self._program.interpreter).name
 
     def is_served(self, data: bytes) -> bool:
-        """Whether all libraries that a module needs exist; if so, they are added to the kit."""
+        """Whether all libraries that a module needs are in the root; if so, add them to the kit."""
         elf = read_elf(data)
         closure = self._closure(elf.needed) if elf else set()
         self._wanted |= closure or set()
@@ -66,7 +66,7 @@ class Libraries:
         return {name: library[0] for name, library in found.items() if library is not None}
 
     def libc(self) -> str:
-        """C library and its version.
+        """Name and version of the C library, such as `glibc 2.36`.
 
         Raises:
             KitNotBuilt: the root has no glibc.

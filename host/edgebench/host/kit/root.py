@@ -26,7 +26,7 @@ class Package(NamedTuple):
 
 
 class Root:
-    """Files below a directory; their links are resolved below the same directory."""
+    """Files below a directory; links are resolved as if the directory were the root."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -63,7 +63,11 @@ class Root:
         return sorted(os.listdir(self.directory / found))
 
     def files(self, path: str) -> Iterator[tuple[str, PurePosixPath]]:
-        """All files below a directory: path in the directory, and path with all links resolved."""
+        """Yield all files below a directory, each as two paths.
+
+        The first path is relative to the directory; the second path is relative to the root, with
+        all links resolved.
+        """
         for name in self.names(path):
             found = self.find(f"{path}/{name}")
             if found is None:
@@ -75,7 +79,7 @@ class Root:
                     yield f"{name}/{below}", file
 
     def package_of(self, path: PurePosixPath) -> Package | None:
-        """The package that a file belongs to; None if the root does not record it."""
+        """The package that contains a file; None if the root has no record of the package."""
         name = self._owners.get(_without_usr(str(path)))
         return Package(name, self._versions.get(name, "")) if name else None
 

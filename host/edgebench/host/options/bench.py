@@ -1,9 +1,9 @@
-"""The options of `edgebench bench`, defined in one row each.
+"""The options of `edgebench bench`, each defined in one row of a table.
 
 An option has the same name everywhere: `--cooldown 10m` on the command line, `cooldown = "10m"` in
 a campaign file and `EDGEBENCH_COOLDOWN=10m` in the environment, all parsed by the same function.
-Python values are numbers without a unit, so the keyword ends with the unit:
-`cooldown_timeout_s=600.0`, the row's `field`.
+In Python, values are numbers without a unit; the keyword, which is the row's `field`, ends with the
+unit: `cooldown_timeout_s=600.0`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ValueKind(NamedTuple):
 
 
 def _seconds_text(value_s: float) -> str:
-    """Format a duration for `seconds`: whole hours or minutes from 10 minutes up, else seconds.
+    """Format a duration for `seconds`: in hours or minutes if whole and at least 10 minutes.
 
     >>> _seconds_text(90.0), _seconds_text(1200.0), _seconds_text(86400.0)
     ('90s', '20m', '24h')
@@ -88,7 +88,7 @@ class BenchOption(NamedTuple):
     name: str
     """Name in campaign files: `max_duration`, for `--max-duration` and EDGEBENCH_MAX_DURATION."""
     field: str
-    """Keyword of `Lab.bench`; for options of a comparison, of `Lab.bench_against`."""
+    """Keyword of `Lab.bench`; for an option of a comparison, keyword of `Lab.bench_against`."""
     kind: ValueKind
     help: str
     metavar: str | None = None
@@ -106,7 +106,7 @@ class BenchOption(NamedTuple):
     is_of_machine: bool = False
     """Whether an environment variable can set the default on this machine."""
     is_basic: bool = False
-    """Whether `bench --help` lists it, not only `--help-all`."""
+    """Whether `bench --help` lists the option; `bench --help-all` lists every option."""
 
     @property
     def flag(self) -> str:
@@ -120,7 +120,7 @@ class BenchOption(NamedTuple):
 
     @property
     def help_text(self) -> str:
-        """The help with the default."""
+        """Help text of the option, followed by its default."""
         return f"{self.help} (default: {self.default})" if self.default else self.help
 
     def words(self, value: Any) -> list[list[str]]:
@@ -206,8 +206,8 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             default="5, with --quick 8; 1 where a single run is judged, as with --sustained",
             excludes=("--profile", "--sustained"), is_basic=True),
         BenchOption("extra_runs", "extra_runs", WHOLE,
-            "maximum number of extra runs of each model, which replace runs in which the machine "
-            "was disturbed; 0: none", default="3"),
+            "maximum number of extra runs of each model; an extra run replaces a run in which the "
+            "machine was disturbed; 0: none", default="3"),
         BenchOption("quick", "preset", FLAG,
             "short for --preset quick", constant="quick", excludes=("--preset",), is_basic=True),
         BenchOption("preset", "preset", TEXT,
@@ -251,7 +251,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "longest wait for a cool device (default: from its profile); 0s: do not wait",
             metavar="10m", is_of_machine=True),
         BenchOption("telemetry_rate", "telemetry_rate_hz", HERTZ,
-            "telemetry samples per second (default: 10); 0: none, except of the temperature on "
+            "telemetry samples per second (default: 10); 0: only the temperature, and only on "
             "devices whose profile limits it", is_of_machine=True),
     ),
     "energy": (
@@ -261,17 +261,17 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "lists the meters, edgebench meters --help their options", metavar="METER",
             is_of_machine=True, is_basic=True),
         BenchOption("supply", "supply_v", VOLTS,
-            "supply the device with this voltage during the run: lpm01a, monsoon, and ppk2 with "
-            "source", default="as the meter's options state"),
+            "supply the device with this voltage during the run; for the meters lpm01a, monsoon, "
+            "and ppk2 with its option source", default="as the meter's options state"),
         BenchOption("sync", "sync", TEXT,
-            "how to align the meter's clock with the device's: edge, coded_load, loop, probes, "
-            "arrival, shared_clock, or auto, the best available (default); coded_load without a "
-            "meter: play the load code for an instrument that records to a file, for "
-            "edgebench energy",
+            "how to align the meter's clock with the device's: auto, the best available "
+            "(default), edge, coded_load, loop, probes, arrival or shared_clock; without a meter, "
+            "coded_load plays the load code for an instrument that records to a file, which "
+            "edgebench energy reads",
             metavar="METHOD"),
         BenchOption("trace_rate", "trace_rate_hz", HERTZ,
             "with --sync coded_load and no meter: samples per second of the instrument (default: "
-            "1000); a low rate needs a long load code"),
+            "1000); the load code is longer for a lower rate"),
         BenchOption("idle", "idle_duration_s", SECONDS,
             "idle time before and after each run", metavar="2s", default="as the meter needs it"),
         BenchOption("jitter", "jitter_s", LATENCY,
@@ -284,9 +284,9 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     ),
     COMPARISON: (
         BenchOption("against", "candidate", TEXT,
-            "compare B, the candidate, with the model, the baseline: paired runs in random order; "
-            "both may also be stored runs, such as a set: the file of their model is found by its "
-            "hash, and measured again",
+            "compare the model, the baseline, with B, the candidate, by paired runs in random "
+            "order; each may also be a stored run or a set, whose model file is found by its hash "
+            "and measured again",
             metavar="B", is_given_once=True, is_basic=True),
         BenchOption("pairs", "pairs", WHOLE,
             "pairs of runs",
@@ -320,21 +320,23 @@ class HostOptions(TypedDict, total=False):
     on: str | Sequence[str]
     """Name of a device, "all", or conditions like "label:pi,arch:aarch64"; or a list of these."""
     wait_s: float | None
-    """Longest wait for a device while another command is measuring on it; 0: none."""
+    """Longest wait for a device while another command is measuring on it; 0: no wait."""
     runtime: str | None
     """Name of a runtime, "all", or None for the preferred runtime of each format."""
     load_timeout_s: float | None
     memory_limit_bytes: int | None
     """Limits of the worker; they take precedence over `limits`."""
     inputs: str | Path | None
-    """A .npz file of inputs by name, first axis: samples; None: random inputs drawn by the seed."""
+    """A .npz file with an array for each input, whose first axis counts the samples; None: random
+    inputs drawn by the seed."""
     sustained_s: float | None
     """Duration of a run that measures sustained performance."""
     runs: int | None
-    """Number of runs of each model, which share duration and queries. Their combined result is a
-    `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single run."""
+    """Number of runs of each model, which share duration and queries. The combined result of these
+    runs is a `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single
+    run."""
     extra_runs: int | None
-    """Largest number of further runs of each model, in place of disturbed runs. None: 3."""
+    """Maximum number of extra runs of each model, which replace disturbed runs. None: 3."""
     preset: str | None
     """Preset that the settings modify."""
     accuracy: str | None
@@ -345,7 +347,7 @@ class HostOptions(TypedDict, total=False):
     meter: str | None
     """Energy meter of this machine, or `agent:NAME` for a meter served by the device's agent."""
     supply_v: float | None
-    """Voltage to which the meter sets the device's supply; None: as the meter's text states."""
+    """Voltage to which the meter sets the device's supply; None: the voltage stated in `meter`."""
     sync: str | None
     """Method that aligns the meter's clock with the device's; None: the best available."""
     trace_rate_hz: float | None
@@ -359,7 +361,7 @@ def words_of(options: Mapping[str, object]) -> list[list[str]]:
     """Arguments of `edgebench bench` for these settings, in the order of `OPTIONS`.
 
     Args:
-        options: Values by field; those that are None are left out.
+        options: Values by field; a field with the value None is left out.
 
     >>> words_of({"preset": "quick", "cooldown_timeout_s": 600.0, "is_checked": True})
     [['--quick'], ['--cooldown', '10m']]

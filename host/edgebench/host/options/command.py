@@ -1,7 +1,7 @@
 """Commands and next steps as data, for hints and advice; they become text only when printed.
 
 A step repeats the command that was typed, or the command that would measure a run again, with some
-options changed. It holds values, not parts of sentences.
+options changed. A step contains commands and values, not parts of sentences.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Arguments = Sequence[Sequence[str]]
 """Arguments of a command: each is a positional argument alone, or an option with its values."""
 _COMPARISON = {option.flag for option in SECTIONS[COMPARISON]}
 _REPEATABLE = {"--allow"}
-"""Options whose new value is added to the given values instead of replacing them."""
+"""Options that may be repeated: a new value is added, and the typed values are kept."""
 
 
 class Placeholder(str):
-    """A word that stands for something to fill in, such as RUN…; it is printed unquoted."""
+    """A word that the user replaces by a name, such as RUN…; it is printed without quotes."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ def command(*words: str | Sequence[str]) -> Command:
 
 
 class NextStep:
-    """Something the user can do: a text that begins with a verb, often with commands in it.
+    """A possible next action of the user: a text that begins with a verb, often with commands.
 
     >>> longer = command("bench", Placeholder("MODEL"), "--wait", "10m")
     >>> str(NextStep("wait: {}; or end it: {}", longer, command("stop")))
@@ -104,29 +104,29 @@ class CommandLine:
     """The contents of a command line, or of the command line that would measure a run again."""
 
     command: str = ""
-    """The command, with its action, if any: `meters record`."""
+    """The command, followed by its action if it has one: `meters record`."""
     arguments: tuple[tuple[str, ...], ...] = ()
-    """Arguments as given, each with its values."""
+    """Arguments as typed, each with its values."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values of a run's `bench` options by field, including defaults that `arguments` may omit."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Words by their placeholder: RUN…, METER."""
+    """Words of the command line, by the placeholder that they replace, such as RUN… or METER."""
     store: tuple[str, ...] = ()
     """`--store DIR` if the store is not the default store."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command and its action."""
+        """The command and its action, as separate words."""
         return tuple(self.command.split())
 
     @property
     def group(self) -> str:
-        """The command without its action; empty if there is none."""
+        """The command without its action; empty if there is no command."""
         return self.command.partition(" ")[0]
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Models as named, without that of `--against`.
+        """Models as the user named them, without the model of `--against`.
 
         >>> CommandLine(arguments=(("a.onnx",), ("--quick",), ("--against", "b.onnx"))).models
         ('a.onnx',)
@@ -139,7 +139,7 @@ class CommandLine:
         return tuple(words for words in self.arguments if _is_option(words))
 
     def named(self, name: str) -> tuple[str, ...]:
-        """Words for a placeholder; the placeholder itself if the command has none.
+        """Words that replace a placeholder; the placeholder itself if there are no such words.
 
         >>> CommandLine(names={"METER": ("ppk2",)}).named("METER"), CommandLine().named("METER")
         (('ppk2',), ('METER',))
@@ -147,7 +147,7 @@ class CommandLine:
         return self.names.get(name, (Placeholder(name),))
 
     def value(self, field_name: str) -> Any | None:
-        """Value of an option of `bench`, by its field; None if neither source has it."""
+        """Value of an option of `bench`, by its field; None if settings and arguments lack it."""
         if field_name in self.settings:
             return self.settings[field_name]
         for option in OPTIONS:
@@ -185,7 +185,7 @@ class CommandLine:
         if unknown := changes.keys() - FIELDS:
             raise KeyError(f"options of bench have no field {min(unknown)}")
         if self.value("candidate") is not None:
-            if changes.get("sustained_s") is not None:  # pairs of it would take hours
+            if changes.get("sustained_s") is not None:  # pairs of sustained runs would take hours
                 return self._unpaired().bench(*words, without=without, **changes)
             if "runs" in changes:
                 changes["pairs"] = changes.pop("runs")
@@ -193,7 +193,7 @@ class CommandLine:
         return self._again("bench", self.named("MODEL"), added, without)
 
     def _unpaired(self) -> CommandLine:
-        """This command line with both models by themselves instead of a comparison."""
+        """This command line without the comparison: both models are measured separately."""
         options = [words for words in self.options if words[0] not in _COMPARISON]
         models = [(model,) for model in (*self.models, self.value("candidate")) if model]
         return replace(self, arguments=(*models, *options))
@@ -232,7 +232,7 @@ class CommandLine:
     def _again(
         self, name: str, template: Sequence[str], added: Arguments, without: Sequence[str] = ()
     ) -> Command:
-        """The command `name` with the given arguments, or the template if another was given."""
+        """The command `name`, with its typed arguments if it was typed, or else with `template`."""
         changed = {words[0] for words in added} - _REPEATABLE | {f"--{name}" for name in without}
         changed |= {flag for row in OPTIONS if row.flag in changed for flag in row.excludes}
         is_given = self.command == name and (self.arguments or name == "collect")

@@ -1,8 +1,8 @@
-"""Options and commands of other tools, and what edgebench has for each.
+"""Options and commands of other tools, and the equivalents in edgebench.
 
 An unknown word of a command line is first looked up here, because the closest name by letters is
-often something else: `--repetitions` is closer to `--duration` than to `--runs`. The words are no
-synonyms: a command with such a word fails with exit code 2, and the hint names the right option.
+often something else: `--repetitions` is closer to `--duration` than to `--runs`. The words are not
+accepted: a command with such a word fails with exit code 2, and the hint names the right option.
 
 In a hint, `{N}` stands for the value that was typed with the word, or for N if there is none.
 
@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 
 class PeerWord(NamedTuple):
-    """Spellings of other tools with the same meaning."""
+    """Words of other tools that have the same meaning, and the equivalent in edgebench."""
 
     words: tuple[str, ...]
     tools: str
     hint: str
-    """What to write here, beginning with a verb."""
+    """Instruction that begins with a verb, and contains the option or command of edgebench."""
     commands: tuple[str, ...] = ()
-    """Commands whose unknown options have this meaning; empty for all commands."""
+    """Commands of edgebench after which the words have this meaning; empty: all commands."""
 
 
 _BENCH = ("bench",)
@@ -249,7 +249,7 @@ OPTIONS = (
     PeerWord(("-r", "-rf", "-f"), "rm", "omit it: edgebench rm RUN removes whole runs", ("rm",)),
     PeerWord(("--html",), "pytest", "write a page: edgebench report {last} -o FILE.html"),
 )  # fmt: skip
-"""Options of other tools; of several rows for a word, the first that fits the command counts."""
+"""Options of other tools; if several rows have a word, the first row for the command is used."""
 
 COMMANDS = (
     PeerWord(
@@ -308,8 +308,8 @@ VALUES = (
 )  # fmt: skip
 """Values of options with fixed choices."""
 LEAST_LIKENESS = 0.85
-"""Least similarity to a word of another tool, as difflib defines it: one letter of seven differs.
-"""
+"""Smallest similarity, as difflib defines it, at which a word counts as a misspelled word of
+another tool: one letter of seven may differ."""
 _VALUE = re.compile(r"\{([^}]*)\}")
 _NUMBER = re.compile(r"[\d.,-]+")
 
@@ -362,12 +362,12 @@ def _closest(name: str, known: Sequence[str], spellings: Sequence[str]) -> str |
 
 
 def hint_for_value(value: str) -> str | None:
-    """Hint for a value that is not among the choices of an option; None if no tool has it."""
+    """Hint for a value that is not a choice of an option; None if no other tool has the value."""
     return next((row.hint for row in VALUES if value in row.words), None)
 
 
 def hint_for_command(words: Sequence[str]) -> str | None:
-    """Hint for an unknown command; None if no other tool has it.
+    """Hint for an unknown command; None if no other tool has this command.
 
     Args:
         words: The words of the command line, at least one.
@@ -391,7 +391,7 @@ def hint_for_command(words: Sequence[str]) -> str | None:
 
 
 def plain(hint: str) -> str:
-    """A hint without typed values.
+    """A hint with its placeholders instead of values that the user typed.
 
     >>> plain("set the threads with --threads: --threads {N}")
     'set the threads with --threads: --threads N'
@@ -400,7 +400,7 @@ def plain(hint: str) -> str:
 
 
 def _filled(hint: str, typed: Sequence[str]) -> str:
-    """The hint with the typed values in order; a number is replaced only by a number."""
+    """Replace a hint's placeholders by the typed values, in order; a number only by a number."""
     names = list(dict.fromkeys(_VALUE.findall(hint)))
     values = dict(zip(names, typed, strict=False))
     for name, value in list(values.items()):

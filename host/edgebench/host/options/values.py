@@ -19,7 +19,7 @@ _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def name_list(names: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The names as a list; Python code may pass a single name without a list.
+    """The names as a list of strings; the argument may also be a single name.
 
     >>> name_list("all"), name_list(("pi4", "pi5"))
     (['all'], ['pi4', 'pi5'])
@@ -63,7 +63,7 @@ def moment(text: str) -> datetime:
 
 
 def latency(text: str) -> float:
-    """A duration; the unit is required because a plain 40 could mean milliseconds.
+    """A duration with its unit, which is required because a plain 40 could mean milliseconds.
 
     >>> latency("40ms")
     0.04
@@ -74,7 +74,7 @@ def latency(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """An integer; the command checks its range.
+    """An integer of any size; the command checks the range.
 
     >>> whole("4"), whole("-1")
     (4, -1)
@@ -86,7 +86,7 @@ def whole(text: str) -> int:
 
 
 def real(text: str) -> float:
-    """A number; the command checks its range.
+    """A number of any size; the command checks the range.
 
     >>> real("50"), real("-0.5")
     (50.0, -0.5)
@@ -212,7 +212,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them.
+    """Names that are separated by commas.
 
     >>> names("nightly,pi5")
     ('nightly', 'pi5')

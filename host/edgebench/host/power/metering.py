@@ -1,4 +1,4 @@
-"""The meter of a run: the user's request, and what the device does for synchronisation."""
+"""The meter of a run: the user's request, and the device's activity for synchronisation."""
 
 from __future__ import annotations
 
@@ -36,20 +36,22 @@ FARM_METER = "farm"
 """Name for the meter that the farm file assigns to the device."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
-"""Meter samples in an idle window, a quarter of which is discarded."""
+"""Number of meter samples in an idle window; a quarter of the window is discarded."""
 INSTANTS_DRIFT = 20e-6
-"""Difference of two clocks with which instants shall move by a sample interval while the device is
-idle: what they miss is bounded by how far they move (see `analysis.energy.unsampled`)."""
+"""Assumed relative difference between the rates of the meter's clock and the device's clock. The
+idle time is long enough for instants to drift by a sample interval at this difference, because the
+drift bounds the power that instants can miss (see `analysis.energy.unsampled`)."""
 MAX_INSTANTS_IDLE_S = 30.0
-"""Longest idle window for that."""
+"""Longest idle window that is chosen because of this drift."""
 LOOP_WINDOWS = 2
 """Length of a timed loop, in multiples of the meter's shortest window; half of the loop may be
 warm-up."""
 _TYPICAL_RATE_HZ = 10.0
-"""Rate assumed for a meter of the device's agent, whose rate the host does not have."""
+"""Rate assumed for a meter of the device's agent, because the host does not have its rate."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
-"""Meter samples in a chip: the level change is in the middle of them."""
+"""Number of meter samples in a chip: a change of level lies between two groups of as many
+samples."""
 MAX_TRACE_HZ = 1e8
 
 
@@ -59,7 +61,7 @@ TRACE_RATE_HZ = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherInstrument:
-    """Instrument that edgebench does not drive and that records the run into its own file.
+    """Instrument without a driver in edgebench, which records the run into its own file.
 
     The device plays a load code, with which `edgebench energy` aligns the file with the run.
     """
@@ -158,7 +160,7 @@ def new_energy_request(
 
 
 def with_set_supply(request: EnergyRequest) -> EnergyRequest:
-    """The request with the supply voltage that the meter sets: as requested, or as in its text.
+    """The request with the voltage that the meter sets: as requested, or as in the meter's text.
 
     Raises:
         NoSuchMeter: no driver has that name.
@@ -171,7 +173,7 @@ def with_set_supply(request: EnergyRequest) -> EnergyRequest:
 
 
 def supplied_meter(request: EnergyRequest) -> str:
-    """The meter with all its options: as the user wrote it, and the requested supply voltage.
+    """The meter's text as the user wrote it, with the requested supply voltage as an option.
 
     Raises:
         NoSuchMeter: no driver has that name.
@@ -181,7 +183,7 @@ def supplied_meter(request: EnergyRequest) -> str:
         return request.meter
     if not is_of_host(request.meter):
         raise WrongMeterOption(
-            f"meter {request.meter} has the supply voltage with which its agent serves it, "
+            f"meter {request.meter} has a supply voltage that only its agent can set, "
             f"{request.supply_v:g} V requested: connect the meter to this host"
         )
     return with_supply(request.meter, request.supply_v)
@@ -256,7 +258,7 @@ class OpenMeter:
         self.request = request
 
     def close(self) -> None:
-        """Close the meter of this host, if any."""
+        """Close the meter, unless the device's agent serves it."""
         if self.meter is not None:
             self.meter.close()
 
@@ -273,7 +275,7 @@ class OpenMeter:
             device: Name that the user gave the device; None: the reported name.
 
         Raises:
-            MeterNotServed: the agent does not serve it.
+            MeterNotServed: the agent does not serve the meter.
         """
         wanted = self.served_name
         if wanted is not None and wanted not in system.meters:
@@ -289,8 +291,8 @@ class OpenMeter:
 
         Args:
             spec: The specification without a meter.
-            is_duration_fixed: The user chose the duration; otherwise the loop may exceed the
-                preset's length, unless the arrivals determine it.
+            is_duration_fixed: Whether the user chose the duration. Otherwise the loop may be longer
+                than the preset, unless the arrivals of queries determine its length.
 
         Raises:
             UsageError: the idle time or the load code exceeds the limit of a run.
@@ -308,7 +310,7 @@ class OpenMeter:
         )
 
     def _jitter_s(self, spec: RunSpec) -> float | None:
-        """Longest gap of the loop: as requested, or a sample interval if instants are few."""
+        """Longest gap in the loop: as requested, or a sample interval if the meter is slow."""
         if spec.jitter_s is not None or self.header is None:
             return spec.jitter_s
         capability = self.header.capability
@@ -322,10 +324,13 @@ class OpenMeter:
         return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ) if requested_s is None else requested_s
 
     def _is_code_wanted(self) -> bool:
-        """Whether the meter has its own clock and can resolve the code; others need no code."""
+        """Whether to play a load code: as requested, or if the meter needs and resolves a code.
+
+        A meter needs a code if it has its own clock.
+        """
         served, sync = self.served_name, self.request.sync
         if sync is not None:
-            # A device that plays a code is also idle around the loop, as LOOP needs.
+            # A device that plays a code is also idle before and after the loop, as LOOP requires.
             return sync in (SyncMethod.CODED_LOAD, SyncMethod.LOOP)
         if self.header is None:
             return served is not None and is_external(served)
@@ -340,7 +345,7 @@ class OpenMeter:
 
 
 def _duration_s(capability: Capability, spec: RunSpec, *, is_duration_fixed: bool) -> float:
-    """Length of the timed loop; some presets are shorter than what a meter resolves."""
+    """Length of the timed loop; a preset is extended if it is shorter than the meter resolves."""
     if is_duration_fixed or spec.scenario.traits.is_scheduled:
         return spec.duration_s
     return max(spec.duration_s, LOOP_WINDOWS * shortest_window_s(capability))
@@ -354,7 +359,7 @@ def _idle_s(capability: Capability, requested_s: float | None) -> float:
     shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
     idle_s = max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
     if _is_of_few_instants(capability):
-        # Half of it before the run, and half after.
+        # Half of this time is before the run, and half after.
         moved_s = 1 / capability.rate_hz / INSTANTS_DRIFT
         idle_s = max(idle_s, min(MAX_INSTANTS_IDLE_S, moved_s / 2))
     return idle_s

@@ -15,8 +15,8 @@ from edgebench.meters.registry import find_decoder
 logger = logging.getLogger(__name__)
 
 NEWEST_BYTES = 32768
-"""Limit on the bytes decoded beyond the last two packets: 80 ms of a PPK2. Decoding competes with
-the thread that reads the meter and can make it lose samples."""
+"""Limit on the total size of the decoded packets, 80 ms of a PPK2; the last two packets are decoded
+in any case. Decoding competes with the thread that reads the meter, which may then lose samples."""
 STALE_S = 3.0
 """Age above which a packet is ignored."""
 

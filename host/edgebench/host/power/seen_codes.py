@@ -1,9 +1,9 @@
-"""What a trace shows of a run's load codes if the pair is not found.
+"""Searches a trace for single load codes of a run, if the pair of codes is not found.
 
-A trace that begins late or ends early contains one of the codes. A trace with lost samples contains
-both, at another distance. In a trace with a wrong unit of time or a wrong rate, the codes are
-longer or shorter by the same factor: so the first code is searched at all lengths in steps that
-leave its last chip within half a chip.
+A trace that begins late or ends early contains only one of the two codes. A trace with lost samples
+contains both codes, but at another distance. In a trace with a wrong unit of time or a wrong rate,
+the codes are longer or shorter by the same factor. So the first code is searched at many lengths,
+in steps so small that its last chip is off by less than half a chip.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 MAX_FACTOR = 20.0
-"""Largest factor of the times that is searched, up and down."""
+"""Largest factor by which the searched times are longer, or shorter, than the run's times."""
 FACTOR_STEP = 1.02
-"""Ratio of successive factors: half of it, over 31 chips, is a third of a chip."""
+"""Ratio of successive factors: half a step, which is 1 %, over 31 chips is a third of a chip."""
 MAX_SEARCHED_STEPS = 1 << 18
-"""Largest number of positions in a trace that is searched for factors."""
+"""Largest number of positions of a code in a trace; factors with more positions are skipped."""
 
 
 def seen_codes(
     codes: Sequence[LoadCode], cumulative: Cumulative, span_ns: tuple[int, int]
 ) -> Reason | None:
-    """Where the codes are in the trace; None if none is seen.
+    """Describe where the codes are in the trace; None if no code is found.
 
     Args:
         codes: Codes of the run, before the warm-up and after the loop.
@@ -56,7 +56,7 @@ def seen_codes(
 
 
 def _begin_s(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> float | None:
-    """Time of the code after the begin of the trace; None if it is not seen."""
+    """Time from the beginning of the trace to the code; None if the code is not found."""
     try:
         search = CodeSearch.of(code, cumulative, span_ns)
     except EnergyRefused:
@@ -68,7 +68,7 @@ def _begin_s(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -
 
 
 def _factor(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> float | None:
-    """Factor of the trace's times with which the code is seen best; None if with none."""
+    """Factor of the trace's times with the highest correlation; None if the code is not found."""
     edges_ns = np.array(code.edges_ns, np.int64)
     count = round(np.log(MAX_FACTOR) / np.log(FACTOR_STEP))
     best, highest = None, MIN_CORRELATION[1]

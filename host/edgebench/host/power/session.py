@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 _TAKEN_BY = {POWER_FILE: "a recording", METER_FILE: "a recording of a meter", RUN_FILE: "a run"}
 OnTick = Callable[[float], None]
-"""Called with the elapsed seconds."""
+"""Callback that receives the elapsed time in seconds."""
 
 
 def open_meter(text: str) -> tuple[Meter, Header]:
@@ -63,7 +63,7 @@ def open_meter(text: str) -> tuple[Meter, Header]:
 
 
 def look_at_meters() -> dict[str, Header | AbsentMeter]:
-    """Header of each driver's meter, or why it is absent; a failing driver does not hide others."""
+    """Header of each driver's meter, or why it is absent; a driver's error affects only itself."""
     headers: dict[str, Header | AbsentMeter] = {}
     for name in DRIVERS:
         meter = find_meter(name)
@@ -78,7 +78,7 @@ def look_at_meters() -> dict[str, Header | AbsentMeter]:
 
 
 def _release(meter: Meter) -> None:
-    """Close a meter that was only probed or did not open; errors are logged."""
+    """Close a meter that was only probed or could not be opened; errors are logged."""
     try:
         meter.close()
     except Exception:  # each driver's library raises its own exceptions
@@ -155,10 +155,10 @@ def sync_recording(directory: Path) -> None:
 
 @contextmanager
 def new_recording(directory: Path) -> Iterator[None]:
-    """Create the directory of a new recording; a failure removes it if it was new and is empty.
+    """Create the directory of a new recording; after a failure, remove it if it is new and empty.
 
-    A directory with a recording or a run is refused, because the new samples would be taken for a
-    part of it.
+    A directory with a recording or a run is refused, because the new samples would appear to be a
+    part of that recording or run.
 
     Raises:
         DirectoryTaken: the directory holds a recording or a run, or is a file.

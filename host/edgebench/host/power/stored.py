@@ -56,16 +56,16 @@ class StoredSession:
     directory: Path
     facts: PowerFacts
     power: PowerFile
-    """Recording without the samples that cannot be true."""
+    """Recording without implausible samples."""
     checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
-    """Time from the start to Ctrl-C; None if it was not interrupted, or was read from a store."""
+    """Time from the start to Ctrl-C; None: not interrupted, or unknown after it was stored."""
     left_out: tuple[str, ...] = ()
-    """Channels without an energy, because their values contradict those of other channels."""
+    """Channels whose energy is not reported, because the values of other channels contradict it."""
 
     @property
     def is_trusted(self) -> bool | None:
-        """Whether its energy can be trusted; None if no check of the meter has an outcome."""
+        """Whether the energy can be trusted; None if no check of the meter has an outcome."""
         if any(check.is_passed is False for check in self.checks):
             return False
         of_meter = [check for check in self.checks if check.id in METER_CHECKS]
@@ -73,7 +73,7 @@ class StoredSession:
 
     @property
     def verdict(self) -> RecordingVerdict:
-        """Whether its energy can be trusted, with the reasons."""
+        """Whether the energy can be trusted, with the reasons."""
         return verdict_of(self.facts.header, self.checks)
 
     def channels(self) -> list[ChannelEnergy]:
@@ -88,10 +88,12 @@ class StoredSession:
 
 @contextmanager
 def stored_session(directory: Path) -> Iterator[StoredSession]:
-    """A recording, judged again; missing samples are decoded from the meter's bytes.
+    """Yield a stored recording, checked again.
+
+    If power.parquet is missing, the samples are decoded from the meter's bytes.
 
     Raises:
-        StoreError: it is damaged, or cannot be read.
+        StoreError: the recording is damaged, or cannot be read.
     """
     with ExitStack() as stack:
         samples = directory
@@ -105,7 +107,7 @@ def stored_session(directory: Path) -> Iterator[StoredSession]:
 
 
 def judge(directory: Path, facts: PowerFacts) -> StoredSession:
-    """Check a recording.
+    """Check a recording, and return it with the results of the checks.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -121,7 +123,8 @@ def judge(directory: Path, facts: PowerFacts) -> StoredSession:
 def _with_parts_checked(session: StoredSession) -> StoredSession:
     """Check the rails of a meter against their total, as in a run.
 
-    A total that does not change, such as that of some platforms, is left out; its parts are kept.
+    On some platforms, the reading of the total never changes; such a total is left out, and its
+    parts are kept.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -132,7 +135,7 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
         return session
     try:
         whole = site_of(facts.header)
-    except MeasurementError:  # their sum is undefined: each channel is reported separately
+    except MeasurementError:  # the sum of the channels is undefined: each is reported separately
         return session
     try:
         used = site_in(session.power)
@@ -146,9 +149,9 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
 
 
 def _mean_power_w(facts: PowerFacts) -> float | None:
-    """Mean power of the device, or of all channels if it is unknown which of them supply it.
+    """Mean power of the device; None if the samples span no time.
 
-    None if the samples span no time.
+    If it is unknown which channels supply the device, all channels are added.
     """
     try:
         names = site_of(facts.header).channels  # a rail fed by another rail counts once

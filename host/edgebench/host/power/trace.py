@@ -1,7 +1,7 @@
 """Power of a run from the file of an instrument that edgebench did not drive.
 
-The original file is kept unchanged under raw/trace-DIGEST/ of the run. Its samples are written to
-power.parquet like those of any meter, so the same analysis reads them.
+The original file is kept unchanged under raw/trace-DIGEST/ of the run. The samples of the file are
+written to power.parquet like the samples of any meter, so the same analysis reads them.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ MIN_CHIP_SAMPLES = 2.0
 """Minimum number of samples in a chip; with fewer, single chips cannot be detected."""
 TRIED_RUNS = 20
 """Number of other runs, the nearest in time first, whose load codes are searched in a trace that
-does not contain the run's own."""
+does not contain the codes of its own run."""
 STEP_SAMPLES = 1 << 16
-"""Number of samples from which the resolution is derived."""
+"""Number of samples from which the resolution of the power is derived."""
 
 
 def load_codes(record: RunRecord) -> tuple[LoadCode, ...]:
-    """Load codes that the run played; empty if it has no worker record."""
+    """Load codes that the run played; empty if the run has no worker record."""
     return record.worker.sync.codes if record.worker is not None else ()
 
 
@@ -87,15 +87,15 @@ def placed(
 ) -> TraceRequest:
     """The request, completed with the position of the run's load codes in the trace.
 
-    The request also receives what the codes and the idle windows reveal about the instrument: the
-    rate of its clock, its smoothing time and its noise.
+    The result also contains properties of the instrument that follow from the trace: the rate of
+    its clock, its smoothing time, its noise while the device is idle, and its resolution.
 
     Args:
         directory: Directory with the trace's power.parquet.
         request: The request without a position.
         record: The run.
-        others: Other runs of the same device, which the file may contain too, or instead.
-        twin_count: Number of other runs of its set whose codes fit at the same positions.
+        others: Other runs of the same device, which may also be in the file, or be there instead.
+        twin_count: Number of other runs of the run's set whose codes fit at the same positions.
 
     Raises:
         TraceRefused: the codes are not found in the trace, or fit at several positions.
@@ -178,7 +178,7 @@ def _apart_ns(run_record: RunRecord, other: RunRecord) -> int:
 
 
 def _resolution_w(power: PowerFile, channels: Sequence[str]) -> float:
-    """Largest step of the powers of a channel, from the first STEP_SAMPLES."""
+    """Resolution of the power, the coarsest of all channels, from the first STEP_SAMPLES."""
     steps_w: list[float] = []
     for channel in channels:
         first_ns, _ = power.span_ns(channel)
@@ -189,7 +189,7 @@ def _resolution_w(power: PowerFile, channels: Sequence[str]) -> float:
 
 
 def trace_trouble(directory: Path, request: TraceRequest) -> str | None:
-    """Why a run's samples differ from those of the kept file; None if they are the same."""
+    """Why a run's samples differ from the samples of the kept file; None if they are equal."""
     path = kept_path(directory, request)
     if not path.is_file():
         return f"{path.relative_to(directory)} is missing"

@@ -1,1 +1,1 @@
-"""The pytest plugin: tests that measure, and fail on a regression."""
+"""The pytest plugin, by which tests measure models and fail if a metric has become worse."""

@@ -34,11 +34,11 @@ WAIT_S = 3600.0
 
 
 class DoubtfulMeasurement(UserWarning):
-    """A test passed although its measurement is suspect or its comparison inconclusive."""
+    """A test passed although its measurement is suspect or its comparison is inconclusive."""
 
 
 class PytestBench:
-    """Measures for a test, and records every measurement in the test's properties."""
+    """Measures models for a test, and records every measurement in the test's properties."""
 
     def __init__(self, config: pytest.Config, item: pytest.Item) -> None:
         """Prepare measurements with the options of a session.
@@ -65,17 +65,17 @@ class PytestBench:
     ) -> RunSet:
         """Measure a model and return the set of its runs.
 
-        The test fails if nothing was measured, if the runs are invalid, and if they are worse than
-        the baseline by more than the margin. Depending on the options, it also fails if the runs
-        are suspect or the comparison is inconclusive.
+        The test fails if nothing was measured, if the runs are invalid, or if the runs are worse
+        than the baseline by more than the margin. Depending on the options, it also fails if the
+        runs are suspect or the comparison is inconclusive.
 
         Args:
             model: Path, or name of a built-in model.
             on: Device; None: the device of the options.
             metric: Metric to record and compare; None: the headline of the scenario.
-            allowed: Keys in which the runs may differ from the baseline.
+            allowed: Keys of properties in which the runs may differ from the baseline.
             wait_s: Longest wait for a device that another process uses.
-            **settings: Options of `Lab.bench`; with --edgebench-pairs, of `Lab.bench_against`.
+            **settings: Options of `Lab.bench`, or of `Lab.bench_against` with --edgebench-pairs.
         """
         try:
             path = None if metric is None else find_metric(metric).path
@@ -102,10 +102,10 @@ class PytestBench:
         return measured
 
     def _baseline(self) -> dict[str, Run] | None:
-        """The runs to compare with, by their directories or names in a bundle; None without any.
+        """Runs of the baseline, by directory or by name in a bundle; None if there is no baseline.
 
-        They are read before anything is measured, so that `last` is not a new run, and an unknown
-        name is reported before the measurement.
+        The runs are read before anything is measured, so that the name `last` does not select a new
+        run, and an unknown name is reported before the measurement.
         """
         name = self._options.edgebench_baseline
         if name is None:
@@ -125,10 +125,10 @@ class PytestBench:
         allowed: Sequence[str],
         settings: Mapping[str, Any],
     ) -> tuple[RunSet, RunComparison]:
-        """Measure the model in pairs with the file of the newest run of its name in the baseline.
+        """Measure the model in pairs with the baseline's newest model file of the same name.
 
         Returns:
-            The candidate's side of the pairs, and the comparison.
+            The candidate's runs as a set, and the comparison.
         """
         name = Path(model).name
         places = {run.run_id: place for place, run in stored.items() if run.model.name == name}
@@ -157,7 +157,7 @@ class PytestBench:
         metric: str | None,
         allowed: Sequence[str],
     ) -> RunComparison:
-        """Compare the runs with those of the same model, device and runtime in the baseline."""
+        """Compare the runs with the baseline's runs of the same model, device and runtime."""
         subject = _subject(measured.first)
         baseline = [run for run in stored.values() if _subject(run) == subject]
         if not baseline:
@@ -208,7 +208,7 @@ def _only_set(runs: Iterable[Run]) -> RunSet:
 
 
 def _facts(measured: RunSet, metric: str) -> dict[str, object]:
-    """A measurement as properties; invalid measurements have no `value`."""
+    """Properties of a measurement; an invalid measurement has no property `value`."""
     facts: dict[str, object] = {
         "model": measured.model,
         "device": measured.device,
@@ -234,7 +234,7 @@ def _compared_facts(compared: RunComparison) -> dict[str, object]:
 
 
 def _with_hint(error: EdgebenchError, command: str) -> str:
-    """An error with its hint, as the command prints it."""
+    """Text of an error with its hint, as the command line prints it."""
     hint = hint_for(error, CommandLine(command=command))
     return f"{error}\nhint: {hint}" if hint else str(error)
 

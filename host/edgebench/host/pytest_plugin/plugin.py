@@ -63,8 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def edgebench_bench(request: pytest.FixtureRequest) -> PytestBench:
     """Measures a model on a device: `edgebench_bench("model.tflite", preset="quick")`.
 
-    It takes the options of `Lab.bench`. The test fails if the runs are invalid, or worse than the
-    baseline. docs/ci-gate.md lists the options and has an example.
+    The fixture takes the options of `Lab.bench`. The test fails if the runs are invalid, or worse
+    than the baseline. docs/ci-gate.md lists the options and has an example.
     """
     from edgebench.host.pytest_plugin.bench import PytestBench
 
@@ -74,7 +74,7 @@ def edgebench_bench(request: pytest.FixtureRequest) -> PytestBench:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print the measurements of all tests, including those of other processes."""
+    """Print the measurements of all tests, including tests that ran in other processes."""
     rows = [
         (report.nodeid, measured)
         for reports in terminalreporter.stats.values()
@@ -96,7 +96,7 @@ def pytest_terminal_summary(
 
 
 def _measurements(report: pytest.TestReport) -> Iterator[dict[str, str]]:
-    """Properties of each measurement of a test, in order."""
+    """Yield the recorded properties of each measurement of a test, in order."""
     measurements: dict[str | None, dict[str, str]] = {}
     for name, value in report.user_properties:
         if match := _PROPERTY.fullmatch(name):

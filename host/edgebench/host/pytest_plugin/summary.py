@@ -18,10 +18,11 @@ _HEADER = ("test", "device", "model", "metric", "value", "±", "verdict", "again
 
 
 def summary_lines(rows: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """Lines of the table.
+    """Format the measurements as the lines of a table.
 
     Args:
-        rows: Name of the test and the properties that the fixture recorded, per measurement.
+        rows: For each measurement, the name of the test and the properties that the fixture
+            recorded.
     """
     cells = [_HEADER, *((printable(test), *_cells(measured)) for test, measured in rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(_HEADER))]

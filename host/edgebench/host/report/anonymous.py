@@ -41,7 +41,8 @@ _PATTERNS = (
 )
 """Patterns of addresses and paths, with their replacements."""
 _KEPT = frozenset({"profile", "placement", "inputs", "outputs", "input_shapes", "kind"})
-"""Fields that are not changed: names inside a model, which may look like paths, and fixed words."""
+"""Fields that are not changed: names inside a model, which may look like paths, and values from a
+fixed list of words."""
 _GENERIC = frozenset({"root", "user", "localhost", "edgebench"})
 """Names that do not identify a person."""
 _SHORTEST_SERIAL = 4
@@ -93,7 +94,7 @@ class Anonymizer:
             self._names.setdefault(device_id, self._names[name])
 
     def text(self, text: str) -> str:
-        """The text without names, paths and addresses."""
+        """The text with names, paths and addresses replaced."""
         for pattern, word in _PATTERNS[:2]:
             text = pattern.sub(word, text)
         if self._pattern is not None:
@@ -103,7 +104,7 @@ class Anonymizer:
         return text
 
     def run(self, run: Run) -> Run:
-        """The run without names, paths and addresses; numbers and verdict are unchanged."""
+        """The run with names, paths and addresses replaced; numbers and verdict are unchanged."""
         # A command may name paths and meters, and would not run with other names.
         result = self.value(replace(run, unknown=(), files={}, command=None))
         result = replace(

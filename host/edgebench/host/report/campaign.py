@@ -1,5 +1,7 @@
 """Results of a campaign as charts: by cell, by device and model, and as ratios.
 
+A cell is a combination of the factors of the campaign, such as a model on a device.
+
 This module receives data only: it is independent of how campaigns are planned and run.
 """
 
@@ -26,7 +28,7 @@ from edgebench.host.show.headline import best_of
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_MATRIX = 12
-"""Limit on the rows and on the columns of a matrix of ratios: more do not fit on a page."""
+"""Maximum number of rows and of columns of a matrix of ratios; more do not fit on a page."""
 HEAT_LEVELS = 8
 
 
@@ -39,7 +41,8 @@ class CampaignFacts:
     sets: Sequence[RunSet]
     """Sets of the cells, with the device names of the plan."""
     settings: Callable[[RunSet], str]
-    """Text of a cell's settings, which distinguish it from other cells of its model and device."""
+    """Text of a cell's settings, which distinguishes the cell from others of its model and
+    device."""
     effects: Mapping[str, Sequence[FactorEffect]]
     failures: Sequence[str]
     """Reasons why runs failed, one line each."""
@@ -53,7 +56,7 @@ class CellPlot:
     label: str
     plot: IntervalPlot
     refused: tuple[str, ...]
-    """Names of cells without a number, with their verdicts."""
+    """Names and verdicts of the cells without a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ class LabelledMatrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPart:
-    """Content of a page about a campaign."""
+    """Part of a page that is about a campaign."""
 
     state: str
     """Worst verdict of the cells."""
@@ -91,7 +94,7 @@ class CampaignPart:
     headline: str
     """The best cell; empty if the cells cannot be compared."""
     sentence: str
-    """Sentence about the verdicts of the cells."""
+    """Text about the verdicts of all cells."""
     summary: CampaignSummary
     lanes: tuple[LaneStatus, ...]
     failures: tuple[str, ...]
@@ -100,7 +103,8 @@ class CampaignPart:
     ratios: tuple[LabelledMatrix, ...]
     front: FrontChart | None
     front_rows: tuple[tuple[str, str, str, str, bool], ...]
-    """Name, latency, second metric, accuracy, and whether the cell is on the Pareto front."""
+    """Row of each cell: name, latency, second metric, accuracy, and whether the cell is on the
+    Pareto front."""
     effects: tuple[tuple[str, IntervalPlot], ...]
 
 
@@ -140,7 +144,7 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
 
 
 def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
-    """The worst verdict of the cells, and a sentence about all verdicts."""
+    """The worst verdict of the cells, and a sentence that counts the verdicts."""
     states = [run_set.verdict.state for run_set in sets]
     if not states:
         return "failed", "Nothing was measured."
@@ -223,7 +227,7 @@ def _cell_plots(facts: CampaignFacts, by_metric: Mapping[str, list[RunSet]]) -> 
 
 
 def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> LabelledMatrix:
-    """The best cell of each model on each device."""
+    """Table with the best cell of each model on each device."""
     metric = METRICS[path]
     sign = 1.0 if metric.better is Better.LOWER else -1.0
     places: dict[tuple[str, str], list[RunSet]] = {}
@@ -300,7 +304,7 @@ def _ratio_matrices(
 
 
 def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
-    """Ratio of two cells, which may differ in everything that the campaign varies."""
+    """Ratio of two cells, which may differ in any factor that the campaign varies."""
     if row is column:
         return MatrixCell(shown="1", detail="", level=None)
     try:
@@ -371,12 +375,12 @@ def _front(facts: CampaignFacts) -> tuple[FrontChart | None, list[tuple[str, str
 
 
 def _beats(theirs: Sequence[float], cost: Sequence[float]) -> bool:
-    """Whether no cost is higher, and at least one cost is lower."""
+    """Whether `theirs` has no item above and at least one item below the item of `cost`."""
     return all(a <= b for a, b in zip(theirs, cost, strict=True)) and theirs != cost
 
 
 def _cost_sign(run_set: RunSet, path: str) -> int:
-    """1 if a lower value is better, else -1; some metrics of accuracy are errors."""
+    """1 if a lower value is better, else -1; for an accuracy, it depends on the metric."""
     accuracy = run_set.first.metrics.accuracy
     if path == ACCURACY and accuracy is not None and accuracy.metric in ERROR_METRICS:
         return 1

@@ -1,10 +1,10 @@
 """Chart data of a page, for the script that draws the charts.
 
 Traces are embedded as base64 of little-endian float32, a third of the size of decimals. A trace
-with more than two values per interval is embedded by interval, with the lowest, mean and highest
-value, so a peak stays visible at any zoom. Latencies are embedded by intervals of inferences, in
-several resolutions (`series/latency_line.py`). Times have no offset: zero is the first inference
-after the warm-up, as in `series`.
+with more than two values per interval is reduced to the lowest, mean and highest value of each
+interval, so a peak stays visible at any zoom. Latencies are reduced by intervals with the same
+number of inferences, in several resolutions (`series/latency_line.py`). Time zero is the first
+inference after the warm-up, as in `series`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from edgebench.host.series.latency_line import (
 from edgebench.host.series.run_series import LatencySeries, PowerSeries, RunSeries, WindowSeries
 
 MAX_INTERVALS = 8192
-"""Number of intervals of a trace in a report of a single run: 73 ms each over ten minutes."""
+"""Number of intervals of a trace in a report of a single run; in a run of ten minutes, an interval
+is 73 ms."""
 FINER = 5
-"""Ratio between the numbers of intervals of two resolutions of the latency; up to the finest, which
-has as many intervals as the page has room for."""
+"""Ratio between the numbers of intervals of successive resolutions of the latency; the finest has
+as many intervals as the size limit of the page allows."""
 LEAST_FINER = 2
-"""Least ratio between the inferences per interval of two resolutions: a smaller ratio would cost
-the page more than it shows."""
+"""Least ratio between the inferences per interval of successive resolutions; with a smaller ratio,
+a resolution would add bytes to the page and few details."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
-"""Limit on the traces in a sensor panel: more cannot be distinguished."""
+"""Maximum number of traces in a sensor panel; more cannot be distinguished."""
 MAX_OVERLAID = 6
-"""Limit on the distributions over each other, which is the number of colours in style.css."""
+"""Maximum number of overlaid distributions, which is the number of colours in style.css."""
 BIN_COUNT = 80
 """Bars of a histogram."""
 ECDF_COUNT = 257
@@ -58,7 +59,8 @@ class ChartResolution:
     """Latencies by intervals with the same number of inferences; columns are base64 of float32."""
 
     size: int
-    """Inferences of each interval; the other percentiles of an interval of one are its p50."""
+    """Number of inferences in each interval; if it is 1, the columns other than `p50` are empty,
+    because they would be equal to `p50`."""
     count: int
     time: str
     """Middle of each interval, seconds."""
@@ -70,14 +72,14 @@ class ChartResolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartTrace:
-    """A line, a band, a part of a stack, windows or latencies; columns are base64 of float32."""
+    """A line, a band, a part of a stack, windows or latencies, as columns in base64 of float32."""
 
     name: str
     form: Literal["line", "band", "stack", "windows", "latency"]
     count: int
     time: str = ""
-    """Times in seconds; for windows, their starts; empty for a band or a stack, whose intervals are
-    even."""
+    """Times in seconds; for windows, their starts. Empty for a band or a stack, whose intervals
+    have equal lengths."""
     end: str = ""
     """Ends of windows, seconds."""
     inferences: str = ""
@@ -88,7 +90,8 @@ class ChartTrace:
     mean: str = ""
     high: str = ""
     resolutions: tuple[ChartResolution, ...] = ()
-    """Latencies, the coarsest resolution first, which is that of the whole run."""
+    """Latencies in several resolutions, in ascending order; the first is used for the view of the
+    whole run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,12 @@ class ChartPanel:
     unit: Unit
     traces: tuple[ChartTrace, ...]
     low: float | None = None
-    """Lower end of the axis; None: that of the traces in the view."""
+    """Lower end of the axis; None: the lowest value of the traces in view."""
     high: float | None = None
-    """Upper end of the axis."""
+    """Upper end of the axis; None: the highest value of the traces in view."""
     references: tuple[ChartReference, ...] = ()
     note: str = ""
-    """Resolution of the embedded traces, and traces that were left out."""
+    """Resolution of the embedded traces, and which traces were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class TimeChart:
     panels: tuple[ChartPanel, ...]
     spans: tuple[ChartSpan, ...] = ()
     is_strip: bool = False
-    """Whether it is a small picture in the text, which cannot be zoomed."""
+    """Whether the chart is a small picture in the text, which cannot be zoomed."""
     kind: Literal["time"] = "time"
 
 
@@ -163,7 +166,7 @@ class ChartMark:
     low: float | None
     high: float | None
     group: int = 0
-    """Index of its histogram."""
+    """Index of the histogram that the mark belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +176,19 @@ class ChartEcdf:
     name: str
     quantiles: tuple[float, ...]
     group: int = 0
-    """Index of its histogram."""
+    """Index of the histogram that the curve belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartHistogram:
-    """Numbers of latencies by bar."""
+    """Number of latencies in each bar."""
 
     name: str
     counts: tuple[int, ...]
     below_count: int
-    """Values below the first edge."""
+    """Number of values below the first edge."""
     above_count: int
-    """Values above the last edge."""
+    """Number of values above the last edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,11 +198,11 @@ class DistributionChart:
     is_log: bool
     edges: tuple[float, ...]
     histograms: tuple[ChartHistogram, ...]
-    """Histogram of a subject, or histograms of several subjects over each other."""
+    """The histogram of one subject, or the overlaid histograms of several subjects."""
     ecdfs: tuple[ChartEcdf, ...]
     marks: tuple[ChartMark, ...]
     note: str = ""
-    """Numbers of drawn and of all subjects if some are left out; empty otherwise."""
+    """How many of the subjects are drawn, if some are left out; else empty."""
     unit: Unit = "ns"
     kind: Literal["distribution"] = "distribution"
 
@@ -216,7 +219,8 @@ class ChartDot:
     group: int
     """Index of the device, which selects the shape of the dot."""
     is_joined: bool
-    """Whether it is also on the Pareto front of only the two metrics of the chart."""
+    """Whether the configuration is also on the Pareto front of only the two metrics of the
+    chart."""
     accuracy: str
     """Accuracy; empty if it is a metric of the chart, or unknown."""
 
@@ -245,7 +249,7 @@ class ChartPoint:
     date: str
     value: float
     low: float | None
-    """Bounds of the interval between the runs; None for too few runs."""
+    """Lower bound of the interval between the runs; None for too few runs."""
     high: float | None
     is_suspect: bool
     is_shown: bool
@@ -318,8 +322,8 @@ def distribution_chart(
     """Distribution of the latencies of the runs of a subject; None without latencies.
 
     The histogram ends before the slowest latencies, because a few outliers would otherwise compress
-    all other values; marks at up to twice the distance extend it. `below_count` and `above_count`
-    are the numbers of latencies outside the histogram.
+    all other values. A mark beyond the end extends the histogram, but to at most twice its width.
+    `below_count` and `above_count` are the numbers of latencies outside the histogram.
 
     Args:
         latencies_ns: Name of each run and its latencies after the warm-up, nanoseconds, shape (n,).
@@ -338,7 +342,7 @@ def distribution_chart(
 def overlaid_chart(
     latencies_ns: Sequence[tuple[str, Floats]], marks: Sequence[ChartMark]
 ) -> DistributionChart | None:
-    """Distributions of several subjects over each other; None if fewer than two have latencies.
+    """Overlaid distributions of subjects; None if fewer than two subjects have latencies.
 
     Only the first `MAX_OVERLAID` subjects with latencies are drawn.
 
@@ -364,7 +368,7 @@ def overlaid_chart(
 def _distribution(
     groups: Sequence[tuple[str, Floats]], ecdfs: tuple[ChartEcdf, ...], marks: Sequence[ChartMark]
 ) -> DistributionChart:
-    """Chart of the histograms of groups, whose values are in ascending order."""
+    """Chart of the histograms of groups; the values of each group are in ascending order."""
     ends = [distribution_limits(values) for _, values in groups]
     low, high = min(limits.low_ns for limits in ends), max(limits.high_ns for limits in ends)
     near = [mark.value for mark in marks if mark.value <= 2 * high - low]
@@ -394,7 +398,7 @@ def _quantiles(ordered: Floats) -> tuple[float, ...]:
 
 
 def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
-    """Panel of the latency, whose axis is that of the whole run at any zoom."""
+    """Panel of the latency; the vertical axis has the range of the whole run at any zoom."""
     line = latency_line(latency)
     total, above = len(latency.steady_ns), above_count(latency, line.limits)
     note = "each dot is an inference"
@@ -414,7 +418,7 @@ def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
 
 
 def latency_trace(latency: LatencySeries, most: int) -> ChartTrace:
-    """Latencies in several resolutions, with at most about `most` intervals in the finest."""
+    """Latencies in several resolutions, the finest with about `most` intervals or fewer."""
     resolutions = [_resolution(latency_line(latency))]
     count = OVERVIEW_COUNT
     while resolutions[-1].size > 1 and count < most:
@@ -488,7 +492,7 @@ def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
 
 
 def panel_sensors(series: RunSeries, panel: SensorPanel) -> dict[str, Points]:
-    """Sensors of a panel; the sensors with the highest values if there are too many."""
+    """Sensors of a panel; if there are too many, those with the highest values."""
     named = {
         name.removesuffix(f".{panel.suffix}"): points
         for name, points in series.named(panel.suffix).items()
@@ -517,7 +521,7 @@ def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
 
 
 def _trace(name: str, points: Points, edges_s: Floats) -> ChartTrace:
-    """A trace point by point, or by interval if it has more than two values per interval."""
+    """A trace with every point, or by interval if it has more than two values per interval."""
     if len(points) > 2 * (len(edges_s) - 1):
         return _band(name, points.envelope(edges_s))
     gaps = points.gaps()
@@ -549,7 +553,7 @@ def _band(name: str, envelope: Envelope) -> ChartTrace:
 
 
 def sensor_trace(name: str, points: Points, most: int) -> ChartTrace:
-    """A sensor's readings, by at most so many intervals."""
+    """The readings of a sensor, reduced to at most `most` intervals."""
     edges_s = even_edges(float(points.time_s[0]), float(points.time_s[-1]), most)
     return _trace(name, points, edges_s)
 

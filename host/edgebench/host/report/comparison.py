@@ -1,4 +1,7 @@
-"""Ratios of a report's subjects to the first subject, each with its interval or a reason."""
+"""Ratios of a report's subjects to the first subject, each with its interval.
+
+A ratio that is missing has the reason in its place.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class RatioRow:
     bounds: str
     outcome: str
     reason: str
-    """Reason for the outcome, or for the missing ratio."""
+    """Reason for the outcome, or for the absence of a ratio."""
     suspects: str = ""
     """Note about suspect runs in the comparison; empty if there are none."""
 
@@ -43,7 +46,7 @@ class RatioRow:
 def ratio_rows(
     sets: Sequence[RunSet], allowed: Collection[str] = (), spread_of: SpreadSource = unknown_spread
 ) -> list[RatioRow]:
-    """Ratios of headline and energy of each set to the first set.
+    """Ratio of each set to the first set, in the headline and in the energy.
 
     Args:
         sets: Baseline, then the candidates.
@@ -128,6 +131,6 @@ def shown_bounds(comparison: RunComparison) -> str:
 
 
 def _places(comparison: RunComparison) -> int:
-    """Decimals that show two digits of the half-width of a ratio's interval; at most four."""
+    """Number of decimals with two digits of the half-width of a ratio's interval; at most 4."""
     half_width = half_width_of(comparison.result.ratio_interval)
     return min(4, max(0, 1 - math.floor(math.log10(half_width)))) if half_width else 2

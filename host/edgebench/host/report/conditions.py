@@ -97,8 +97,8 @@ def _plain(value: float | None) -> str:
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
     """The command that made each set; if none is recorded, the command that repeats the run.
 
-    The command of a demonstration does not name its device, which is gone, so it is derived, too.
-    Both sides of a paired comparison share the command.
+    The recorded command of a demonstration is not used, because it does not name the device, which
+    no longer exists. Both sides of a paired comparison have the same command.
     """
     by_id = {run_set.set_id: run_set for run_set in sets if run_set.set_id is not None}
     commands: list[str] = []
@@ -117,7 +117,7 @@ def commands_of(sets: Sequence[RunSet]) -> list[str]:
 def command_of(run_set: RunSet, candidate: RunSet | None = None) -> str:
     """The command that repeats the runs, with the models in the current directory.
 
-    It includes the runtime, because the default runtime differs between machines.
+    The command includes the runtime, because the default runtime differs between machines.
 
     Args:
         run_set: The set, or the baseline of a paired comparison.

@@ -1,8 +1,8 @@
-"""Strips of evidence: the trace that shows a cause of failed rules, with its limit or its levels.
+"""Strips of evidence: a trace that shows a cause of failed rules, with its limit or levels.
 
-Other programs are shown by the use of the CPUs, theirs on top of the model's; heat by the
-temperature with the temperature at which the device throttles; a lowered clock by the clock with
-its nominal frequency; latencies that vary by their line with its levels.
+The trace depends on the cause. Other programs: the CPU use of the model, with the CPU use of the
+other programs on top. Heat: the temperature, and the limit at which the device throttles. A lowered
+clock: the clock, and its nominal frequency. Varying latencies: the latencies and their levels.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from edgebench.host.series.latency_line import latency_line
 from edgebench.host.series.run_series import RunSeries, busiest_clock, hottest_sensor
 
 MOST_INTERVALS = 240
-"""Intervals of the use of the CPUs: about one for three pixels."""
+"""Maximum number of intervals of the CPU use: about one for three pixels."""
 _ALL_BUSY, _WORKER_CPU_S = "cpu.all.busy_ratio", "worker.cpu_s"
 
 
 def evidence_strip(cause: Cause | None, series: RunSeries, run: Run) -> TimeChart | None:
-    """The trace that shows a cause in a run; None if there is none.
+    """The trace that shows a cause in a run; None if no trace shows it.
 
     Args:
         cause: The cause; None for a rule of another version.
@@ -52,14 +52,14 @@ def evidence_strip(cause: Cause | None, series: RunSeries, run: Run) -> TimeChar
 
 
 def _span(series: RunSeries) -> tuple[float, float]:
-    """Time from the warm-up to the last inference; of a run without latencies, of all traces."""
+    """Time from the warm-up to the last inference; without latencies, the time of all traces."""
     if series.latency is None or not len(series.latency.start_s):
         return series.span_s
     return float(series.latency.start_s[0]), float(series.latency.start_s[-1])
 
 
 def _cpu_use(series: RunSeries, run: Run) -> ChartPanel | None:
-    """Share of all CPUs that the model used, and on top of it, that of other processes."""
+    """Share of all CPUs that the model used, and on top of it the share of other processes."""
     busy, worker = series.sensors.get(_ALL_BUSY), series.sensors.get(_WORKER_CPU_S)
     cpu_count = sum(
         name.startswith("cpu.") and name.endswith(".busy_ratio") and name != _ALL_BUSY
@@ -104,7 +104,7 @@ def _temperature(series: RunSeries, run: Run) -> ChartPanel | None:
 
 
 def _clock(series: RunSeries, run: Run) -> ChartPanel | None:
-    """The most trusted clock, with its nominal frequency."""
+    """Clock of the busiest CPUs, with its nominal frequency."""
     clock, thermal = busiest_clock(series), run.metrics.thermal
     if clock is None:
         return None
@@ -121,7 +121,7 @@ def _panel(
 
 
 def _levels(series: RunSeries, run: Run) -> ChartPanel | None:
-    """Line of the latency, with its two levels, or else with the medians of tenths of the run."""
+    """Latency over time with its two levels, or else with the medians of tenths of the run."""
     latency, stability = series.latency, run.metrics.stability
     if latency is None or not latency.steady_ns.size:
         return None
@@ -187,4 +187,4 @@ _STRIPS: dict[Cause, Callable[[RunSeries, Run], ChartPanel | None]] = {
     Cause.TOO_SHORT: _levels,
     Cause.MEMORY: _memory,
 }
-"""Strip of each cause that a trace shows."""
+"""Function that draws the strip, keyed by cause; a cause that no trace shows is absent."""

@@ -34,11 +34,12 @@ class HistoryPart:
     counts: str
     chart: HistoryChart
     levels: tuple[HistoryRow, ...]
-    """Start, run, number of points, level, change and its interval, changed conditions."""
+    """Rows of levels: start, run, number of points, level, change and its interval, changed
+    conditions."""
     points: tuple[HistoryRow, ...]
-    """Time, run, value, interval between runs, verdict, changed conditions."""
+    """Rows of points: time, run, value, interval between runs, verdict, changed conditions."""
     conditions: tuple[str, ...]
-    """Lines with every change of the conditions."""
+    """Lines that list every change of the conditions."""
 
 
 def history_parts(histories: Sequence[History], shown: Collection[str] = ()) -> list[HistoryPart]:

@@ -85,12 +85,13 @@ class ReportNumber:
     interval: Interval | None
     shown: str
     bounds: str
-    """Interval as text, or the reason why it is missing."""
+    """Interval as text, or the reason why there is none."""
     range: str
     """Lowest and highest run; empty for a single run."""
     run_count: int
     state: str
-    """Verdict on the number: that on the headline, or a separate verdict on its kind of numbers."""
+    """State of the number: that of its own kind of numbers, which may differ from the
+    headline's."""
 
 
 def headline_numbers(run_set: RunSet) -> list[ReportNumber]:
@@ -196,7 +197,7 @@ def _bounds(run_set: RunSet, metric: Metric, interval: Interval | None) -> str:
 
 
 def _accuracy_bounds(accuracy: Accuracy, interval: Interval) -> str:
-    """Interval of an accuracy, which is over its samples, and the difference to its reference."""
+    """Interval of an accuracy over the samples, and the difference from the reference accuracy."""
     half_width = half_width_of(interval, accuracy.value)
     low, high = (format_accuracy(accuracy.metric, end, half_width) for end in interval)
     bounds = f"{low} to {high} (95 % CI over {accuracy.sample_count} samples)"
@@ -204,7 +205,7 @@ def _accuracy_bounds(accuracy: Accuracy, interval: Interval) -> str:
 
 
 def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
-    """Both ends of an interval; if they look equal, half its width, as in the tables of `show`.
+    """Both ends of an interval; if they look equal, the half-width, as in the tables of `show`.
 
     >>> from edgebench.host.result.metrics import METRICS
     >>> shown_interval(METRICS["latency_ns.p50"], (100_000, 100_100), 100_080)

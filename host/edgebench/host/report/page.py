@@ -52,10 +52,10 @@ class ReportPage:
 
     title: str
     headline: str
-    """The best of several results; empty for a single result, or if they cannot be compared."""
+    """The best of several results; empty for a single result, or if results cannot be compared."""
     subjects: tuple[ReportSubject, ...]
     overlay: DistributionChart | None
-    """Distributions of several results over each other; None if fewer than two have latencies."""
+    """Overlaid distributions of several results; None if fewer than two have latencies."""
     conditions: tuple[ConditionRow, ...]
     ratios: tuple[RatioRow, ...]
     histories: tuple[HistoryPart, ...]
@@ -71,12 +71,12 @@ class ReportPage:
 
     @property
     def anchors(self) -> dict[str, str]:
-        """Id of the section of each failed rule."""
+        """Id of the HTML element with the section of a failed rule, keyed by rule."""
         return {rule: section.anchor for section in self.sections for rule in section.rules}
 
     @property
     def damages(self) -> list[str]:
-        """Damage, as text, of each run whose traces are left out because they are damaged."""
+        """Damage, as text, of each run whose traces were left out because of it."""
         parts = [part for subject in self.subjects for part in subject.traces]
         return [part.damage for part in parts if part.damage]
 
@@ -376,7 +376,10 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Source of an inline style or script in a policy; https://www.w3.org/TR/CSP3/#grammardef-hash-source."""
+    """Hash source of an inline style or script for the Content-Security-Policy.
+
+    Source: https://www.w3.org/TR/CSP3/#grammardef-hash-source
+    """
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

@@ -67,7 +67,8 @@ from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
 
 MOST_LATENCIES = 20_001
-"""Limit on the latencies that are kept of a subject: quantiles 0.005 % apart."""
+"""Maximum number of latencies that are kept of a subject; more are replaced by quantiles 0.005 %
+apart."""
 _WORDS = {
     RuleOutcome.PASS: "passed",
     RuleOutcome.FAIL: "failed",
@@ -87,7 +88,7 @@ class ReportedRun:
     history: History | None = None
     """History of the run's headline in its store; runs of the same history share the object."""
     show: Callable[[str], str] = str
-    """Filter for texts that may contain paths; anonymises them if requested."""
+    """Filter for texts that may contain paths; it anonymises them in an anonymous report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +159,16 @@ class ReportSubject:
     """Main result in a line; empty if the run failed."""
     sentence: str
     causes_line: str
-    """Titles of the causes where the causes are not listed; empty if the headline has them."""
+    """Titles of the causes, for places that do not list the causes; empty for an invalid set, whose
+    headline contains them."""
     causes: tuple[CauseText, ...]
     strips: dict[int, EvidencePart]
-    """Pictures of the causes that a trace shows, by the index of the cause."""
+    """Pictures of the causes that a trace shows, keyed by the index of the cause."""
     sections: tuple[SuspectSection, ...]
     """Sections about the failed rules."""
     advices: tuple[str, ...]
-    """Advice for a verdict without causes: for quantities that were not watched."""
+    """Advice on quantities that were not watched; empty if the verdict has causes, which have their
+    own advice."""
     problems: tuple[RuleLine, ...]
     """Failed rules, then rules that could not be checked."""
     problems_line: str
@@ -191,8 +194,8 @@ class ReportSubject:
 def subject_names(sets: Sequence[RunSet]) -> list[str]:
     """Name of each set: model, device and runtime, made unique if several sets share these.
 
-    The settings in which such sets differ are appended. If the settings are also equal, the id of
-    the set is appended.
+    The settings in which these sets differ are appended to their names, or the ids of the sets if
+    the settings are equal.
     """
     names = [f"{run_set.model} on {run_set.device}, {run_set.runtime}" for run_set in sets]
     similar: dict[str, list[Run]] = {}
@@ -319,7 +322,7 @@ def _sentence(run_set: RunSet) -> str:
 
 
 def _rules(verdict: Verdict, *outcomes: RuleOutcome) -> tuple[tuple[RuleLine, ...], str]:
-    """Rules with these outcomes, the most severe failures first, and their counts."""
+    """Rules with these outcomes, the most severe failures first, and a text that counts them."""
     rules = [*verdict.failures, *(rule for rule in verdict.rules if rule not in verdict.failures)]
     found = [rule for outcome in outcomes for rule in rules if rule.outcome is outcome]
     counts = Counter(rule.outcome for rule in found)
@@ -333,7 +336,7 @@ def _rule_line(finding: Finding) -> RuleLine:
 
 
 def _worst_run(run_set: RunSet, cause: CauseText) -> str:
-    """The run that is furthest beyond the limits of a cause's rules, or the first run."""
+    """Id of the run that is furthest beyond the limits of a cause's rules, or of the first run."""
 
     def excess_in(run: Run) -> tuple[int, float]:
         failed = [finding for finding in run.verdict.failures if finding.id in cause.rules]
@@ -344,11 +347,11 @@ def _worst_run(run_set: RunSet, cause: CauseText) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Traces:
-    """Content of a page that is made of the traces of a set's runs."""
+    """Parts of a page that are computed from the traces of a set's runs."""
 
     parts: list[TracePart] = field(default_factory=list)
     strips: dict[int, EvidencePart] = field(default_factory=dict)
-    """Pictures of the causes that a trace shows, by the index of the cause."""
+    """Pictures of the causes that a trace shows, keyed by the index of the cause."""
     latencies: list[tuple[str, Floats]] = field(default_factory=list)
     """Id of each run that is not refused, and its latencies after the warm-up, nanoseconds."""
 
@@ -356,7 +359,7 @@ class _Traces:
 def _traces(
     runs: Sequence[ReportedRun], worst: Sequence[tuple[CauseText, str]], run_count: int
 ) -> _Traces:
-    """Content of the runs' traces, of which only those of one run are in memory at a time.
+    """Read the traces of the runs for a page; only one run's traces are in memory at a time.
 
     Args:
         runs: The runs, in the order in which their traces are shown.
@@ -380,7 +383,7 @@ def _traces(
 
 
 def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None, RunSeries | None]:
-    """Traces of a run as shown, and as read; None if they are not shown."""
+    """Traces of a run as shown, and as read; None in each place if they are not shown."""
     run, directory = reported.run, reported.directory
     if directory is None:
         return None, None
@@ -416,7 +419,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
 
 
 def _spread(run_set: RunSet) -> IntervalPlot | None:
-    """Headline of each run that is not refused, and of the set."""
+    """Plot of the headline of each run that is not refused, and of the headline of the set."""
     summary = run_set.metrics.get(run_set.headline)
     if run_set.set_id is None or summary is None or run_set.verdict.is_refused:
         return None

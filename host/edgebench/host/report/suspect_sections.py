@@ -1,7 +1,7 @@
-"""Sections of docs/suspect.md that a page carries: what a rule means, and what to change.
+"""Sections of docs/suspect.md for a page: the meaning of a rule, and what to change.
 
-A page is one file that is read without the docs, so it has the sections of its failed rules.
-devtools/write_suspect_sections.py writes the file.
+A page is a single file that is also read without the docs, so it contains the section of each
+failed rule. devtools/write_suspect_sections.py writes the file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class SuspectSection:
 
     rules: tuple[str, ...]
     part: str
-    """Heading of the part of docs/suspect.md."""
+    """Heading of the part of docs/suspect.md that contains the section."""
     html: Markup
-    """Text of the project itself, which needs no escaping."""
+    """HTML of the section; it is text of this project, so it is not escaped."""
 
     @property
     def anchor(self) -> str:
@@ -35,7 +35,7 @@ class SuspectSection:
 
 @cache
 def _sections() -> dict[str, SuspectSection]:
-    """Section of each rule, by the rule's id."""
+    """Section of each rule, keyed by the rule's id."""
     stored = json.loads(SECTIONS_FILE.read_bytes())
     sharing: dict[str, list[str]] = {}
     for rule, section in stored.items():

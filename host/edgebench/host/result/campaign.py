@@ -19,12 +19,13 @@ class CampaignSummary:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected remaining time of the slowest lane; None if it cannot be estimated."""
+    """Expected remaining time of the device that needs the longest, seconds; None if it cannot be
+    estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """Progress of a device in a campaign."""
+    """Progress of one device (a lane) in a campaign."""
 
     device: str
     state: str
@@ -32,12 +33,12 @@ class LaneStatus:
     lab: str | None
     """Lab host that measures on the device; None outside a cluster campaign."""
     since_utc: str | None
-    """Time of the last report."""
+    """Time of the device's last report; None before the first."""
     measured_count: int
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time of the remaining runs; None if it cannot be estimated."""
+    """Expected time of the remaining runs, seconds; None if it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def version_of(document: Mapping[str, Any]) -> int:
 
 
 def created_utc(run_id: str) -> str | None:
-    """Time in a run id; the run may have been stored much later. None for a malformed id."""
+    """UTC time in a run id, which may precede the storing of the run by far; None if malformed."""
     try:
         created = datetime.strptime(run_id[:15], RUN_ID_TIME)
     except ValueError:
@@ -92,7 +92,7 @@ def created_utc(run_id: str) -> str | None:
 
 
 def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]]:
-    """Path and value of everything that matches no field, at the highest unknown level.
+    """Path and value of each key that matches no field, without the keys below such a key.
 
     This function must be fast: it is called for every document that a list or a campaign reads, and
     a document has about a thousand values.
@@ -154,7 +154,8 @@ _STRUCTURE_ERRORS = (
 def _make_converter(*, is_detailed: bool = False) -> Converter:
     """The strict converter of the wire protocol, extended by keys that differ from field names.
 
-    Its hooks are compiled once: for every damaged run of a list, they would take 0.1 s.
+    The converter is made once and not for each damaged run of a list, because compiling its hooks
+    takes 0.1 s.
     """
     strict = make_strict(Converter(detailed_validation=is_detailed))
     converter = make_bounded(make_printable(strict))

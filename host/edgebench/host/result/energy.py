@@ -1,4 +1,4 @@
-"""Energy of a run, or the reason why it has no energy."""
+"""Energy of a run, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ SYNTHETIC = "synthetic"
 
 
 class SyncMethod(Enum):
-    """How the meter's clock was aligned with the device's clock, in order of preference."""
+    """Methods of aligning the meter's clock with the device's clock, in order of preference."""
 
     SHARED_CLOCK = "shared_clock"
     """The meter timestamps its samples with the device's clock."""
     EDGE = "edge"
-    """A wire from the device to a digital input of the meter."""
+    """The device switches a wire to a digital input of the meter, which records the edges."""
     PROBES = "probes"
-    """Samples are timestamped by the host's clock; two-way probes map it to the device's clock."""
+    """The host timestamps the samples; two-way probes map its clock to the device's clock."""
     CODED_LOAD = "coded_load"
-    """A code of active and idle times, detected in the power."""
+    """A code of active and idle times of the device is detected in the power."""
     LOOP = "loop"
-    """Start and end of the timed loop, detected in the power if the code was not detected."""
+    """The start and the end of the timed loop are detected in the power, if no code is detected."""
     ARRIVAL = "arrival"
-    """Arrival time of the samples at the host."""
+    """Samples have the time of their arrival at the host."""
 
 
 ASSUMED_GAIN = 0.15
-"""Gain error assumed for an instrument without a stated gain error: the largest typical value among
-the supported instruments, that of a PPK2 in its highest range. Plugs have 1 to 5 %."""
+"""Gain error assumed for an instrument without a stated gain error. The value is the largest
+typical gain error of the supported instruments, which a PPK2 has in its highest range; smart plugs
+have 1 to 5 %."""
 
 
 class TraceAssumption(Enum):
@@ -43,23 +44,24 @@ class TraceAssumption(Enum):
     GAIN = "gain"
     """The gain error is `ASSUMED_GAIN`."""
     OFFSET = "offset"
-    """The offset is 0."""
+    """The offset error is 0."""
     INSTANTS = "instants"
     """Samples are instantaneous values, not means over their intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFile:
-    """Power file of an instrument that edgebench did not drive, source of the energy."""
+    """Power file from which the energy is computed; edgebench did not control the instrument."""
 
     name: str
     sha256: str
     format: str
     """Kind of file, such as `Otii CSV`."""
     is_averaging: bool
-    """Samples are means over their intervals."""
+    """Whether samples are means over their intervals, as opposed to instantaneous values."""
     smoothing_s: float = 0.0
-    """Time constant of the instrument's smoothing, from the load code; 0: no smoothing."""
+    """Time constant of the instrument's smoothing, seconds, estimated from the load code; 0: no
+    smoothing."""
     assumed: tuple[TraceAssumption, ...] = ()
     reading: tuple[Reason, ...] = ()
     """Notes on how the file was read: rows that were left out, times that were repaired."""
@@ -71,9 +73,9 @@ class MeterCheck:
 
     id: str
     is_passed: bool | None
-    """None: unknown."""
+    """Outcome; None if it is unknown."""
     reasons: tuple[Reason, ...] = ()
-    """What was found."""
+    """Reasons for the outcome."""
     detail: str = ""
     """Text of the reasons."""
 
@@ -83,20 +85,21 @@ class MeterCheck:
 
 @dataclass(frozen=True, slots=True)
 class RecordingVerdict:
-    """Verdict of a recording that belongs to no run, with its reasons as data."""
+    """Verdict on a recording that belongs to no run, with its reasons as data."""
 
     state: State
     reasons: tuple[Reason, ...] = ()
-    """Why it is not valid."""
+    """Why the recording is not valid; empty if it is valid."""
     not_stated: tuple[Reason, ...] = ()
-    """What neither the file nor the user states; assumptions are part of the uncertainty."""
+    """Properties that neither the file nor the user states; the error of assuming them is part of
+    the uncertainty."""
     reading: tuple[Reason, ...] = ()
     """Notes on how the file was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEnergy:
-    """Energy of a phase of a run; numbers are null if the phase could not be measured."""
+    """Energy of a phase of a run; numbers are null if the phase has no energy."""
 
     energy_j: float | None = None
     u95_absolute_j: float | None = None
@@ -107,7 +110,8 @@ class PhaseEnergy:
     refused: str | None = None
     """Text of the refusal."""
     is_too_short: bool = False
-    """Refused because the phase is too short for the meter's time resolution."""
+    """Whether the energy is refused because the phase is too short for the meter's time
+    resolution."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", _text(self.refusal, self.refused))
@@ -128,7 +132,7 @@ class QueryEnergy:
     """Expanded uncertainty due to the window boundaries, k = 2: the largest among up to a thousand
     evenly spaced inferences."""
     refusal: tuple[Reason, ...] = ()
-    """Why only the mean is known."""
+    """Why the energy of single inferences is unknown; empty if it is known."""
     refused: str | None = None
     """Text of the refusal."""
 
@@ -144,7 +148,8 @@ class BatteryLife:
     inference_count: float
     duration_s: float
     u95_ratio: float
-    """Relative expanded uncertainty of count and duration, excluding that of the capacity."""
+    """Relative expanded uncertainty of count and duration, without the uncertainty of the
+    capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +160,12 @@ class EdgeWindow:
     duration_s: float
     """Time between the edges on the meter's clock."""
     energy_j_per_inference: float | None = None
-    """None if the energy was refused."""
+    """Mean energy of an inference; None if the energy was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncAttempt:
-    """Attempted method of alignment, with its error or the reason why it failed."""
+    """An attempted method of alignment, with its error or the reason why it failed."""
 
     method: SyncMethod
     error_ns: float | None
@@ -181,7 +186,7 @@ class EnergySync:
     asked: SyncMethod | None = None
     """The only method allowed by the request; None: the best available method."""
     error_ns: float | None = None
-    """Bound on the error of a time inside the run."""
+    """Bound on the error of any time within the run after the alignment, nanoseconds."""
     residual_ns: float | None = None
     mark_count: int | None = None
     slope_ppm: float | None = None
@@ -191,7 +196,7 @@ class EnergySync:
 
     @property
     def refusal(self) -> tuple[Reason, ...]:
-        """Why each allowed method failed; without a method, that none could be tried."""
+        """Why each allowed method failed; if none was attempted, the reason `no_method`."""
         allowed = [attempt for attempt in self.tried if self.asked in (None, attempt.method)]
         reasons = tuple(chain.from_iterable(about(a.method.value, a.reasons) for a in allowed))
         return reasons or (no_method(),)
@@ -199,17 +204,18 @@ class EnergySync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyResult:
-    """Energy of a metered run, or why it is refused; numbers are null if they are refused."""
+    """Energy of a metered run, or why it is refused; numbers are null if it is refused."""
 
     gross_j_per_inference: float | None = None
     u95_absolute_j: float | None = None
-    """Expanded uncertainty of the gross energy, all terms, k = 2."""
+    """Expanded uncertainty of the gross energy due to all sources of error, k = 2."""
     u95_comparative_j: float | None = None
     """Expanded uncertainty in a comparison with another run on the same meter, k = 2."""
     components_j: dict[str, float] | None = None
-    """Standard uncertainty by its source."""
+    """Standard uncertainty by source, joules."""
     common_j: dict[str, float] | None = None
-    """Signed effect of each error that two runs with this meter share, one standard deviation."""
+    """Signed effect of each error that two runs with this meter share, for one standard deviation
+    of the error, joules."""
     net_j_per_inference: float | None = None
     net_u95_absolute_j: float | None = None
     net_u95_comparative_j: float | None = None
@@ -223,19 +229,20 @@ class EnergyResult:
     duration_s: float | None = None
     inference_count: int | None = None
     gaps_s: float | None = None
-    """Total time of the loop's random gaps, whose energy is not in the gross energy; None if the
-    loop made none."""
+    """Total length of the random gaps that the loop made between inferences, seconds; the gross
+    energy excludes them. None if the loop made no gaps."""
     power_w_peak: float | None = None
-    """Highest sample; None where several channels are added up."""
+    """Highest power of a single sample; None if several channels are added up."""
     power_w_peak_u95_absolute: float | None = None
-    """Expanded uncertainty in the measuring range with the largest possible error."""
+    """Expanded uncertainty of the peak power, for the measuring range with the largest possible
+    error."""
     power_w_idle: float | None = None
     power_w_idle_u95_absolute: float | None = None
     power_w_idle_before: float | None = None
     power_w_idle_after: float | None = None
     energy_delay_js: float | None = None
     energy_delay_u95_absolute_js: float | None = None
-    """Expanded uncertainty due to the energy; the time's uncertainty is negligible."""
+    """Expanded uncertainty due to the energy; the uncertainty of the time is negligible."""
     phases: dict[str, PhaseEnergy] | None = None
     per_query: QueryEnergy | None = None
     battery: BatteryLife | None = None
@@ -245,7 +252,7 @@ class EnergyResult:
     """Text of the net refusal."""
     edge_windows: tuple[EdgeWindow, ...] = ()
     """Windows of a board in energy mode, in order of time; the gross energy is the energy of the
-    median window. Empty if a loop on another clock delimits the window."""
+    median window. Empty if the window is the timed loop on the device's clock."""
     edge_input: int | None = None
     """Digital input of the meter that receives the edges."""
     boundary: str | None = None
@@ -253,10 +260,11 @@ class EnergyResult:
     channels: tuple[str, ...] | None = None
     meter: str
     supply_v: float | None = None
-    """Stated or set supply voltage, if the meter measures none: every energy depends on it."""
+    """Supply voltage that the user stated or the meter set, for a meter that measures no voltage.
+    Every energy from such a meter is proportional to this voltage."""
     settings_sha256: str | None = None
-    """Digest of the driver's facts, calibration and settings; a different digest counts as a
-    different meter."""
+    """Digest of the driver's facts, calibration and settings. Meters with different digests count
+    as different meters."""
     sync: EnergySync | None = None
     trace: TraceFile | None = None
     """Power file; None if edgebench drove the meter."""
@@ -266,7 +274,8 @@ class EnergyResult:
     refused: str | None = None
     """Text of the refusal, a single line; None if there is an energy."""
     refused_by: str | None = None
-    """Rule that the reason belongs to: meter, energy_sync, or energy for any other reason."""
+    """Id of the rule that states the refusal: `meter`, `energy_sync`, or for any other reason
+    `energy`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", _text(self.refusal, self.refused))

@@ -1,4 +1,4 @@
-"""Facts of a run that the host contributes; stored with the raw files, for verification."""
+"""Facts of a run that only the host has; stored with the raw files, for verification."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_pairs_id(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Position of a run in a comparison."""
+    """Position of a run in a paired comparison."""
 
     comparison_id: str
     number: int
@@ -54,20 +54,21 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """Position of a run in its set, the runs of a model that the same command made."""
+    """Position of a run in its set, which is the runs of a model that one command made."""
 
     set_id: str
     number: int
-    """Position among the runs of the set, from 0; that of the replaced run for a further run."""
+    """Position among the runs of the set, from 0; a further run has the position of the run that it
+    replaces."""
     count: int
-    """Number of runs planned for the set, without further runs."""
+    """Number of runs planned for the set, not including further runs."""
     replaces: Replacement | None = None
     """The run that this further run replaces; None for a planned run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Properties of a power file that the user states because the file does not contain them."""
+    """Properties of a power file that the user states because the file lacks them."""
 
     time: str | None = None
     """Name of the time column; None: the usual column of the file's format."""
@@ -83,7 +84,7 @@ class ImportOptions:
     begin: str | None = None
     """Begin of the part to read, as the user wrote it; None: the begin of the file."""
     until: str | None = None
-    """End of the part to read."""
+    """End of the part to read, as the user wrote it; None: the end of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +92,15 @@ class InstrumentErrors:
     """Largest errors of an instrument according to its data sheet, as the user states them."""
 
     gain_ratio: float | None = None
-    """None: not stated."""
+    """Largest gain error, as a ratio; None: not stated."""
     offset: float | None = None
-    """In `offset_unit`; None: not stated."""
+    """Largest offset, in `offset_unit`; None: not stated."""
     offset_unit: Unit = Unit.WATT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """Power file of an instrument that edgebench did not drive, with its options and alignment."""
+    """Power file that edgebench did not record, with its options and its alignment."""
 
     name: str
     sha256: str
@@ -112,19 +113,19 @@ class TraceRequest:
     instrument: str | None = None
     """Name of the instrument; files with the same name share its errors."""
     reference_ns: int = 0
-    """Device time of the middle of the load codes found in the file."""
+    """Middle of the load codes found in the file, on the device's clock, nanoseconds."""
     offset_ns: float = 0.0
     """File's clock minus the device's clock at `reference_ns`."""
     slope: float = 0.0
-    """Rate of the file's clock relative to the device's clock, minus 1."""
+    """Rate of the file's clock divided by the rate of the device's clock, minus 1."""
     smoothing_s: float = 0.0
-    """Time constant of the instrument's smoothing, estimated from the load codes."""
+    """Time constant of the instrument's smoothing, seconds, estimated from the load codes."""
     noise_w: float = 0.0
-    """Standard deviation of a sample, from successive samples while the device is idle."""
+    """Largest standard deviation of the samples of a channel while the device is idle, watts."""
     resolution_w: float = 0.0
-    """Smallest difference between two power values."""
+    """Smallest difference between two power values, watts."""
     reading: tuple[dict[str, Any], ...] = ()
-    """Notes on how the file was read, as in the header of an import."""
+    """Notes on how the file was read, in the format of the header of an import."""
 
     @property
     def folder(self) -> str:
@@ -137,7 +138,7 @@ class EnergyRequest:
     """Requested energy measurement: the meter, and how it is used."""
 
     meter: str
-    """Meter as the user wrote it; `agent:NAME` for a meter that the device's agent serves."""
+    """The meter as the user wrote it; `agent:NAME` for a meter that the device's agent serves."""
     sync: SyncMethod | None = None
     """The only allowed method of aligning the meter's clock with the device's clock; None: the best
     available method."""
@@ -148,7 +149,8 @@ class EnergyRequest:
     trace: TraceRequest | None = None
     """Power file; None if edgebench drives the meter."""
     supply_v: float | None = None
-    """Voltage to which the meter sets the device's supply, by request or its text; None: none."""
+    """Voltage to which the meter sets the device's supply, from --supply or from an option in
+    `meter`; None: the meter sets no voltage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,8 @@ class CommandFacts:
     id: str
     """Id that all runs of the command share."""
     arguments: tuple[tuple[str, ...], ...] = ()
-    """Models as named, then each option with its values, without defaults."""
+    """Models as the user named them, then each given option with its values; defaults are left
+    out."""
 
     def __post_init__(self) -> None:
         # A file that was edited may have an argument without words.
@@ -172,7 +175,7 @@ class CommandFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """Facts that the host has and the device does not."""
+    """Facts that the host has and the device lacks."""
 
     dataset: str | None = None
     """Name of the labelled data set."""
@@ -183,7 +186,7 @@ class HostFacts:
     member: SetMember | None = None
     """Position in a set; None for a run outside of a set."""
     command: CommandFacts | None = None
-    """None for a run of a campaign, and from older versions."""
+    """Command that made the run; None for a run of a campaign, and for runs of older versions."""
     ambient_c: float | None = None
     """Ambient temperature stated by the operator."""
     inputs: str | None = None

@@ -14,14 +14,14 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class EffectiveCount:
-    """Effective sample size of autocorrelated latencies, for each estimate."""
+    """Effective sample size of autocorrelated latencies, separately for each estimated quantity."""
 
     mean: int
     p50: int
     p90: int
     p99: int
     p99_9: int | None = None
-    """None in runs of schema version 6 and older."""
+    """Effective sample size for p99.9; None in runs of schema version 6 and older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,20 @@ class LatencySummary:
     p99_9_ci95: Interval | None = None
     mean_ci95: tuple[float, float] | None = None
     effective_count: EffectiveCount | None = None
-    """None in runs stored before intervals were corrected for autocorrelation."""
+    """Effective sample sizes; None in runs stored before intervals were corrected for
+    autocorrelation."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyStopping:
-    """MLPerf's early-stopping estimates, computed as LoadGen does."""
+    """MLPerf's early-stopping estimates, computed by the method of LoadGen."""
 
     p90_ns: int | None = None
     p99_ns: int | None = None
     over_latency_count: int | None = None
     """Server scenario: number of queries above the target latency."""
     is_target_met: bool | None = None
-    """Server scenario: whether the percentile is within the target at LoadGen's confidence."""
+    """Server scenario: whether the percentile meets the target with the confidence of LoadGen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,12 @@ class Outliers:
 
     @property
     def mild_count(self) -> int:
-        """Number between the inner and outer fences, on both sides."""
+        """Number of latencies between the inner and the outer fence, on both sides together."""
         return self.low_mild_count + self.high_mild_count
 
     @property
     def severe_count(self) -> int:
-        """Number beyond the outer fences, on both sides."""
+        """Number of latencies beyond the outer fences, on both sides together."""
         return self.low_severe_count + self.high_severe_count
 
 
@@ -109,11 +110,11 @@ class Stability:
     block_range_ratio: float | None
     """Range of the block medians divided by the overall median."""
     levels: LatencyLevels | None
-    """None if the latency does not switch between two levels."""
+    """The two levels; None if the latency does not switch between two levels."""
     drift_ratio: float | None = None
-    """Median of the last fifth of the invocations less that of the first fifth, over the overall
-    median; null with few invocations. Runs that drift alike show it together, even if chance hides
-    the drift in each of them."""
+    """Median of the last fifth of the invocations minus the median of the first fifth, divided by
+    the overall median; null with few invocations. A set combines the drifts of its runs, which
+    reveals a common drift that is too small to detect in a single run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,12 @@ class WarmupCut:
     query_count: int
     duration_ns: int
     level_range_ratio: float | None = None
-    """Range of the levels of the latency, over the lowest; null if the run does not drift, and is
-    neither a `slowdown` nor without a steady state."""
+    """Range of the levels of the latency, divided by the lowest level. Null unless the run drifts,
+    is a `slowdown`, or has no steady state."""
     p50_change_ratio: float | None = None
-    """Change of the median if the detected warm-up counts: the median of all timed inferences over
-    the median without the warm-up, minus 1. Null if no warm-up was detected in the timed part."""
+    """Relative change of the median if the detected warm-up is included: the median of all timed
+    inferences divided by the median without the warm-up, minus 1. Null if no warm-up was detected
+    in the timed part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +148,5 @@ class LoadgenResult:
     early_stopping_p90_ns: int | None
     early_stopping_p99_ns: int | None
     samples_per_s: float | None
-    """Offline and server scenarios only."""
+    """Samples per second; only in the offline and server scenarios."""
     error_count: int

@@ -1,4 +1,4 @@
-"""Marks of every number: its verdict, and which parts of the measurement were not real.
+"""Marks of a number: its verdict, and which parts of the measurement were not real.
 
     Run.marks, RunSet.marks ──▶ together() ──▶ comparisons, effects and points of a history
 
@@ -44,12 +44,12 @@ class ResultMarks:
 
     @property
     def unwatched(self) -> tuple[str, ...]:
-        """If valid: conditions that could not be read."""
+        """Conditions that could not be read, if the state is `valid`; else empty."""
         return self.unread if self.state == State.VALID.value else ()
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """Which of device and power were not real."""
+        """Marks of a device and a power that are not real."""
         return (*self.device, *self.power)
 
     @property
@@ -126,7 +126,8 @@ def together(
     Args:
         marks: Marks of each run, at least one.
         verdict: Verdict on all runs, such as a set's verdict; None: the worst verdict of the runs.
-        headline: Kind of the number, with a verdict.
+        headline: Kind of number; its state in `verdict` is the state of the result. Unused without
+            a verdict.
     """
     each = list(marks)
     state = max((marks.state for marks in each), key=_BEST_FIRST.index)

@@ -66,10 +66,11 @@ class HarnessNs:
     per_query: float
     end_to_end_p50: int = 0
     binding: BindingNs | None = None
-    """None if it was not measured: with older agents, and in interrupted runs."""
+    """Overhead of the binding; None from older agents, and for interrupted runs."""
     clock_step: float | None = None
-    """Step of the clock, from readings before the run (`environment.clock`) and from the durations:
-    each percentile may be off by as much, and its interval includes that. Null below 8 ns."""
+    """Step (resolution) of the clock, nanoseconds, from readings before the run
+    (`environment.clock`) and from the durations. Each percentile may be wrong by up to a step,
+    which its interval includes. Null below 8 ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +81,23 @@ class ProfileResult:
     operators: tuple[OperatorTime, ...]
     sum_ns_per_inference: float | None
     unprofiled_p50_ns: int | None
-    """Virtual time if the target is emulated, like the times of the operators."""
+    """Median latency of an inference without the profiler; if the target is emulated, in virtual
+    time, as are the times of the operators."""
     error: str | None
     sum_instructions_per_inference: float | None = None
-    """Set for an emulated target whose instructions are counted, like the next number."""
+    """Instructions of an inference, summed over the operators; None unless the target is emulated
+    and its instructions are counted."""
     unprofiled_instructions: float | None = None
-    """Of an inference on the same input that was not profiled."""
+    """Instructions of an inference on the same input without the profiler; None unless instructions
+    are counted."""
     sum_cycles_per_inference: float | None = None
-    """Set for a target that counts cycles of its processor."""
+    """Cycles of an inference, summed over the operators; None unless the target counts cycles of
+    its processor."""
     resolution_ns: float | None = None
-    """Period of a target's counter: the time of an operator per run may be off by as much."""
+    """Period of a target's counter, which is the largest error of an operator's time in a run."""
     reading_ns: float | None = None
-    """Time of a reading of a target's counter. The times of the operators do not include it; those
-    of the inferences that were not profiled include one reading each."""
+    """Time that a reading of the target's counter takes. The times of the operators do not include
+    a reading; the time of each unprofiled inference includes one reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +107,13 @@ class Metrics:
     latency_ns: LatencySummary | None = None
     """Latency of invocations; None for a profile, because profiling slows the run down."""
     end_to_end_ns: LatencySummary | None = None
-    """Latency of queries; None if the scenario has a single latency, and for a profile."""
+    """Latency of queries; None for a profile, and in scenarios in which a query is an
+    invocation."""
     throughput_per_s: float | None
     early_stopping: EarlyStopping | None = None
     outliers: Outliers | None = None
     stability: Stability | None = None
-    """None in runs of schema version 6 and older, and for a profile."""
+    """Variation of the latencies; None for a profile, and in runs of schema version 6 and older."""
     warmup: WarmupCut | None
     """This key and the next three are always present; they are null only in a failed run, or for a
     target that timed itself."""
@@ -120,11 +126,12 @@ class Metrics:
     thermal: ThermalResult | None = None
     profile: ProfileResult | None = None
     energy: EnergyResult | None = None
-    """None if no energy measurement was requested."""
+    """Energy of the run, or why it is refused; None if no energy measurement was requested."""
     instructions_per_inference: float | None = None
-    """Median over the windows of an emulated target; None for other devices."""
+    """Instructions per inference, median over the windows of an emulated target; None for other
+    devices."""
     windows: WindowSummary | None = None
-    """Set for a target that timed itself; None for a device that ran the timed loop."""
+    """Windows of a target that timed itself; None for a device that ran the timed loop."""
     target_memory_bytes: TargetMemoryBytes | None = None
     upload_s: float | None = None
     """Upload time of the model to the target; None if the model was there already."""

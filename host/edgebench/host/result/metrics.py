@@ -25,7 +25,7 @@ LATENCY_SPANS = ("latency_ns", "end_to_end_ns")
 
 
 class Measured(Protocol):
-    """What metrics read of a `Run`."""
+    """The attributes of a `Run` that metrics are computed from."""
 
     @property
     def spec(self) -> RunSpec:
@@ -60,11 +60,11 @@ class Quantity(Enum):
     ENERGY_DELAY_JS = "js"
     EFFICIENCY = "per_j"
     PLAIN = ""
-    """In the unit of the model's outputs or of the data set's metric."""
+    """No fixed unit: the number has the unit of the model's outputs or of the data set's metric."""
 
 
 class Budget(Enum):
-    """Which energy's uncertainty a metric uses."""
+    """Energies whose relative uncertainty a metric can have; values are prefixes of keys."""
 
     GROSS = ""
     NET = "net_"
@@ -79,13 +79,15 @@ class Metric:
     quantity: Quantity
     better: Better
     budget: Budget | None = None
-    """Energy whose relative uncertainty the metric has; None if no meter contributes to it."""
+    """Energy whose relative uncertainty the metric has; None if the metric does not depend on a
+    meter."""
     short: str | None = None
     """Short name for the command line."""
     column: str | None = None
-    """Key in the list of runs."""
+    """Key of the metric in the list of runs; None if the list does not have the metric."""
     is_exact: bool = False
-    """A count or size that does not vary between runs: a run per side is enough to compare."""
+    """Whether the metric is a count or a size that does not vary between runs, so that one run per
+    side is enough for a comparison."""
 
     def value(self, run: Measured) -> float | int | None:
         """The number of a run; None if it was not measured, and for times of an emulator."""
@@ -96,7 +98,7 @@ class Metric:
         return value if isinstance(value, (int, float)) else None
 
     def bounded_value(self, run: Measured) -> float | int | None:
-        """The number of a run; None also for a tail percentile without an interval."""
+        """The number of a run, as by `value`, but None for a tail percentile without interval."""
         return None if self.is_tail and self.interval(run) is None else self.value(run)
 
     @property
@@ -130,7 +132,7 @@ class Metric:
 
     @property
     def kind(self) -> NumberKind:
-        """What the metric describes."""
+        """Kind of number, by which rules decide whether they harm the metric."""
         name = self.path.rpartition(".")[2]
         if self.budget is not None:
             return NumberKind.ENERGY
@@ -144,20 +146,20 @@ class Metric:
     def relevant(self, marks: ResultMarks) -> ResultMarks:
         """Marks of this metric.
 
-        The state is the state of the metric's kind; `synthetic power` applies only to power and
-        energy.
+        The state is that of the metric's kind of number; `synthetic power` is kept only for powers
+        and energies.
         """
         own = marks.of_kind(self.kind)
         return own if self.budget is not None else replace(own, power=())
 
     @property
     def group(self) -> str:
-        """The first part of its path: `latency_ns`, `energy`."""
+        """First part of the path, such as `latency_ns` or `energy`."""
         return self.path.partition(".")[0]
 
     @property
     def label(self) -> str:
-        """The last part of the path without the unit, such as p50 or throughput."""
+        """Last part of the path without the unit, such as p50 or throughput."""
         return self.path.rpartition(".")[2].removesuffix(f"_{self.quantity.value}")
 
 
@@ -169,7 +171,7 @@ _KINDS = {
     "accuracy": NumberKind.OUTPUTS,
     "agreement": NumberKind.OUTPUTS,
 }
-"""Kinds of the groups whose metrics are all of the same kind."""
+"""Kind of number by group, for the groups that have a single kind."""
 
 
 class NoSuchPath(LookupError):
@@ -198,16 +200,16 @@ def value_at(owner: Any, path: str) -> object:
 
 
 def headline_latency(run: Measured) -> LatencySummary | None:
-    """The latencies of the scenario's headline; None for a profile, which measures operators."""
+    """Latencies of the scenario's headline; None for a profile, which measures operators."""
     summary = value_at(run.metrics, run.spec.scenario.traits.headline)
     return summary if isinstance(summary, LatencySummary) else run.metrics.latency_ns
 
 
 def headline(run: Measured) -> Metric:
-    """The main metric of a run; the median latency if too few queries bound the tail.
+    """The main metric of a run; the median latency if its tail percentile has no interval.
 
     A target that times whole windows has no latency of a single inference, so its headline is the
-    throughput. The headline of a target in energy mode is its energy.
+    throughput. A target in energy mode has the energy as its headline.
     """
     energy = run.metrics.energy
     if energy is not None and energy.edge_windows and energy.is_measured:
@@ -243,7 +245,12 @@ def _lower(quantity: Quantity, group: str, *names: str) -> list[Metric]:
 
 
 def _target_memory(*names: str, **short: str) -> list[Metric]:
-    """Memory on a microcontroller, which does not vary between runs; the values are short names."""
+    """Metrics of the memory of a microcontroller, which does not vary between runs.
+
+    Args:
+        names: Metrics without a short name.
+        short: Short names of further metrics.
+    """
     return [
         Metric(
             f"target_memory_bytes.{name}",
@@ -304,6 +311,6 @@ _ALL = (
 )
 
 METRICS: Mapping[str, Metric] = {metric.path: metric for metric in _ALL}
-"""All metrics by which runs can be compared, by path."""
+"""All metrics by which runs can be compared, keyed by path."""
 BY_SHORT_NAME: Mapping[str, Metric] = {metric.short: metric for metric in _ALL if metric.short}
-"""Metrics with a short name, by that name."""
+"""All metrics that have a short name, keyed by the short name."""

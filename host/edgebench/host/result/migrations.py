@@ -21,9 +21,10 @@ from typing import Any
 from edgebench.host.result.promises import is_promised, place_of
 
 CHECKSUMMED_SINCE = 4
-"""First version whose raw meter bytes can be decoded again: older ones have no checksums."""
+"""First version whose raw meter bytes can be decoded again; bytes of older versions have no
+checksums."""
 AS_STORED = "as_stored"
-"""Reason of a finding that was stored as a sentence only, without data."""
+"""Reason of a finding that an older version stored as a sentence without data."""
 _NO_COUNTERS = {"own_cpu_s": 0.0, "involuntary_switch_count": 0}
 
 
@@ -38,7 +39,7 @@ def migrated(document: dict[str, Any], version: int) -> dict[str, Any]:
 def migrated_facts(plain: Any) -> Any:
     """The stored `HostFacts` with the energy request as a single object.
 
-    Up to version 6, the request consisted of separate fields.
+    Up to version 6, each part of the request was a separate field of `HostFacts`.
     """
     if not isinstance(plain, dict) or "energy" in plain or plain.get("meter") is None:
         return plain
@@ -47,7 +48,10 @@ def migrated_facts(plain: Any) -> Any:
 
 
 def migrated_record(plain: Any) -> Any:
-    """The agent's record of a run; version 1 had no counters at both ends of the loop."""
+    """The agent's record of a run in the present form.
+
+    Version 1 lacks the counters at both ends of the loop.
+    """
     worker = plain.get("worker") if isinstance(plain, dict) else None
     if not isinstance(worker, dict) or "before" in worker:
         return plain
@@ -73,9 +77,9 @@ def promised(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The stored and the recomputed document, reduced to what the older version guaranteed.
 
-    Keys that were added or redefined later are removed. Of a line of text, only its presence
-    counts. A rule that was added, or became stricter or milder, does not change the stored verdict;
-    `edgebench verify --rejudge` applies today's rules.
+    Keys that were added or redefined later are removed. Lines of text are compared only for
+    presence, because their wording may change. A rule that was added, or became stricter or milder,
+    does not change the stored verdict; `edgebench verify --rejudge` applies today's rules.
     """
     held = {rule["id"]: rule["outcome"] for rule in stored["verdict"]["rules"]}
     today = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
@@ -115,9 +119,9 @@ _STRICTER = dict.fromkeys(
     ),
     7,
 )
-"""Rules that became stricter, by the version of the change."""
+"""Rules that became stricter, each with the version of the change."""
 _MILDER = {"steady_state": 7}
-"""Rules that became milder, by the version of the change."""
+"""Rules that became milder, each with the version of the change."""
 _SPANS = (
     "metrics.latency_ns",
     "metrics.end_to_end_ns",
@@ -145,14 +149,14 @@ _REDEFINED: dict[str, int] = {
 """Keys whose definition changed, and the version that introduced the present definition.
 
 Version 1 treated neighbouring queries as independent, did not detect a steady state, and stored the
-share of busy CPUs without the underlying counters, so that its verdict may differ. Up to version 6
-the effective count was the plain estimate, and intervals were narrower; the uncertainty term of
-samples in step with the loop ended at 50 phases.
+share of busy CPUs without the counters behind it, so the recomputed verdict may differ from the
+stored verdict. Up to version 6, the effective count was a simpler estimate that made intervals
+narrower, and the uncertainty due to samples in step with the loop covered at most 50 phases.
 """
 
 
 _WORDS = frozenset({"refused", "net_refused", "reason", "detail", "trouble", "error"})
-"""Keys of text for people."""
+"""Keys whose values are text for people."""
 
 
 def _drop(plain: Any, path: list[str]) -> None:
@@ -187,7 +191,7 @@ def _without_later_keys(stored: Any, computed: Any, version: int, path: str = ""
 
 
 def _from_1(document: dict[str, Any]) -> None:
-    """Affinity and context switches were fields of the conditions; there were no queries."""
+    """Convert a document of version 1, which has no queries and other keys of the conditions."""
     conditions = document["conditions"]
     if "scheduling" in conditions:
         return  # a document that was read and written again is migrated already
@@ -209,7 +213,7 @@ _SEVERITIES_OF_1 = dict.fromkeys(
 
 
 def _from_2(document: dict[str, Any]) -> None:
-    """Modified scores were added during version 2."""
+    """Convert a document of version 2, of which some lack the modified scores."""
     outliers = document["metrics"].get("outliers")
     if outliers is not None:
         outliers.setdefault("score_max", None)
@@ -217,7 +221,11 @@ def _from_2(document: dict[str, Any]) -> None:
 
 
 def _from_6(document: dict[str, Any]) -> None:
-    """Three facts were text only: findings, the rule that refuses an energy, and a short phase."""
+    """Convert a document of version 6, which has three facts as text only.
+
+    The facts are the data of a finding, the rule that refuses an energy, and whether a phase is too
+    short.
+    """
     for rule in document["verdict"]["rules"]:
         rule.setdefault("reason", AS_STORED)
     energy = document["metrics"].get("energy")

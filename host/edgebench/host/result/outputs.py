@@ -20,17 +20,20 @@ class Agreement:
     """Fraction of samples with the same largest element of the first output; None if the output is
     a single number, or the reference has no such output."""
     relative_rms: float | None
-    """RMS of the difference divided by the standard deviation of the reference, worst output;
-    divided by the RMS if the reference is constant. None if a difference is not finite."""
+    """RMS of the difference divided by the standard deviation of the reference, or by its RMS if
+    the reference is constant; of several outputs, the largest ratio. None if a difference is not
+    finite."""
     relative_rms_best: float | None = None
-    """Relative RMS of the best output; constant outputs count only if all outputs are constant."""
+    """Smallest ratio (as in `relative_rms`) of all outputs; constant outputs count only if all
+    outputs are constant."""
     is_constant: bool = False
-    """Whether every output of the reference is a single constant for all samples although the
-    samples differ: any two kernels agree on such outputs."""
+    """Whether every output of the reference has the same values for all samples although the
+    samples differ; any two kernels agree on such outputs."""
     distinct_count: int = 0
     """Number of distinct inputs among the samples; 0 if the agent did not count them."""
     repeated_count: int = 0
-    """Outputs of the reference that are the same for all samples although the samples differ."""
+    """Number of outputs of the reference that are the same for all samples although the samples
+    differ."""
     output_count: int = 0
 
 

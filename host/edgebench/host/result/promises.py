@@ -28,7 +28,7 @@ ANY_KEY = "*"
 
 
 def is_promised(place: str, version: int) -> bool:
-    """Whether every run of a version has the key at a place."""
+    """Whether every run of a version has the key at a position."""
     since = _since().get(place)
     return since is not None and since <= version
 
@@ -44,8 +44,8 @@ def key_paths(kind: Any, path: str = "", inside: tuple[type, ...] = ()) -> Itera
 
     Args:
         kind: Type of the values.
-        path: Place of the value.
-        inside: Types that contain the value. A type that contains itself ends the search.
+        path: Position of the value in the document.
+        inside: Types that contain the value. The search stops at a type that contains itself.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType, tuple):

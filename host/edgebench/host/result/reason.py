@@ -1,7 +1,8 @@
 """Reasons as data: a reason has an id, and the numbers and names in its sentence.
 
 A kind of reason is the function that makes the sentence; calling the kind makes a reason. run.json
-stores reasons, so a sentence is made when it is shown, and a misspelt fact fails the type check.
+stores the reasons, and the sentences are made when they are displayed. A misspelt name of a fact is
+an error for the type checker.
 
     too_short(duration_s=…) ──▶ Reason("too_short", facts) ──▶ run.json ──▶ text_of ──▶ a sentence
 
@@ -25,7 +26,7 @@ _NOT_FINITE = ("nan", "inf", "-inf")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a result is as it is."""
+    """Reason for a result, such as the refusal of an energy."""
 
     id: str
     """Kind of reason."""
@@ -33,7 +34,8 @@ class Reason:
     """Numbers and names in its sentence. A number that is not finite is `nan`, `inf` or `-inf`,
     because JSON has no such numbers."""
     subject: str | None = None
-    """Check or method that this reason, and those that follow it, are about."""
+    """Check or method that this reason is about. The reasons after it are about the same subject,
+    up to the next reason with a subject."""
 
 
 Fact = str | int | float | bool | tuple[Reason, ...] | None
@@ -48,7 +50,7 @@ class ReasonKind(Generic[P]):
     """
 
     def __init__(self, sentence: Callable[P, str]) -> None:
-        """The kind with the name of the function that makes its sentence."""
+        """Create the kind; its id is the name of the function."""
         self.id = sentence.__name__
         self._sentence: Callable[..., str] = sentence
 
@@ -60,11 +62,11 @@ class ReasonKind(Generic[P]):
 
     @property
     def fact_types(self) -> Mapping[str, frozenset[type]]:
-        """Types of the facts, by name."""
+        """Types of the facts, keyed by name."""
         return _types_of(self._sentence)
 
     def facts_in(self, facts: Mapping[str, Fact]) -> dict[str, Fact] | None:
-        """The facts of this kind; None if they are those of another version."""
+        """The facts of this kind, without others; None if a fact is missing or has another type."""
         known: dict[str, Fact] = {}
         for name, types in self.fact_types.items():
             fact = facts.get(name, ...)
@@ -76,7 +78,7 @@ class ReasonKind(Generic[P]):
         return known
 
     def text(self, facts: Mapping[str, Fact], *numbers: float) -> str | None:
-        """Sentence with these facts; None if they are those of another version, or out of range.
+        """Sentence with these facts; None if a fact is missing, out of range or of another type.
 
         Args:
             facts: Facts of a reason.
@@ -106,7 +108,7 @@ def _storable(fact: Fact) -> Fact:
 
 @cache
 def _types_of(sentence: Callable[..., str]) -> Mapping[str, frozenset[type]]:
-    """Types of the facts of a sentence, by name; a float may also be an int."""
+    """Types of the facts of a sentence, keyed by name; a float may also be an int."""
     names = [
         name
         for name, parameter in signature(sentence).parameters.items()

@@ -68,7 +68,7 @@ class Conditions:
     """Clocks and counters at the start of the timed loop; None in runs of version 1."""
     after: Moment | None
     scheduling: Scheduling | None
-    """None only in a failed run."""
+    """How the kernel scheduled the worker; None only in a failed run."""
     settings: EffectiveSettings | None = None
     """Settings as requested and as in effect; None in a failed run, and for a target that timed
     itself."""
@@ -83,12 +83,12 @@ class Conditions:
     """Missing sensors, and the reason for each."""
     clock: ClockModel | None
     yardstick: Yardstick | None = None
-    """Speed of the device at both ends of the run, by fixed work; None from older agents, in a
-    failed run, and for a target that timed itself."""
+    """Speed of the device before and after the run, measured with a fixed amount of work; None from
+    older agents, in a failed run, and for a target that timed itself."""
     marks: SyncFacts = field(default_factory=SyncFacts)
     metered: MeterFacts | None = None
     output_sha256: str | None
-    """None only in a failed run."""
+    """SHA-256 of the outputs; None only in a failed run."""
     inputs_file: str | None = None
     """Name of the input file; None: random inputs."""
     inputs: tuple[TensorSpec, ...]
@@ -102,8 +102,8 @@ class Conditions:
     power_source: str | None
     ambient_c: float | None = None
     supply_v: float | None = None
-    """Supply voltage to which the meter set the device, by request or the meter's text; None: none
-    was to be set."""
+    """Supply voltage to which the meter set the device, from --supply or from an option of the
+    meter; None: the meter set no voltage."""
     firmware: FirmwareFacts | None = None
     """Firmware of a target that timed itself; None for other devices."""
 
@@ -135,8 +135,8 @@ class Run:
     simulated: bool
     emulated: bool
     time_scale: float | None = None
-    """Seconds of a simulated device's heat per second of the run; None for other devices, and from
-    older agents."""
+    """Rate at which a simulated device heats up and cools down, relative to real time; None for
+    other devices, and from older agents."""
     spec: RunSpec
     model: ModelFacts
     device: DeviceDescription
@@ -149,7 +149,7 @@ class Run:
     """Why nothing was measured; None for a successful run. Schema version 6 and older did not store
     failed runs."""
     files: dict[str, str] = field(default_factory=dict[str, str])
-    """SHA-256 of every other file of the run, by path relative to the run's directory."""
+    """SHA-256 of every other file of the run, keyed by the path relative to the run's directory."""
     unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)
     """Path and value of unknown keys, which are kept unchanged."""
 

@@ -23,12 +23,12 @@ class SetMetric:
     max: float
     ci95: tuple[float, float] | None = None
     """Bounds of the 95 % confidence interval of the median; for an energy, including the error of
-    the meter. None below five runs. Only the first run measures the accuracy, so its interval is
-    the interval within that run."""
+    the meter. None below five runs. For an accuracy, which only the first run measures, the bounds
+    are those of the interval within that run."""
 
     next_run: tuple[float, float] | None = None
-    """Bounds that contain the value of a further run, made now, with 95 % probability, if the runs
-    scatter like a log-normal distribution. None below five runs, and for an energy."""
+    """Bounds of the 95 % prediction interval for the value of a further run made now, if the values
+    of runs have a log-normal distribution. None below five runs, and for an energy."""
 
     @property
     def half_width_ratio(self) -> float | None:
@@ -47,15 +47,17 @@ class VarianceLevels:
     within_ratio: float
     """Standard deviation of a single run's value due to its queries, divided by the median."""
     launch_s: float
-    """Time of a run outside its timed loop: cold start, warm-up, idle time of a meter, transfer."""
+    """Time of a run outside its timed loop, seconds: cold start, warm-up, idle time of a meter,
+    transfer."""
     duration_s: float
-    """Duration of a run's timed loop, as measured."""
+    """Measured duration of a run's timed loop, seconds."""
     best_count: int
     """Number of runs that gives the narrowest interval in the same total time."""
     best_duration_s: float
-    """Duration of the timed loop of each of those runs."""
+    """Duration of the timed loop of each run if there are `best_count` runs, seconds."""
     gain_ratio: float
-    """Standard error with that split, divided by the present standard error."""
+    """Standard error with `best_count` and `best_duration_s`, divided by the present standard
+    error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class RunSet:
     """Runs of a model on a device in a fixed configuration; also a single run as a set."""
 
     set_id: str | None
-    """None for a single run."""
+    """Id of the set; None for a single run."""
     device: str
     model: str
     runtime: str
@@ -79,9 +81,10 @@ class RunSet:
     headline: str
     """Path of the set's headline metric."""
     metrics: dict[str, SetMetric]
-    """Metrics by path below `metrics` of run.json."""
+    """Metrics, keyed by the path below `metrics` of run.json."""
     variance: VarianceLevels | None
-    """None if the runs have no interval, or the set has no interval between runs."""
+    """Sources of the variation; None if the runs have no intervals, or if the set has no interval
+    between its runs."""
     verdict: Verdict
     runs: tuple[Run, ...] = field(metadata=key(""), repr=False)
     """All runs by position, including refused runs; replaced runs are last."""
@@ -107,7 +110,7 @@ class RunSet:
 
 
 def without_replaced(runs: Iterable[Run]) -> list[Run]:
-    """The runs that no other of these runs replaces; an invalid run replaces none."""
+    """The given runs except those that another given run replaces; an invalid run replaces none."""
     listed = list(runs)
     replaced = {
         run.member.replaces.run_id

@@ -18,7 +18,8 @@ class SettingState(Enum):
     """Comparison of a setting in effect with the request."""
 
     AS_REQUESTED = "as_requested"
-    """Also if nothing was requested and there was no choice."""
+    """The setting took effect as requested, or nothing was requested and there was no
+    alternative."""
     DIFFERENT = "different"
     NOT_CHOSEN = "not_chosen"
     """Nothing was requested, and there were several possibilities."""
@@ -36,20 +37,22 @@ class Setting:
     """Value in effect; None: unknown or unset."""
     state: SettingState
     reason: str | None = None
-    """Name of its sentence in `show.settings`; None: no sentence is needed."""
+    """Name of the setting's sentence in `show.settings`; None: no sentence is needed."""
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
     """Names and counts in that sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveSettings:
-    """Every setting that is compared with its effect."""
+    """All settings for which the effect is compared with the request."""
 
     threads: Setting
-    """Threads of the runtime; in effect are the threads that used CPU time in the timed loop, by
-    working or spinning: an upper bound of the working threads."""
+    """Threads of the runtime. The value in effect is the number of threads that used CPU time in
+    the timed loop; as a thread may spin without working, it is an upper bound on the working
+    threads."""
     cpus: Setting
-    """Number of CPUs; in effect is the number that affinity, cpuset and quota allow, a fraction."""
+    """Number of CPUs. The value in effect is the number, possibly fractional, that affinity, cpuset
+    and quota allow."""
     signature: Setting
     """Signature of the model's graph."""
     delegate: Setting

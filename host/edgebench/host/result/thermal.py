@@ -10,13 +10,13 @@ from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.table import text_of
 
 MEMORY_CLOCK = "memory_clock"
-"""Cause of a slowdown by a lower clock of the memory or of a bus, without heat."""
+"""Cause of a slowdown: a lower clock of the memory or of a bus, not explained by heat."""
 POWER_LIMIT = "power_limit"
-"""Cause of a slowdown by a lower clock, without heat."""
+"""Cause of a slowdown: a lower clock that heat does not explain."""
 UNKNOWN_CAUSE = "unknown"
-"""Cause of a slowdown by a lower clock, if no temperature was read."""
+"""Cause of a slowdown: a lower clock, while no temperature could be read."""
 POWER_SUPPLY = ("undervoltage", "overcurrent")
-"""Causes of a slowdown by the power supply."""
+"""Causes of a slowdown that come from the power supply."""
 
 
 class ThermalState(Enum):
@@ -31,14 +31,14 @@ class ThermalState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ThermalResult:
-    """The classification, with its numbers; a number is None if the run is too short for it."""
+    """The classification with its numbers; a number is None if the run is too short for it."""
 
     state: ThermalState
     cause: str | None
     """thermal, undervoltage, overcurrent, power_limit, memory_clock, hidden, unknown; None without
     throttling."""
     is_certain: bool
-    """Whether the device itself reported it."""
+    """Whether the device itself reported the cause; otherwise the cause is probable."""
     reasons: tuple[Reason, ...] = ()
     """Reasons for the state; empty in runs that were stored with the text only."""
     reason: str = ""
@@ -51,13 +51,14 @@ class ThermalResult:
     onset_s: float | None = None
     """Time from the start of the measurement to the first sign of throttling."""
     peak_latency_ns: float | None = None
-    """Lower quartile of the baseline windows; None if the baseline is throttled already."""
+    """Lower quartile of the latencies of the baseline windows; None if the baseline is throttled
+    already."""
     sustained_latency_ns: float | None = None
-    """Median of the windows in the last fifth."""
+    """Median of the latencies of the windows in the last fifth of the run."""
     peak_throughput_per_s: float | None = None
     """Inferences per second in the baseline windows, including the time between inferences."""
     sustained_throughput_per_s: float | None = None
-    """Inferences per second in the last fifth."""
+    """Inferences per second in the last fifth of the run."""
     retention_ratio: float | None = None
     """Peak latency divided by sustained latency."""
     throttled_ratio: float | None = None
@@ -69,7 +70,8 @@ class ThermalResult:
     latency_ns_after: LatencySummary | None = None
     """Headline latency after the onset; only the steady part, if it became steady."""
     moved_ratio: float | None = None
-    """Fraction of the windows on another core type than the usual type, or on two types."""
+    """Fraction of the windows in which the model ran on a core type other than the usual type, or
+    on two core types."""
     moved_latency_ratio: float | None = None
     """Latency on the other core type divided by latency on the usual type; None if no whole window
     ran on the other type."""
@@ -80,7 +82,8 @@ class ThermalResult:
     """Expected frequency of the device; a lower frequency from the start indicates a slow governor,
     not an onset."""
     freq_change_ratio: float | None = None
-    """Deviation of the clock from the baseline's clock that 95 % of the windows stay within."""
+    """Bound on the relative deviation of the clock from its baseline that holds for 95 % of the
+    windows."""
     verdict: str = field(init=False)
     """State and cause, joined by a colon."""
 
@@ -91,5 +94,5 @@ class ThermalResult:
 
     @property
     def is_slowed(self) -> bool:
-        """Whether the device itself slowed down."""
+        """Whether the state is a slowdown of the device: throttled, or with a limited frequency."""
         return self.state in (ThermalState.THROTTLED, ThermalState.FREQUENCY_LIMITED)

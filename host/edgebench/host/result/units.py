@@ -2,8 +2,8 @@
 
 An uncertainty has two significant digits, and its value is rounded to the same decimal place. A
 number shown without its uncertainty has three significant digits, or fewer if the uncertainty is
-wide. No number has more digits than an instrument can resolve: six at most, and a smaller
-uncertainty is shown as below 0.01 %.
+wide. A number has at most six digits, because no instrument resolves more, and a relative
+uncertainty below 0.01 % is shown as `<0.01 %`.
 
 Source: JCGM 100:2008 (GUM), 7.2.6
 """
@@ -21,17 +21,18 @@ from edgebench.protocol.sizes import format_bytes
 
 ABSENT = "—"
 _TIME_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
-"""Units by power of ten, in nanoseconds."""
+"""Units with the exponents of their powers of ten, nanoseconds."""
 _PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""), (-3, "m"), (-6, "µ"), (-9, "n"), (-12, "p"))
 _LEAST_RATIO = 1e-4
-"""Smallest uncertainty shown, relative to its value: below it, digits are meaningless."""
+"""Smallest relative uncertainty that is shown as a number; digits below it are meaningless."""
 _LEAST = 1e-13
-"""Smallest value and uncertainty, joules or watts: anything smaller is a rounding error."""
+"""Smallest value or uncertainty that is shown as a number, joules or watts; anything smaller is a
+rounding error."""
 _CLOCK_ENDS_H = 48
-"""Longest time shown as hours, minutes and seconds."""
+"""Longest time, in hours, that is shown as hours, minutes and seconds."""
 _UNKNOWN = "(uncertainty unknown)"
 _ANY_PLACE = 99
-"""Decimals of a value without a known uncertainty: no limit."""
+"""Decimal place that limits no rounding, for a value whose uncertainty is unknown."""
 
 
 def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) -> str:
@@ -75,7 +76,7 @@ def format_number(number: Number) -> str:
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
-    """A duration, three significant digits; fewer if its half width is larger.
+    """A duration with three significant digits; fewer if the half-width is wide.
 
     >>> format_ns(1_234_567), format_ns(87), format_ns(None), format_ns(1_234_567, 540_000)
     ('1.23 ms', '87 ns', '—', '1.23 ms')
@@ -125,7 +126,7 @@ def format_amperes(value_a: float) -> str:
 
 
 def format_joules(value_j: float | None, half_width_j: float = 0.0) -> str:
-    """An energy, three significant digits; fewer if its half width is larger.
+    """An energy with three significant digits; fewer if the half-width is wide.
 
     >>> format_joules(0.00132), format_joules(0.0), format_joules(15000.0)
     ('1.32 mJ', '0 J', '15.0 kJ')
@@ -203,11 +204,11 @@ def format_share(ratio: float) -> str:
 
 
 _SHARES_OF_SAMPLES = {"top1"}
-"""Metrics of data sets that count samples."""
+"""Metrics of data sets that are a fraction of the samples, which is shown in percent."""
 
 
 def format_plain(value: float, half_width: float = 0.0) -> str:
-    """A number without a unit, four decimals at most; fewer if its half width is larger.
+    """A number without a unit, with at most four decimals; fewer if the half-width is wide.
 
     >>> format_plain(0.975), format_plain(0.97222, 0.018), format_plain(1e-17, 0.1)
     ('0.975', '0.972', '0.00')
@@ -221,12 +222,12 @@ def format_plain(value: float, half_width: float = 0.0) -> str:
 
 
 def format_accuracy(metric: str, value: float, half_width: float = 0.0) -> str:
-    """An accuracy: a share of the samples in percent, of which a decimal at least.
+    """An accuracy; a share of the samples is shown in percent, with at least one decimal.
 
     Args:
         metric: Metric of the data set, such as `top1`.
         value: The accuracy.
-        half_width: Half the width of its interval, which determines further decimals.
+        half_width: Half-width of its interval, which determines the number of decimals.
 
     >>> format_accuracy("top1", 0.99333, 0.0053), format_accuracy("auc", 0.97222, 0.018)
     ('99.3 %', '0.972')
@@ -238,7 +239,7 @@ def format_accuracy(metric: str, value: float, half_width: float = 0.0) -> str:
 
 
 def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
-    """A change in percent, two decimals; fewer if its half width is larger.
+    """A change in percent with two decimals; fewer if the half-width is wide.
 
     >>> format_change(0.01234), format_change(-0.1234, 0.34), format_change(-1e-9)
     ('+1.23 %', '-12 %', '+0.00 %')
@@ -250,7 +251,7 @@ def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
 
 
 def format_times(ratio: float, half_width: float = 0.0) -> str:
-    """A factor, three significant digits; fewer if its half width is larger.
+    """A factor with three significant digits; fewer if the half-width is wide.
 
     >>> format_times(1.8, 0.02), format_times(12.345), format_times(123.4, 400.0)
     ('1.80×', '12.3×', '120×')
@@ -260,7 +261,7 @@ def format_times(ratio: float, half_width: float = 0.0) -> str:
 
 
 def _place(half_width: float) -> int:
-    """Decimal place of the second significant digit, negative before the point; 99 without a width.
+    """Decimal place of the second significant digit; negative before the point; 99 for no width.
 
     >>> _place(0.0123), _place(0.0996), _place(4200.0)
     (3, 2, -2)
@@ -272,7 +273,7 @@ def _place(half_width: float) -> int:
 
 
 def _place_of(value: float, half_width: float, most: int) -> int:
-    """Decimals of a value with this half width; the first digit of the value is always shown.
+    """Decimal place to round a value with this half-width to; the first digit is always kept.
 
     >>> _place_of(1234.0, 56.0, 2), _place_of(1234.0, 56000.0, 2), _place_of(1.234, 0.0, 2)
     (0, -3, 2)
@@ -300,7 +301,7 @@ def _units(unit: str) -> tuple[tuple[int, str], ...]:
 
 
 def _three(value: float) -> int:
-    """Decimals of the third significant digit.
+    """Decimal place of the third significant digit.
 
     >>> _three(12.34), _three(0.9996), _three(0.0)
     (1, 2, 0)
@@ -351,11 +352,12 @@ def format_step(value_s: float) -> str:
 
 _LONG_UNITS = {"years": 365.25 * 86400, "days": 86400, "h": 3600, "min": 60}
 _LONGEST_S = 10 * 365 * 86400.0
-"""Longest duration shown in digits: an expected time may come from a hostile device."""
+"""Longest duration shown in digits, seconds. An expected time may come from an untrusted device,
+which could send any number."""
 
 
 def format_lasting(value_s: float, half_width_s: float) -> str:
-    """An estimated time to the second, or in hours if its half width is above a minute.
+    """An estimated time to the second, or in hours if its half-width is above a minute.
 
     >>> format_lasting(33303, 10), format_lasting(33303, 4000), format_lasting(360_000, 100)
     ('9:15:03', '9.3 h', '100 h')
@@ -369,11 +371,12 @@ def format_lasting(value_s: float, half_width_s: float) -> str:
 
 
 _LOPSIDED = 1.5
-"""Ratio between the distances of the two bounds above which both are shown."""
+"""Ratio between the distances of the two bounds from the value, above which both distances are
+shown."""
 
 
 def format_half_width(value_ns: float | None, interval: Sequence[float] | None) -> str:
-    """Half the width of an interval in percent of the value; both sides if they differ.
+    """Half-width of an interval in percent of the value; both sides if they differ much.
 
     >>> format_half_width(100, [98, 103]), format_half_width(100, [99.97, 100.03])
     ('±2.5 %', '±<0.1 %')
@@ -401,7 +404,7 @@ def format_sides(low: float, high: float) -> str:
 
 
 def is_lopsided(value: float, interval: Sequence[float]) -> bool:
-    """Whether an interval around a positive value is much wider on one side, and not tiny.
+    """Whether an interval around a positive value is much wider on one side, and is not tiny.
 
     >>> is_lopsided(100, [98, 103]), is_lopsided(31.3, [24.0, 31.7])
     (False, True)
@@ -413,10 +416,11 @@ def is_lopsided(value: float, interval: Sequence[float]) -> bool:
 
 
 def half_width_of(interval: Sequence[float] | None, value: float | None = None) -> float:
-    """Half the width of the interval around a value; 0 without an interval.
+    """Half-width of an interval, or the distance of its nearer bound; 0 without an interval.
 
-    The interval of a tail percentile is wider on one side. The distance to the nearer bound
-    counts, because it sets the digits that are shown: the rounded value stays within the interval.
+    The interval of a tail percentile is wider on one side. The result sets the number of digits
+    that are shown, so it is the distance from the value to the nearer bound: then the rounded value
+    stays within the interval.
 
     >>> half_width_of([8.0, 12.0]), half_width_of([43.5, 10000.0], 43.9)
     (2.0, 0.3999999999999986)
@@ -448,7 +452,7 @@ def format_interval_ns(value_ns: float | None, interval: Sequence[float] | None)
 
 
 def format_rate(per_s: float, half_width_per_s: float = 0.0) -> str:
-    """A rate, at least three significant digits; fewer if its half width is larger.
+    """A rate with at least three significant digits; fewer if the half-width is wide.
 
     >>> format_rate(37591.2), format_rate(12.345), format_rate(37591.2, 4200)
     ('37,591', '12.3', '37,600')

@@ -1,10 +1,10 @@
 """Verdict of a run: whether its numbers can be trusted, with the finding of every rule as data.
 
-A verdict has a state for the run, and a state for each kind of number: a rule that fails harms the
-kinds of numbers that it is about. An invalid run has no numbers of any kind.
+A verdict has a state for the run, and a state for each kind of number: a failed rule harms only the
+kinds of numbers that the rule is about. An invalid run has no numbers of any kind.
 
 A finding holds a value, a limit and a unit; `show.sentences` formats it as a line. No decision
-depends on the text of such a line.
+depends on the text of a line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgebench.host.result.reason import Fact
 
 
 class State(Enum):
-    """State of a run, and severity of a rule: the state of a run that fails it."""
+    """State of a run. The severity of a rule is the state of a run that fails the rule."""
 
     VALID = "valid"
     SUSPECT = "suspect"
@@ -25,7 +25,7 @@ class State(Enum):
 
 
 class NumberKind(Enum):
-    """What a number describes; a failed rule may harm some kinds and leave others as they are."""
+    """What a number describes; a failed rule may harm only some of the kinds."""
 
     MEDIAN = "median"
     """Median latency, fastest inference, instructions, time of a whole window."""
@@ -53,16 +53,17 @@ class RuleOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InRuns:
-    """In how many runs of a set a rule failed; its fields are facts of the set's finding."""
+    """Number of runs of a set in which a rule failed; stored as facts of the set's finding."""
 
     failed_count: int
     of_count: int
     is_worst: bool = False
-    """Whether the finding is the worst of these runs."""
+    """Whether the finding is that of the worst of these runs."""
     is_same: bool = False
     """Whether all of these runs have the same finding."""
     is_outvoted: bool = False
-    """Whether the rule harms no number, because the other runs agree without these runs."""
+    """Whether the rule harms no number of the set, because the other runs agree and outvote the
+    runs that fail the rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ class Finding:
 
     @property
     def in_runs(self) -> InRuns | None:
-        """In how many runs the rule failed; None unless it is a finding of a set's runs."""
+        """Number of runs in which the rule failed; None for a finding about a single run."""
         known = {name: self.facts[name] for name in InRuns.__annotations__ if name in self.facts}
         try:
             counts = InRuns(**known)  # type: ignore[arg-type]
@@ -125,12 +126,13 @@ class Verdict:
     state: State
     rules: tuple[Finding, ...]
     unwatched: tuple[str, ...] = ()
-    """Which of clock, heat and load could not be read during the run, so that changes were not
-    detected."""
+    """Conditions (clock, heat, load) that could not be read during the run, so that their changes
+    were not detected."""
     causes: tuple[CauseSummary, ...] = ()
-    """Causes of the failed rules, the first to be mended first; each failed rule has a cause."""
+    """Causes of the failed rules, in the order in which to fix them; each failed rule has a
+    cause."""
     numbers: Mapping[str, State] = field(init=False)
-    """State of each kind of number (`NumberKind`), by the failed rules that harm it."""
+    """State of each kind of number (`NumberKind`), derived from the failed rules that harm it."""
 
     def __post_init__(self) -> None:
         failures = self.failures

@@ -1,6 +1,6 @@
 """Envelope of a trace: the lowest, mean and highest value of each interval, for charts only.
 
-The mean of many samples hides a peak, and decimation may miss it, so a chart needs all three
+The mean of many samples hides a peak, and decimation may omit the peak, so a chart needs all three
 values. Energy is always computed from the samples, never from an envelope.
 """
 
@@ -19,7 +19,7 @@ GAP_RATIO = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """A trace by interval; an interval without a value has NaN in all three columns."""
+    """Summary of a trace by interval; an interval without a value has NaN in all three columns."""
 
     edges_s: Floats
     """Edges of the intervals, ascending, shape (k + 1,)."""
@@ -38,7 +38,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Values at instants."""
+    """A trace: values at points in time."""
 
     time_s: Floats
     """Times, ascending, shape (n,)."""

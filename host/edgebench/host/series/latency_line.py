@@ -1,14 +1,15 @@
-"""Latency over time as all surfaces draw it: a line of medians, a band, and what lies above.
+"""Latency over time, for all kinds of output: a line of medians, a band, and the maxima.
 
     LatencySeries ──▶ latency_line() ──▶ terminal (`show/pictures.py`), report (`report/charts.py`),
                                          notebook (`show/notebook.py`), figure (`show/plot.py`)
 
-A mean follows the slowest inferences: with 1 % of them at a hundred times the median, a line of
-means lies at twice the median. So the line has the median of each interval, and its own median is
-the p50 of the run. That needs intervals with the same number of inferences: with intervals of the
-same length, a run that slows down would have fewer inferences in its later intervals than in its
-earlier ones, and all intervals would count the same. The number is odd, because only then is the
-median of an interval as often above as below that of its distribution.
+A mean follows the slowest inferences: if 1 % of the inferences take a hundred times the median, a
+line of means lies at twice the median. Therefore the line has the median of each interval, and the
+median of the line is the p50 of the run. Such a line requires intervals with equal numbers of
+inferences: with intervals of equal length, a run that slows down would have fewer inferences in
+later intervals, although each interval has the same weight. The number of inferences is odd,
+because only then is the median of an interval as often above as below the median of the
+distribution.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import LatencySeries
 
 OVERVIEW_COUNT = 240
-"""Intervals of a whole run: about one for three pixels of a page, or for two of a notebook. Runs of
-fewer inferences have an interval for each."""
+"""Number of intervals of a whole run: an interval for about three pixels of a report, or two pixels
+of a notebook. A run with fewer inferences has an interval for each inference."""
 LINE_REACH, BAND_REACH = 1.25, 1.5
-"""Ratios to the median up to which a single interval extends the axis, by its p50 and by its band.
-At most 5 % of the intervals are beyond the first. A shift of 5 % is then a fifteenth of the axis or
-more, unless the run itself shifts by more."""
+"""Ratios to the median. Up to the first ratio, the p50 of any interval extends the axis; up to the
+second ratio, the band of any interval does. At each end, at most 5 % of the intervals have a p50
+outside the axis. A shift by 5 % of the median is then at least a seventeenth of the axis, unless
+more than 5 % of the intervals are beyond the first ratio."""
 FEW_RATIO = 0.05
 """Share of the intervals that an axis may leave out at each end."""
 LEAST_REACH = 0.025
-"""Least distance of the ends of the axis from the median, as a share of it: noise below it is
-drawn as a flat line."""
+"""Minimum distance of each end of the axis from the median, as a ratio to the median: much smaller
+noise is drawn as a flat line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,15 @@ class LatencyLine:
     begin_s: Floats
     """Start of the first inference of each interval."""
     end_s: Floats
-    """Start of the first inference of the next interval; of the last interval, of its last."""
+    """Start of the first inference of the next interval; for the last interval, start of its last
+    inference."""
     p10_ns: Floats
     p50_ns: Floats
     p90_ns: Floats
     max_ns: Floats
     size: int
-    """Inferences of each interval after the warm-up, odd; the last has up to twice as many."""
+    """Number of inferences in each interval after the warm-up, odd; the last interval has up to
+    twice as many."""
     warmup_count: int
     """Number of intervals of the warm-up."""
 
@@ -83,24 +87,24 @@ class LatencyLine:
 
     @cached_property
     def median_ns(self) -> float:
-        """Median of the line after the warm-up, which is the p50 of the run but for noise."""
+        """Median of the line after the warm-up; it equals the p50 of the run, except for noise."""
         return middle_of(self.p50_ns[self.warmup_count :])
 
     @cached_property
     def line_limits(self) -> AxisLimits:
-        """Ends of an axis for the line alone."""
+        """Ends of an axis for the line without its band."""
         return self._limits(0.0)
 
     @cached_property
     def limits(self) -> AxisLimits:
-        """Ends of an axis for line and band."""
+        """Ends of an axis for the line and its band."""
         return self._limits(BAND_REACH)
 
     def _limits(self, band_reach: float) -> AxisLimits:
         """Ends of an axis.
 
         Args:
-            band_reach: Ratio to the median up to which the band extends the axis.
+            band_reach: Ratio to the median up to which the band extends the axis; 0: no band.
         """
         steady = slice(self.warmup_count, None)
         line_ns, median_ns = self.p50_ns[steady], self.median_ns
@@ -138,7 +142,7 @@ class LatencyLine:
 
 
 def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> LatencyLine:
-    """The line of a run.
+    """Compute the line of a run.
 
     Args:
         latency: Latencies, at least one after the warm-up.
@@ -146,7 +150,7 @@ def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> Latency
     """
     warmup, total = latency.warmup_count, len(latency.latency_ns)
     size = math.ceil((total - warmup) / count) | 1
-    # The last interval of the warm-up may be smaller, that of the run larger.
+    # The last interval of the warm-up may be smaller; the last interval of the run may be larger.
     before = range(0, warmup, max(size, math.ceil(warmup / count)))
     starts = [*before, *range(warmup, max(warmup + 1, total - size + 1), size)]
     bounds = np.array([*starts, total], np.int64)
@@ -168,21 +172,22 @@ def latency_line(latency: LatencySeries, count: int = OVERVIEW_COUNT) -> Latency
 
 
 def shared_limits(lines: Sequence[LatencyLine], *, has_band: bool = True) -> AxisLimits:
-    """Ends of an axis for the lines of several runs, at least one, with or without their bands."""
+    """Ends of an axis for the lines of one or more runs, with or without their bands."""
     limits = [line.limits if has_band else line.line_limits for line in lines]
     return AxisLimits(min(limit.low_ns for limit in limits), max(limit.high_ns for limit in limits))
 
 
 def above_count(latency: LatencySeries, limits: AxisLimits) -> int:
-    """Number of inferences after the warm-up that are above an axis."""
+    """Number of inferences after the warm-up that are above the upper end of an axis."""
     return int(np.count_nonzero(latency.steady_ns > limits.high_ns))
 
 
 def distribution_limits(latency_ns: Floats) -> AxisLimits:
-    """Ends of an axis of a distribution, which holds 99 % of the latencies and a margin.
+    """Ends of an axis for a distribution: p0.5 and p99 of the latencies, with a margin.
 
-    If these reach beyond `BAND_REACH` times the median, it ends there, but not before 90 % of the
-    latencies: with a tail of ten medians, all others would be a single bar.
+    If p99 is above `BAND_REACH` times the median, the upper end is at that ratio or at p90,
+    whichever is higher. Otherwise, in a distribution with a tail of ten times the median, all other
+    latencies would be a single bar.
     """
     low, middle, most, high = (
         float(value) for value in np.quantile(latency_ns, (0.005, 0.5, 0.9, 0.99), method="lower")
@@ -197,7 +202,7 @@ def distribution_limits(latency_ns: Floats) -> AxisLimits:
 
 
 def middle_of(values: Floats) -> float:
-    """Median without interpolation, as of latencies; at least one value."""
+    """Median without interpolation, as for latencies; `values` must not be empty."""
     middle = percentile_index(len(values), 0.5)
     return float(np.partition(values, middle)[middle])
 

@@ -1,8 +1,9 @@
 """All traces of a run on a common clock.
 
 Zero is the start of the first inference after the warm-up, on the device's clock. The meter's
-recording is on the same axis if its clock was aligned with the device's clock. Otherwise it has a
-separate time axis, which starts at its first sample, and `power_apart` states the reason.
+recording is on the same axis if its clock was aligned with the device's clock. Otherwise the
+recording has a separate time axis, which starts at its first sample, and `power_apart` states the
+reason.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
 
 
 class SpanKind(Enum):
-    """Kind of a span."""
+    """Kind of a span: a phase of the run, a window of a target, or a period of throttling."""
 
     PHASE = "phase"
     WINDOW = "window"
-    """Inferences that the device timed as a whole."""
+    """Window of a target, which times the inferences in the window as a whole."""
     THROTTLED = "throttled"
 
 
@@ -55,7 +56,8 @@ class Span:
     begin_s: float
     end_s: float
     facts: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    """Counts of the device in a window; start and end of a window are arrival times on the host."""
+    """Counts that the device reported for a window; empty for other spans. Start and end of a
+    window are times at which messages of the device arrived on the host."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +73,7 @@ class LatencySeries:
 
     @property
     def points(self) -> Points:
-        """The inferences as a trace."""
+        """Latency over time as `Points`."""
         return Points(self.start_s, self.latency_ns)
 
     @property
@@ -90,8 +92,8 @@ class WindowSeries:
     count: NDArray[np.int64]
     """Inferences in each window."""
     per_inference: Floats
-    """Time per inference on the target's counter, nanoseconds, or instructions per inference; NaN
-    if the target reported neither."""
+    """Time per inference by the target's counter, in nanoseconds, or number of instructions per
+    inference, if `is_counted`; NaN if the target reported neither."""
     is_counted: bool
     """Whether `per_inference` is in instructions, as on an emulator that counts them."""
 
@@ -101,7 +103,7 @@ class WindowSeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuerySeries:
-    """Queries after the warm-up, for scenarios with several inferences or due times per query."""
+    """Queries after the warm-up, if a query has several inferences or a due time."""
 
     due_s: Floats
     """Time at which each query's latency begins, shape (q,)."""
@@ -168,16 +170,18 @@ class RunSeries:
     """Everything that a run recorded over time; times are seconds on the device's clock."""
 
     latency: LatencySeries | None = None
-    """Latencies; None if no single inference was timed, or the run has no latency."""
+    """Latencies; None if inferences were not timed individually, or the run has no latency."""
     queries: QuerySeries | None = None
-    """Queries; None if a query is a single inference or all inferences, or if it has no latency."""
+    """Queries; None if a query is a single inference or all inferences, or if queries have no
+    latency."""
     windows: WindowSeries | None = None
-    """Windows; None if inferences were only timed individually."""
+    """Windows; None if the run is not of a target, or has no windows."""
     sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
     """Telemetry by the sensor's name, whose suffix is the unit."""
     spans: tuple[Span, ...] = ()
     power: tuple[PowerSeries, ...] = ()
-    """Channels whose sum is the power of the run's energy; all channels if it has no energy."""
+    """Channels whose powers add up to the power from which the run's energy is computed; all
+    channels if the run has no energy."""
     power_apart: str | None = None
     """Why the power has a separate time axis; None if it is on the run's axis."""
 
@@ -187,7 +191,7 @@ class RunSeries:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """Start and end of all traces on the clock of the run."""
+        """Earliest start and latest end of all traces on the clock of the run."""
         times = [time_s for span in self.spans for time_s in (span.begin_s, span.end_s)]
         if self.latency is not None and len(self.latency.start_s):
             times += [float(self.latency.start_s[0]), float(self.latency.start_s[-1])]
@@ -205,13 +209,13 @@ class PowerDetail:
     """Limits on the blocks of power, for uses that need a finer resolution than a chart."""
 
     rate_hz: float
-    """Limit on the blocks per second."""
+    """Maximum number of blocks per second."""
     count: int
-    """Limit on the blocks of a channel."""
+    """Maximum number of blocks of a channel."""
 
 
 def sensor_title(name: str) -> str:
-    """Name of a temperature or a clock, without its unit and the prefix that all of them share.
+    """Name of a temperature or clock sensor, without its unit and without `thermal` or `cpufreq`.
 
     >>> sensor_title("thermal.cpu-thermal.temp_c"), sensor_title("cpufreq.policy0.freq_hz")
     ('cpu-thermal', 'policy0')
@@ -229,7 +233,10 @@ def hottest_sensor(series: RunSeries) -> tuple[str, Points] | None:
 
 
 def busiest_clock(series: RunSeries) -> tuple[str, Points] | None:
-    """The clock with the highest mean, that of the busiest CPUs, among the most trusted kind."""
+    """The clock with the highest mean frequency, usually of the busiest CPUs, with its name.
+
+    Only clocks of the most trusted kind that has readings are considered; see `_CLOCKS`.
+    """
     for suffix in _CLOCKS:
         clocks = {
             name: readings for name, readings in series.named(suffix).items() if len(readings)
@@ -246,8 +253,8 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
     Args:
         directory: Directory of the run.
         run: The run in it.
-        detail: Limits within which blocks are made from all power samples; None: read the stored
-            outline, whose resolution suffices for a chart.
+        detail: Limits on the blocks that are computed from all power samples; None: read the stored
+            outline, whose resolution is sufficient for a chart.
 
     Raises:
         RunDamaged: a file of the run is not readable.
@@ -284,7 +291,7 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
 
 
 class _RunTimes:
-    """Zero of a run's clock, and the times recorded by its device."""
+    """The times that the device recorded, relative to the zero of the run's time axis."""
 
     def __init__(self, directory: Path, run: Run, record: RunRecord) -> None:
         self._target = record.target
@@ -389,7 +396,7 @@ def _window_facts(target: TargetRecord, window: Window, first: int) -> dict[str,
 def _target_latency(target: TargetRecord, zero_ns: int) -> LatencySeries | None:
     """Inferences that the target timed, placed end to end from the start of each window.
 
-    Streaming firmware has a fixed interval between inferences instead.
+    Inferences of streaming firmware start at a fixed interval instead.
     """
     latency_ns = inference_times_ns(target)
     if latency_ns is None or not target.windows:
@@ -421,16 +428,17 @@ class MeterAxis:
     """Mapping from the meter's clock to the time axis of a run."""
 
     channels: tuple[str, ...]
-    """Channels whose sum is the power of the run's energy; all channels if it has no energy."""
+    """Channels whose powers add up to the power from which the run's energy is computed; all
+    channels if the run has no energy."""
     line: ClockLine
     zero_ns: int
     """Zero of the axis on the device's clock or, without an alignment, on the meter's clock."""
     apart: str | None
-    """Why the axis starts at the meter's first sample; None if it is the run's axis."""
+    """Why the axis starts at the meter's first sample; None if the axis is the run's time axis."""
 
     @classmethod
     def of(cls, file: PowerFile, energy: EnergyResult, zero_ns: int) -> MeterAxis:
-        """The axis of a recording.
+        """Compute the axis of a recording.
 
         Args:
             file: The recording.
@@ -489,7 +497,7 @@ def read_power_samples(
 def _power(
     directory: Path, energy: EnergyResult | None, zero_ns: int, detail: PowerDetail | None
 ) -> tuple[tuple[PowerSeries, ...], str | None]:
-    """Channels of the meter, and the reason for a separate time axis, if any."""
+    """Channels of the meter, and the reason for a separate time axis; None without such an axis."""
     if energy is None or not (directory / POWER_FILE).exists():
         return (), None
     file = PowerFile.open(directory)
@@ -513,7 +521,7 @@ def _power(
 
 
 def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | None:
-    """Limit on the blocks of a channel; None: the resolution of the outline."""
+    """Maximum number of blocks of a channel; None: the number in the stored outline."""
     if detail is None:
         return None
     begin_ns, end_ns = file.span_ns(channel)

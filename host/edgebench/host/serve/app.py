@@ -108,7 +108,7 @@ async def _end_on_disconnect(receive: Receive, subscriber: Subscriber) -> None:
 
 
 def new_app(store: Store, feed: Feed) -> Starlette:
-    """The application.
+    """Create the web application of the live page.
 
     Args:
         store: Store of the runs.
@@ -197,7 +197,7 @@ def _history_html(store: Store, device: str, model: str) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """An HTML page.
+    """Build an HTML page with the live page's layout.
 
     Args:
         title: Plain text.

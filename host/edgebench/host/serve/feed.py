@@ -1,9 +1,10 @@
-"""Feed of overview changes to all subscribed browsers.
+"""Sending of changes of the overview to all subscribed browsers.
 
-Theory of operation. A single loop polls the files while there are subscribers. It encodes each set
-of changes as one message, whose bytes all subscribers share. Each subscriber has a short queue, and
-is dropped if it takes no messages for about 15 s. A browser that is still alive reconnects and
-receives the whole overview. So memory is bounded by the number of subscribers.
+Theory of operation. A single loop polls the files while there are subscribers. The loop encodes
+each set of changes as a single message, whose bytes all subscribers share. Each subscriber has a
+short queue, and is dropped if it takes no messages for about 15 s. A browser that is still running
+reconnects and receives the whole overview. The memory is therefore limited by the number of
+subscribers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TICK_S = 0.25
 """Polling interval of the files: a published status is on the page within a second."""
 MAX_SUBSCRIBERS = 200
 MAX_WAITING = 64
-"""Queued messages above which a subscriber is dropped."""
+"""Maximum number of queued messages; a subscriber with more messages is dropped."""
 
 
 class Subscriber:
@@ -59,7 +60,7 @@ class Subscriber:
 
 
 class Feed:
-    """Overview and its subscribers, for use in a single event loop."""
+    """The overview and its subscribers, for use in a single event loop."""
 
     def __init__(self, overview: Overview) -> None:
         self._overview = overview

@@ -1,16 +1,16 @@
 """Access control of the live page, its connections, and the security headers of every response.
 
 Any web page in the user's browser can send requests to the loopback interface, also under a host
-name that resolves to this machine (DNS rebinding). So the Host header must name this machine, only
-GET is allowed, and no CORS header lets other sites read a response. If a token is set, every
-request needs it. A browser sends the token once, in the address that the command prints, and keeps
-it in a cookie that neither scripts nor other sites can read.
+name that resolves to this machine (DNS rebinding). For this reason, the Host header must name this
+machine, only GET is allowed, and no CORS header allows other sites to read a response. If a token
+is set, every request needs it. A browser sends the token once, in the address that the command
+prints, and keeps it in a cookie that neither scripts nor other sites can read.
 
 uvicorn waits without limit for the first request of a connection, and for the rest of a request
-body that the application does not read. A client with enough idle connections would block all
-others. So idle connections have a time limit, and a new connection is never refused because of
-them: at the limit on connections, the longest idle connection is closed. The stream of an open page
-is never idle.
+body that the application does not read. A client with enough idle connections would block all other
+clients. For this reason, idle connections have a time limit. A new connection is never refused
+because of idle connections: if the limit on connections is reached, the longest idle connection is
+closed. The stream of an open page is never idle.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ HEADERS: Mapping[str, str] = {
 }
 """Default headers of every response."""
 REQUEST_TIMEOUT_S = 10.0
-"""Longest wait for a complete request or its headers; also the interval of the check
-for idle connections."""
+"""Interval of the check for idle connections; a connection that was idle for a whole interval is
+closed."""
 _UNAUTHORIZED = "missing or wrong token: open the address that edgebench serve printed\n"
 
 
@@ -84,7 +84,7 @@ class PageGuard:
         self._names = LOOPBACK_NAMES | (others if self._takes_addresses else {host.lower()})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, or pass it to the application."""
+        """Pass a request to the application if it is allowed; otherwise refuse it."""
         if scope["type"] != "http":
             return  # no WebSockets
 
@@ -132,7 +132,8 @@ class PageGuard:
     def _is_own_name(self, host_headers: list[str]) -> bool:
         """Whether the Host header names this machine.
 
-        If the server is not on loopback, any IP address is accepted: DNS rebinding needs a name.
+        If the server is not on loopback, any IP address is accepted, because DNS rebinding needs a
+        host name.
         """
         if len(host_headers) != 1:
             return False
@@ -153,12 +154,13 @@ class PageConnection(H11Protocol):
     """HTTP connection with a limit on its idle time."""
 
     _last: RequestResponseCycle | None = None
-    """Newest request at the last check, complete or in progress."""
+    """Newest request at the time of the last check, complete or in progress."""
     _idle_since_s: float = 0.0
-    """Loop time at which the connection opened, or its last response ended."""
+    """Time of the event loop at which the connection opened, or at which its last response
+    ended."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request; at the limit on connections, close the longest idle ones."""
+        """Wait for a request; at the limit on connections, close the longest idle connections."""
         self._idle_since_s = self.loop.time()
         assert self.limit_concurrency is not None
         # uvicorn refuses requests on the last connection within its limit.
@@ -185,7 +187,7 @@ class PageConnection(H11Protocol):
         self.loop.call_later(REQUEST_TIMEOUT_S, self._check)
 
     def on_response_complete(self) -> None:
-        """Start to wait for another request."""
+        """Record the time from which the connection is idle."""
         self._idle_since_s = self.loop.time()
         super().on_response_complete()
 

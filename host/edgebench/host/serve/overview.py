@@ -1,4 +1,4 @@
-"""Content of the live page and its changes, read from the files of store and farm."""
+"""Content of the live page and changes of the content, read from the files of store and farm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHOLE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class NoteRow:
-    """Message about a section that could not be read."""
+    """Message about a section of the page that could not be read."""
 
     text: str
 
@@ -70,7 +70,8 @@ class Overview:
         self._has_runs = False
         """True once the store's directory of runs was found."""
         self._stamp: object = None
-        """State of runs and commands at the last refresh of runs, campaigns and devices."""
+        """State of runs and commands at the time of the last refresh of runs, campaigns and
+        devices."""
         self._read_s = 0.0
 
     def refresh(self) -> bytes | None:

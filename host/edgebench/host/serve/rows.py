@@ -1,7 +1,7 @@
 """Rows of the live page: devices, campaigns and runs, formatted for people.
 
-All numbers are formatted here; the script in the browser only computes durations. It inserts row
-texts as text, never as HTML.
+All numbers are formatted here; the script in the browser only computes durations. The script
+inserts the texts of rows as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from edgebench.protocol.sizes import format_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneRow:
-    """A device on which a command measures."""
+    """Row of a device on which a command measures."""
 
     device: str
     command: str
@@ -39,7 +39,7 @@ class LaneRow:
     state: str
     reason: str
     title: str
-    """The run in progress: model, runtime, settings."""
+    """Model, runtime and settings of the run in progress."""
     number: int
     count: int
     phase: str
@@ -58,23 +58,24 @@ class LaneRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRow:
-    """A device that is paired with this host, or on which a command measures."""
+    """Row of a device that is paired with this host, or on which a command measures."""
 
     device: str
     address: str
     labels: str
     meter: str
     used_by: str
-    """Commands with live files in this store that measure on the device."""
+    """Commands that measure on the device, and publish their live status in this store."""
     health: str
-    """`well`, `failures`, `quarantined`, or `unknown` if the device was never reached."""
+    """Health of the device: `well`, `failures`, `quarantined`, or `unknown` if the device was never
+    reached."""
     remark: str
     seen_utc: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignLaneRow:
-    """A device of a campaign."""
+    """Row of a device of a campaign."""
 
     device: str
     state: str
@@ -86,7 +87,7 @@ class CampaignLaneRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRow:
-    """A campaign."""
+    """Row of a campaign."""
 
     name: str
     created_utc: str
@@ -96,15 +97,15 @@ class CampaignRow:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected remaining time at `at_utc`; runs in progress count in full."""
+    """Expected remaining time at `at_utc`; a run in progress counts with its full duration."""
     at_utc: str
-    """Creation time of the row; empty for a campaign that is not running."""
+    """Time at which the row was created; empty for a campaign that is not running."""
     lanes: tuple[CampaignLaneRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A stored run."""
+    """Row of a stored run."""
 
     run_id: str
     created_utc: str
@@ -113,19 +114,20 @@ class RunRow:
     runtime: str
     scenario: str
     number: str
-    """Headline with the half-width of its 95 % interval, or `refused`, or a dash."""
+    """Headline result with the half-width of its 95 % interval; or `refused`, or a dash."""
     metric: str
     """Name of the headline metric."""
     energy: str
     verdict: str
-    """State of the verdict, also the CSS class of the cell."""
+    """State of the verdict, which is also the CSS class of the cell."""
     remark: str
-    """Rest of the verdict: unwatched sensors, simulated or emulated device, code of a failure."""
+    """Remarks on the verdict: properties that were not observed, simulated or emulated device, code
+    of a failure."""
     tags: str
 
 
 def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
-    """Row of a device, from the live status that its command published."""
+    """Create the row of a device from the live status that a command published."""
     on = f" on {device.runtime}" if device.runtime else ""
     settings = f", {device.settings}" if device.settings else ""
     reached = ""
@@ -165,7 +167,7 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
 def device_rows(
     devices: Sequence[tuple[KnownDevice, DeviceHealth]], farm: Farm, lanes: Iterable[LaneRow]
 ) -> dict[str, DeviceRow]:
-    """Rows of all paired devices and all devices on which a command measures, by name.
+    """Create the rows of all paired devices and of all devices being measured, by device name.
 
     Args:
         devices: Paired devices and their health.
@@ -210,7 +212,7 @@ def device_rows(
 
 
 def campaign_row(progress: CampaignProgress, at_utc: str) -> CampaignRow:
-    """The row of a campaign."""
+    """Create the row of a campaign whose progress was read at `at_utc`."""
     summary = progress.summary
     return CampaignRow(
         name=summary.name,
@@ -237,7 +239,7 @@ def campaign_row(progress: CampaignProgress, at_utc: str) -> CampaignRow:
 
 
 def run_or_none(store: Store, run_id: str) -> Run | None:
-    """A stored run; None if its document cannot be read, as when the run was just removed."""
+    """Read a stored run; None if its document cannot be read, for example after its removal."""
     try:
         return store.run(run_id)
     except StoreError:
@@ -245,7 +247,7 @@ def run_or_none(store: Store, run_id: str) -> Run | None:
 
 
 def run_row(summary: RunSummary, run: Run | None) -> RunRow:
-    """The row of a stored run.
+    """Create the row of a stored run.
 
     Args:
         summary: The run's row in the index.
@@ -275,7 +277,7 @@ def run_row(summary: RunSummary, run: Run | None) -> RunRow:
 
 
 def _headline(run: Run) -> tuple[str, str]:
-    """Headline of a run with its uncertainty, and the name of the metric."""
+    """Headline of a run with its uncertainty as text, and the name of the headline metric."""
     metric = headline(run)
     name = metric.label.replace("_", " ")
     energy = run.metrics.energy

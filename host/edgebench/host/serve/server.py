@@ -24,8 +24,8 @@ TOKEN_BYTES = 24
 MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
 """Limit on concurrent connections; at the limit, the longest idle connection is closed."""
 BACKLOG = 100
-"""Number of connections accepted in a step: less than the limit on connections, so that no
-connection is closed in favour of others before its request was read."""
+"""Number of connections accepted in a step; less than the limit on connections, so that no
+connection is closed in favour of other connections before its request was read."""
 UNREAD_MS = 30_000
 """Time without acknowledgement of sent data after which the kernel closes a connection."""
 STOP_POLL_S = 0.1
@@ -42,7 +42,7 @@ class PageAddress:
 
     @property
     def url(self) -> str:
-        """URL for a browser, with the token, if any."""
+        """URL for a browser, with the token if there is a token."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         if self.host in ("0.0.0.0", "::"):
             name = socket.gethostname()

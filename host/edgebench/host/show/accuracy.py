@@ -1,4 +1,4 @@
-"""The accuracy of a model in words: its interval, and the loss against its reference."""
+"""The accuracy of a model as text: its interval, and the loss against its reference."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def value_words(accuracy: Accuracy) -> str:
 
 
 def loss_words(accuracy: Accuracy) -> str:
-    """The difference to the reference on the data set; empty without a reference.
+    """The difference from the reference on the data set; empty without a reference.
 
-    It has no interval: both models ran the same samples, on which it is exact.
+    The difference has no interval, because it is exact for the samples, which both models ran.
 
     >>> from edgebench.host.result.outputs import ReferenceAccuracy
     >>> sibling = ReferenceAccuracy("20260101-000000-00000000", "a.onnx", 0.9956)
@@ -56,5 +56,5 @@ def loss_words(accuracy: Accuracy) -> str:
 
 
 def accuracy_words(accuracy: Accuracy) -> str:
-    """The accuracy with its interval and the difference to its reference."""
+    """The accuracy with its interval, and the difference from its reference."""
     return ", ".join(filter(None, (value_words(accuracy), loss_words(accuracy))))

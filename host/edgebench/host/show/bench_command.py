@@ -30,21 +30,22 @@ from edgebench.protocol.spec import (
 )
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
-"""Default runtime of each model format, which the command omits."""
+"""Default runtime of each model format; the command omits a default runtime."""
 _RECORDED = frozenset(SpecChanges.__annotations__) | {
     *("on", "runtime", "load_timeout_s", "memory_limit_bytes", "sustained_s", "preset", "runs"),
     *("supply_v", "reference"),
 }
-"""Fields that runs record; the reference is measured beside a model, and may be this run's."""
+"""Fields of options that runs record. The reference counts as recorded, because it is measured
+together with a model and may be the run itself."""
 _AS_TYPED = {option.flag for option in SETTINGS if option.field not in _RECORDED}
-"""Options of the host, such as files, of which runs record only the name, and meters. They are kept
-from the command that made a run."""
+"""Options of the host that runs record only in part, such as the names of files, or not at all,
+such as meters. Their values are copied from the command that made a run."""
 
 
 def command_line_of(run: Run, run_count: int) -> CommandLine:
     """The command that made these runs; see `bench_words` for the parameters.
 
-    A model in firmware has no file to name, so its command is a template.
+    For a model in firmware, which has no file, the command has no arguments.
     """
     spec = with_all_runs(_requested_spec(run), run_count)
     words = [] if run.model.sha256 is None else bench_words(run, run_count)
@@ -65,9 +66,9 @@ def run_count_of(run: Run) -> int:
 
 
 def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
-    """The command that makes all of these sets; None if that takes several commands.
+    """The command that makes all of these sets; None if several commands are needed.
 
-    It is the command that made them, as typed, if that made no others. Otherwise it names all
+    If one command made exactly these sets, it is returned as typed. Otherwise the command names all
     models, or the candidate with --against if the sets are the two sides of pairs.
     """
     firsts = [run_set.first for run_set in sets]
@@ -96,7 +97,7 @@ def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
 
 
 def _typed(runs: Sequence[Run]) -> tuple[tuple[str, ...], ...] | None:
-    """Arguments of the command that made these runs; None unless it measured just their models."""
+    """Arguments of the command that made these runs; None unless it measured only their models."""
     commands = {run.command for run in runs}
     made_by = commands.pop() if len(commands) == 1 else None
     if made_by is None or not made_by.arguments:
@@ -117,8 +118,9 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
     """Arguments of `edgebench bench` that repeat these runs: the model, then each option.
 
     Files are named as in the command that made the run, or else by their names alone. The meter is
-    that of the command, or else `METER`, because runs do not record its name. The device is omitted
-    if it is this machine, and so are settings with default values.
+    that of the command that made the run, or else `METER`, because runs do not record the name of
+    the meter. The device is omitted if it is this machine; settings with default values are
+    omitted.
 
     Args:
         run: One of the runs.
@@ -161,14 +163,14 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
 
 
 def model_as_named(run: Run) -> str:
-    """The model of a run as the command that made it named the model, or else its file's name."""
+    """The model of a run as named in the command that made the run, or else the file's name."""
     given = CommandLine(arguments=() if run.command is None else run.command.arguments)
     names = filter(None, (*given.models, given.value("candidate")))
     return next((name for name in names if PurePath(name).name == run.model.name), run.model.name)
 
 
 def _by_field(spec: RunSpec) -> dict[str, object]:
-    """The settings of a specification that options can change, by field of the options."""
+    """The settings of a specification that options can change, keyed by the option's field."""
     return {
         **{name: getattr(spec, name) for name in SpecChanges.__annotations__},
         "load_timeout_s": spec.limits.load_timeout_s,
@@ -177,7 +179,10 @@ def _by_field(spec: RunSpec) -> dict[str, object]:
 
 
 def _requested_spec(run: Run) -> RunSpec:
-    """The requested specification; a later run of a set or of pairs does only a part of it."""
+    """The specification as requested.
+
+    The runs of a set or of pairs, except the first, skip the checks and have another seed.
+    """
     spec = run.spec
     if spec.engine is Engine.TARGET:  # the device determines this engine
         spec = replace(spec, engine=Engine.NATIVE)
@@ -189,7 +194,7 @@ def _requested_spec(run: Run) -> RunSpec:
 
 
 def _usual(spec: RunSpec) -> RunSpec:
-    """The specification of the preset alone, with the values derived from the run's duration."""
+    """The specification from the preset, with the values that depend on the run's duration."""
     preset = base_preset(spec.preset)
     if preset not in PRESETS:  # a preset of another version
         return from_preset(DEFAULT_PRESET)

@@ -21,11 +21,11 @@ from edgebench.host.show.tables import PIPE_WIDTH, marks_cell, text
 from edgebench.protocol.text import printable
 
 DEFAULT_LEVEL = "default"
-"""Level of an axis that the campaign file leaves to `edgebench bench`."""
+"""Text for a factor that the campaign file leaves to the default of `edgebench bench`."""
 
 
 def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> DataTable:
-    """Table of the cells of a plan, without factors that no cell sets."""
+    """Table of the cells of a plan; factors that no cell sets have no column."""
     table = DataTable()
     table.add_column("cell", justify="right", no_wrap=True)
     factors = [name for name in rows[0] if name != "number"]

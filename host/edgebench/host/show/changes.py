@@ -1,4 +1,4 @@
-"""Changes of levels as text: a line for each change, the worst first, and what changed with it."""
+"""Changes of levels as text: a line for each, the worst first, with the changed conditions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def undecided(histories: Sequence[History]) -> list[History]:
 
 
 def _titles(histories: Sequence[History]) -> dict[int, str]:
-    """Title of each history, by its identity: settings are named where histories need them."""
+    """Title of each history by the `id()` of the history; settings only where they distinguish."""
     lines = subject_lines(histories)
     return {id(history): line for history, line in zip(histories, lines, strict=True)}
 
@@ -91,7 +91,7 @@ def _sentence(change: LevelChange, titles: Mapping[int, str]) -> str:
 
 
 def _beside(change: LevelChange) -> list[str]:
-    """What changed with a level: conditions with both values, and the temperature."""
+    """Conditions that changed with a level, with both values, and the temperature."""
     beside = [
         f"{key} {was} → {now}"
         for key, values in change.changed.items()

@@ -48,13 +48,13 @@ _COUNTED_IN_TIMES = {
 }
 """Quantities for which a ratio is meaningful."""
 _TITLES = {"device": "device", "metric": "metric", "runtime": "runtime", "comparison_id": "pairs"}
-"""Titles of the name columns, by attribute of a comparison."""
+"""Titles of the name columns, keyed by attribute of a comparison."""
 _SHOWN_IF_WIDE = {"device", "runtime"}
 """Columns that a wide terminal shows even if all rows have the same value."""
 WIDE = 110
 """Minimum width of a terminal that shows all columns."""
 _ACCURACY = ("accuracy", "accuracy-samples", "accuracy-limit", "reference")
-"""Options that pairs do not have."""
+"""Options that a command with --against does not have."""
 _LEFT_OUT = {
     LeftOut.NOT_MADE: "not made",
     LeftOut.MISSING: "a run is missing",
@@ -117,7 +117,7 @@ def _outcome_cell(comparison: RunComparison) -> Text:
 
 
 def _suspect_mark(comparison: RunComparison) -> str:
-    """The mark of an outcome of suspect runs, as behind a headline; empty if all are valid."""
+    """The mark of an outcome of suspect runs; empty if all runs are valid."""
     return f" ({State.SUSPECT.value})" * bool(comparison.verdicts.suspect_count)
 
 
@@ -151,18 +151,19 @@ def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
 
 
 def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet]) -> str | None:
-    """The command that makes enough runs for a decision.
+    """A line with the command that makes enough runs for a decision.
 
-    It repeats the command that made the pairs. For sides that were measured one after the other, it
-    measures the models in turn, with the options of the baseline's command.
+    For pairs, it is the command that made them. For sides that were measured one after the other,
+    it is a command that measures the models alternately, with the options of the baseline's
+    command.
 
     Args:
         comparisons: The comparisons.
-        sets: The compared sets, at least one; with all compared runs.
+        sets: The compared sets, at least one; they contain all compared runs.
 
     Returns:
         The line; None if there are enough runs, if the command that made the pairs was interrupted,
-        or if the sides are not two models that a command could measure in turn.
+        or if the sides are not two models that a single command can measure.
     """
     if any(LeftOut.INTERRUPTED in comparison.left_out for comparison in comparisons):
         return None  # the sets advise to let it finish
@@ -200,7 +201,7 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
 
 
 def _origin(run: Run) -> CommandLine:
-    """The command that made a run, as typed, or else from the run's settings."""
+    """The command that made a run, as typed, or else a command from the run's settings."""
     if run.command is not None and run.command.arguments:
         return CommandLine(command="bench", arguments=run.command.arguments)
     # Each run of a pair has the whole duration.
@@ -221,7 +222,6 @@ def _outcome_words(comparison: RunComparison) -> str:
 
 
 def _notes(comparison: RunComparison) -> list[str]:
-    """Notes about the numbers of a comparison."""
     notes: list[str] = []
     if instrument_ratio := comparison.result.rules.instrument_ratio:
         notes.append(
@@ -258,7 +258,7 @@ def _notes(comparison: RunComparison) -> list[str]:
 
 
 def _occasions_note(blocks: Blocks) -> str:
-    """What the interval contains because the sides were measured on different occasions."""
+    """Sources of error in the interval if the sides were measured on different occasions."""
     spread = blocks.spread
     in_turn = "edgebench bench A --against B"
     if spread.deviation is None:
@@ -274,7 +274,7 @@ def _occasions_note(blocks: Blocks) -> str:
 
 
 def _times(comparison: RunComparison) -> str:
-    """Ratio of the candidate in words, such as "1.80× faster"; empty if it may be 1."""
+    """Ratio of the candidate in words, such as "1.80× faster"; empty if the interval contains 1."""
     result, metric = comparison.result, METRICS[comparison.metric]
     times, bounds = result.ratio, result.ratio_interval
     if bounds is None or metric.quantity not in _COUNTED_IN_TIMES:

@@ -1,4 +1,7 @@
-"""Table of the devices, separate from the tables of runs, which do not need the network."""
+"""Table of the devices.
+
+The table has its own module, because the tables of runs do not import network code.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ CLOSE_FILES = (
     "run the agent as a separate user, with a systemd unit with DynamicUser=yes "
     "(docs/security.md); or, if you trust the model: --trust-model"
 )
-"""Next step if models can access the files of the agent's user."""
+"""Next step if a model could open the files of the agent's user."""
 _ACCESS_STYLES = {
     Access.READY: "green",
     Access.NOT_PAIRED: "yellow",

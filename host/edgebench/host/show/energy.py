@@ -37,7 +37,7 @@ _ASSUMED = {
     TraceAssumption.INSTANTS: "samples are instants, because --samples was not given",
 }
 _MANY = 1e6
-"""Numbers of inferences from this number up are rounded to three digits."""
+"""Number of inferences from which such numbers are rounded to three digits."""
 
 
 def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
@@ -98,7 +98,7 @@ def _gross(energy: EnergyResult, gross_j: float) -> str:
 
 
 def _edges(energy: EnergyResult) -> str:
-    """Windows between edges at a digital input of the meter; the energy is the windows' median."""
+    """Median and range of the energies of windows between edges at an input of the meter."""
     energies_j = (edge_window.energy_j_per_inference for edge_window in energy.edge_windows)
     each_j = [energy_j for energy_j in energies_j if energy_j is not None]
     span = f"{format_joules(min(each_j))} to {format_joules(max(each_j))}"

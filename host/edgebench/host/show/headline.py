@@ -1,11 +1,11 @@
 """The main result of a command as a sentence, with its interval and its marks.
 
-    sets of a command ──▶ headlines() ──▶ the end of the results of `bench`, the begin of `show`, of
-                                          a page and of a notebook, `headlines` in JSON
+    sets of a command ──▶ headlines() ──▶ the end of the results of `bench`, the beginning of
+                                          `show`, of a page and of a notebook, `headlines` in JSON
 
-Its kind follows from the options of the runs: of sustained runs it is whether and why the device
-slowed down, with a meter the energy, with `--accuracy` the accuracy and the latency, of several
-models the ratio of the best two, and otherwise the headline metric of the scenario.
+The options of the runs determine the subject of the sentence. Sustained runs: whether and why the
+device slowed down. A meter: the energy. `--accuracy`: the accuracy and the latency. Several models:
+the ratio of the best two. In all other cases: the headline metric of the scenario.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from edgebench.host.analysis.compare.ratios import SetRatio
 
 SAME_RATIO = 1.05
-"""Widest ratio between two valid sets that are called the same within a bound: charts are drawn so
-that a shift of 5 % is seen. Beyond, and if a set is suspect, a difference cannot be excluded."""
+"""Largest bound of a ratio at which two valid sets are called the same; charts are drawn so that a
+change of 5 % is visible. With a larger bound, or with a suspect set, the sentence states that the
+sets cannot be distinguished."""
 _THERMAL_CAUSES = {
     "thermal": "heat",
     "hidden": "heat",
@@ -55,7 +56,7 @@ Settings = Callable[[RunSet], str]
 
 
 class HeadlineKind(Enum):
-    """What a main result is about."""
+    """Subject of a main result."""
 
     RESULT = "result"
     RATIO = "ratio"
@@ -70,7 +71,7 @@ class Headline:
 
     kind: HeadlineKind
     sentence: str
-    """Without a full stop; includes the interval of each number."""
+    """The result in words, without a full stop; includes the interval of each number."""
     marks: str
     """Verdict and marks of the numbers in the sentence."""
 
@@ -92,8 +93,8 @@ class Headline:
 def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[Headline]:
     """The main results of a command; empty if nothing was measured.
 
-    Sets of the same kind that can be compared share a ratio. It replaces their own results, except
-    for sustained runs, energies and accuracies.
+    Sets of the same kind that can be compared have a ratio, which replaces a result for each set,
+    except for sustained runs, energies and accuracies.
 
     Args:
         sets: Sets of the command, in the order of measurement.
@@ -143,7 +144,7 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
 
 
 def _are_comparable(sets: Sequence[RunSet]) -> bool:
-    """Whether a ratio shows only the models, runtimes and devices: see `compare` for the others."""
+    """Whether the sets differ only in model, runtime and device; `compare` handles other sets."""
     from edgebench.host.analysis.compare.comparability import unshown_differences  # slow to import
 
     firsts = [run_set.first for run_set in sets]
@@ -164,7 +165,7 @@ def _name(sets: Sequence[RunSet], place: int, settings: Settings | None) -> str:
 
 
 def _ratio_words(better: str, worse: str, ratio: SetRatio, *, is_valid: bool) -> str:
-    """A ratio with its interval; how far apart two sets may be if no difference is shown."""
+    """Sentence about the ratio of two sets; without a clear difference, about its bounds."""
     low, high = ratio.interval
     if not ratio.is_clear:
         if not is_valid or max(high, 1 / low) > SAME_RATIO:
@@ -245,7 +246,7 @@ def _why_no_energy(run_set: RunSet) -> str:
 
 
 def _sustained(run_set: RunSet) -> str:
-    """When and why a device slowed down, and what is left, as the end of a sentence."""
+    """When and why a device slowed down, and what performance remained, to end a sentence."""
     run, thermal = _slowest(run_set)
     count = len(run_set.counted)
     where = "" if count == 1 else f" in the worst of {count} runs"
@@ -267,7 +268,7 @@ def _sustained(run_set: RunSet) -> str:
 
 
 def _slowest(run_set: RunSet) -> tuple[Run, ThermalResult | None]:
-    """The counted run that kept the least performance, or that slowed down, or the first."""
+    """The counted run with the lowest retained performance, among slowed runs if there are any."""
 
     def kept(run: Run) -> tuple[bool, float]:
         thermal = run.metrics.thermal

@@ -16,7 +16,7 @@ from edgebench.system import unforeseen
 from edgebench.system.model_file import fault_of_model
 
 Value = Callable[[Any, CommandLine], object] | Command
-"""A value in a hint: a command, or what a function makes of the error and the failed command."""
+"""A value in a hint: a command, or a function that returns it for an error and a failed command."""
 Hint = Callable[[Any, CommandLine], NextStep]
 Row = tuple[type[e.EdgebenchError], Hint]
 _DEVICES, _METERS, _BRIDGE = command("devices"), command("meters"), command("bridge", "list")
@@ -38,12 +38,12 @@ def _on(kind: type[e.EdgebenchError], text: str, *values: Value) -> Row:
 
 
 def _with_dataset(kind: type[e.EdgebenchError], text: str) -> Row:
-    """A hint that fixes the data set and then measures with it."""
+    """A hint to correct the data set and then to measure with it."""
     return _on(kind, f"{text}; then {{}}", lambda _, given: given.bench(accuracy="set.npz"))
 
 
 def _for_lease(error: e.LeaseHeld, given: CommandLine) -> NextStep:
-    """Wait for the client that holds the device, or end its run."""
+    """Hint to wait for the client that holds the device, or to end its run."""
     if given.command == "stop" and error.is_by_this_host:
         return NextStep(
             "end your other command with Ctrl-C in its terminal: it has no run in progress"
@@ -139,7 +139,7 @@ def _for_permission(error: e.NoSuchMeter | e.NotPermitted, given: CommandLine) -
 
 
 def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
-    text = "allow the difference if it is what you compare: {}"
+    text = "allow the difference, to compare its effect: {}"
     allow = [["--allow", key] for key in error.keys]
     if type(error) is e.NotComparable and given.command == "bench" and error.comparison_id:
         return NextStep(text, command("compare", error.comparison_id, *allow))
@@ -147,11 +147,11 @@ def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
 
 
 def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
-    """Measure without what does not fit; the host has no list of the model's inputs."""
+    """Hint to measure without inputs that do not fit; the host does not know the model's inputs."""
     if given.value("input_shapes") and given.value("inputs"):
         text = (
-            "fit --shape, and the arrays of --inputs, to the inputs that the error lists; or leave "
-            "out both, and random inputs are drawn: {}"
+            "fit --shape, and the arrays of --inputs, to the inputs that the error lists; or "
+            "leave out both, to measure with random inputs: {}"
         )
         return NextStep(text, given.bench(without=["shape", "inputs"]))
     if given.value("input_shapes"):
@@ -177,13 +177,13 @@ def _for_slow_dataset(_error: e.DatasetTooSlow, given: CommandLine) -> NextStep:
 
 
 def _fault(given: CommandLine) -> str | None:
-    """What is wrong with the model file; None if it is whole, or if no single file was given."""
+    """Fault of the model file; None if the file is intact, or if not exactly one file was given."""
     names = given.names.get(_MODEL)
     return None if names is None else fault_of_model(Path(names[0]))
 
 
 def _for_model(text: str) -> Hint:
-    """Replace a file that is not whole; else try the other runtimes, unless all were tried."""
+    """Hint to replace a damaged file, else to try other runtimes unless all were tried."""
 
     def hint(_error: e.EdgebenchError, given: CommandLine) -> NextStep:
         fault = _fault(given)
@@ -249,7 +249,7 @@ def _for_measurement(error: e.MeasurementError, given: CommandLine) -> NextStep:
 
 
 def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
-    """Add options that were tried with the file, or name its columns."""
+    """Hint to add the options that were tried with the file, or to name its columns."""
     if error.works_with and given.group in ("meters", "energy"):
         # `energy` has the constant voltage in --voltage.
         name = "--supply" if given.group == "meters" else "--voltage"
@@ -257,8 +257,8 @@ def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
             (name if option == "--supply" else option, text) for option, text in error.works_with
         ]
         return NextStep(
-            "state what the file does not contain; this command reads the file with assumed units "
-            "and values, replace them by yours: {}",
+            "add what the file does not contain; this command has assumed units and values, which "
+            "you replace by the real ones: {}",
             given.again(added),
         )
     if isinstance(error, e.ColumnsUnknown):
@@ -644,7 +644,8 @@ _HINTS: tuple[Row, ...] = (
     _on(e.TransportError, "see which devices are reachable: {}", _DEVICES),
     _on(e.EdgebenchError, "see the commands: {}", command("--help")),
 )
-"""Hints in order. The first row whose kind fits the error is used; the last row fits all errors."""
+"""Rows of hints. The hint is in the first row whose kind fits the error; the last row fits all
+errors."""
 
 
 def _record(*words: str) -> Value:
@@ -737,7 +738,7 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
         ),
     ),
 }
-"""Hints by command and its actions; they take precedence over the general hints."""
+"""Hints for the errors of a command or an action; they take precedence over the general hints."""
 _OF_STORE: dict[str, Row] = {
     "lab export": _on(e.StoreError, "choose another file: {}", command("lab", "export", "FILE")),
     "store merge": _on(
@@ -760,7 +761,7 @@ _OF_STORE: dict[str, Row] = {
         ),
     ),
 }
-"""Hints for a file or store that cannot be written, by command and action."""
+"""Hints for a file or store that cannot be written, keyed by command and action."""
 REFUSED_RECORDING = (
     "fix what the check reports (docs/meters.md describes each check), then test the meter: "
     "edgebench meters selftest METER --duration 60s"

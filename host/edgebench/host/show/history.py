@@ -104,7 +104,7 @@ def outcome_sentence(history: History) -> str:
 
 
 def history_document(history: History) -> dict[str, Any]:
-    """A history for `--json`, with the explanation of its outcome under `reason`."""
+    """A history for `--json`, with the reason for its outcome under `reason`."""
     document: dict[str, Any] = to_plain(history)
     return document | {"reason": outcome_sentence(history)}
 
@@ -200,7 +200,7 @@ class _PictureColumn:
 
     @property
     def span(self) -> tuple[float, float]:
-        """Lowest and highest bound; the value itself for a point without an interval."""
+        """Lowest and highest bound of the points; a point without an interval has its value."""
         bounds = [point.ci95 or (point.value, point.value) for point in self.points]
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
@@ -249,7 +249,6 @@ def _picture(history: History, metric: Metric, width: int) -> list[str]:
 
 
 def _columns(history: History, most: int) -> list[_PictureColumn]:
-    """Columns of a picture, at most `most`."""
     count = len(history.points)
     size = math.ceil(count / most)
     starts = {level.first for level in history.levels[1:]}
@@ -312,7 +311,7 @@ def condition_lines(history: History) -> list[str]:
 
 
 def _table(histories: Sequence[History]) -> list[RenderableType]:
-    """A line with what all histories have in common, and a table of the differences."""
+    """A line with the properties that all histories share, and a table of other properties."""
     names = {
         "metric": [history.metric for history in histories],
         "model": [history.subject.model for history in histories],

@@ -1,4 +1,4 @@
-"""Results of sets while their runs are made: a row for each set once its first run has ended.
+"""Results of sets while their runs are made: a row for each set whose first run has ended.
 
 1 of 8 runs   p50 203 µs   ±0.4 % in this run        the interval within the run
 3 of 8 runs   p50 203 µs   lowest 201 µs, highest 206 µs
@@ -27,7 +27,7 @@ _GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class InterimRow:
-    """Cells of a set whose runs are being made."""
+    """Cells of the row of a set whose runs are being made."""
 
     model: str
     runtime: str
@@ -105,7 +105,7 @@ def interim_lines(rows: Sequence[InterimRow], width: int) -> list[str]:
 
 
 def _names(rows: Sequence[InterimRow], room: int) -> list[str]:
-    """The models, each with what else distinguishes the rows: runtime, settings or device."""
+    """Name of each row: the model, with the runtime, settings or device in which rows differ."""
     models = {row.model for row in rows}
     has_runtimes = len({(row.model, row.runtime) for row in rows}) > len(models)
     has_devices = len({row.device for row in rows}) > 1

@@ -105,7 +105,7 @@ def _term(term: UncertaintyTerm) -> list[str]:
 
 
 def print_checks(session: StoredSession, *, as_json: bool) -> None:
-    """Print the outcome of a self-test."""
+    """Print the outcomes of the checks of a self-test."""
     if as_json:
         _print_json(_plain_checks(session))
         return
@@ -149,7 +149,7 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
 
 
 def _print_verdict(verdict: RecordingVerdict) -> None:
-    """Print the verdict with its reasons, and what is not stated or was repaired in a file."""
+    """Print the verdict, its reasons, the properties that a file lacks, and repairs of the file."""
     facts = Table.grid(padding=(0, 2))
     style = {State.VALID: "green", State.SUSPECT: "yellow", State.INVALID: "red"}[verdict.state]
     facts.add_row(Text("verdict", style="bold"), Text(verdict.state.value, style=style))

@@ -1,8 +1,9 @@
 """Names of models, devices and runtimes in tables: folded, or shortened to one line.
 
-A name is broken or shortened between its parts, which end with `_`, `-` or `/`, or before the
-suffix of a file. A narrow table states the beginning and the suffix that all names of a column
-share once, above the table, and replaces the middle of the rest by an ellipsis:
+A name is broken or shortened only between its parts; a part ends with `_`, `-` or `/`, or before
+the suffix of a file. In a narrow table, a line above the table has the beginning and the suffix
+that all names of a column share. The cells omit them, and have an ellipsis in place of the middle
+of the rest:
 
     mobilenet_v1_0.25_224_ptq_int8.tflite        mobilenet_v1_0.25_224_….tflite
     mobilenet_v1_0.25_224_qat_uint8.tflite  ──▶  …ptq_int8
@@ -26,7 +27,7 @@ ELLIPSIS = "…"
 LEAST_NAME_WIDTH = 16
 """Width to which a name may be shortened, in columns of the terminal."""
 _LEAST_COMMON = 4
-"""Length from which a common beginning of names is replaced by an ellipsis, in characters."""
+"""Least number of characters of a common beginning that an ellipsis replaces."""
 
 
 class Name(Text):
@@ -61,7 +62,7 @@ def folded(name: str, width: int) -> str:
 
 
 def parts_of(name: str) -> list[str]:
-    """The parts of a name, which joined are the name.
+    """The parts of a name; joined, they are the name again.
 
     >>> parts_of("pi5/mobilenet_v1_0.25_224.tflite")
     ['pi5/', 'mobilenet_', 'v1_', '0.25_', '224', '.tflite']
@@ -81,8 +82,8 @@ class ShortNames:
     names: tuple[str, ...]
     """A short name for each name, in order; different names have different short names."""
     common: str = ""
-    """What all names share and the short names leave out, with an ellipsis for the rest; empty if
-    there is nothing."""
+    """Beginning and suffix that all names share and the short names omit, with an ellipsis between
+    them; empty if nothing is shared."""
 
 
 def short_names(names: Sequence[str], width: int) -> ShortNames | None:
@@ -112,7 +113,7 @@ def short_names(names: Sequence[str], width: int) -> ShortNames | None:
 def _shared(names: Sequence[str]) -> tuple[str, str]:
     """Beginning and suffix that all of several names share; at least a part of each name is left.
 
-    A beginning of fewer than `_LEAST_COMMON` characters is not worth the ellipsis.
+    A shared beginning of fewer than `_LEAST_COMMON` characters is kept in the names.
     """
     if len(names) < 2:
         return "", ""
@@ -125,15 +126,15 @@ def _shared(names: Sequence[str]) -> tuple[str, str]:
 
 
 def _stem(parts: Sequence[str]) -> Sequence[str]:
-    """The parts without the suffix of a file; a name that is only a suffix is a stem."""
+    """The parts without the suffix of a file; if there is only a suffix, the suffix."""
     return parts[:-1] if len(parts) > 1 and parts[-1][:1] == "." else parts
 
 
 def short_name(name: str, width: int) -> str:
     """A name with an ellipsis in place of the parts in its middle that do not fit.
 
-    Its end is kept, which has the precision and the suffix. If its last parts alone do not fit, it
-    is cut.
+    The end of the name is kept, because it has the precision and the suffix. If the last parts
+    alone do not fit, the name is cut at its width.
 
     >>> short_name("mobilenet_v2_1.0_224_quant.tflite", 24), short_name("yolo.onnx", 24)
     ('mobilenet_…quant.tflite', 'yolo.onnx')

@@ -51,7 +51,7 @@ _LEFT, _RIGHT = (70, 480), (530, 690)
 """Horizontal extent of both drawings, pixels."""
 _INK, _BAND, _ABOVE, _TEXT = "#3b82c4", "#8ab8dd", "#d55e00", "#808080"
 _OVERLAID = ("#3b82c4", "#d55e00", "#2e8b57", "#a8478a", "#b8860b", "#6f7f8f")
-"""Colours of distributions over each other."""
+"""Colours of overlaid distributions."""
 _COLOURS = {State.VALID: "#2e8b57", State.SUSPECT: "#b8860b", State.INVALID: "#c0392b"}
 
 
@@ -82,7 +82,7 @@ def set_html(run_set: RunSet, latencies: Sequence[LatencySeries] = ()) -> str:
 
     Args:
         run_set: The set.
-        latencies: Latencies of its runs that count, in order; empty: no picture.
+        latencies: Latencies of the counted runs, in order; empty: no picture.
     """
     title = f"{run_set.model} on {run_set.runtime}, {run_set.device}, {len(run_set.run_ids)} runs"
     rows = [("set", run_set.set_id or "of one run")]
@@ -100,13 +100,13 @@ def sets_html(
     latencies: Sequence[Sequence[LatencySeries]] = (),
     settings: Settings | None = None,
 ) -> str:
-    """Several sets: their main results, each set, and pictures of the latencies that are given.
+    """Several sets: their main results, each set, and pictures of the given latencies.
 
-    The first picture has the distributions of at most six sets over each other.
+    The first picture overlays the distributions of at most six sets.
 
     Args:
         sets: The sets.
-        latencies: Latencies of the runs of each set that count; empty: no pictures.
+        latencies: Latencies of the counted runs of each set; empty: no pictures.
         settings: Text that distinguishes sets of the same model and device; None: their ids.
     """
     answers = "".join(
@@ -126,7 +126,7 @@ def sets_html(
 
 
 def _head(title: str, result: Run | RunSet) -> str:
-    """Title, verdict, answer, and a line for each cause of failed rules."""
+    """Title, verdict, main result, and a line for each cause of failed rules."""
     run_set = alone(result) if isinstance(result, Run) else result
     colour = _COLOURS[result.headline_state if isinstance(result, Run) else result.verdict.state]
     marks = f'<b style="color: {colour}">{_text(result.marks.label)}</b>'
@@ -168,7 +168,7 @@ def _text(words: str) -> str:
 
 
 def _picture(latencies: Sequence[LatencySeries]) -> str:
-    """Latency over time of the runs in succession, and its distribution, as an image."""
+    """Latency of the runs over time, one run after the other, and its distribution, as an image."""
     steady_ns = np.concatenate([latency.steady_ns for latency in latencies])
     ends = distribution_limits(steady_ns)
     counts, edges_ns = np.histogram(steady_ns, BINS, (ends.low_ns, ends.high_ns))
@@ -194,7 +194,7 @@ def _picture(latencies: Sequence[LatencySeries]) -> str:
 
 
 def _overlay(latencies_ns: Sequence[tuple[str, Floats]]) -> str:
-    """Distributions over each other, each as a share of its own latencies, as an image."""
+    """Overlaid distributions as an image; each is scaled by the number of its own latencies."""
     limits = [distribution_limits(values) for _, values in latencies_ns]
     ends = min(limit.low_ns for limit in limits), max(limit.high_ns for limit in limits)
     left, right = _LEFT[0], _RIGHT[1]
@@ -230,7 +230,7 @@ def _image(parts: Iterable[str], about: str) -> str:
 
 
 def _over_time(lines: Sequence[LatencyLine], limits: AxisLimits, duration: str) -> list[str]:
-    """Line of p50 and band from p10 to p90 of each run; a tick at the top for what is above."""
+    """Line of p50 and band from p10 to p90 of each run, with ticks for latencies above the axis."""
     left, right = _LEFT
     width = (right - left) / len(lines)
     bands, medians, above = "", "", ""

@@ -1,4 +1,4 @@
-"""Notes on runs: what a reader should know of a number although it harms nothing."""
+"""Notes on runs: facts that a reader of the numbers needs although they harm no number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOCK_RULES = (ClockRule, ClockDriftRule)
 
 
 def run_notes(*runs: Run) -> list[str]:
-    """Settings of runs whose effect differs from the request, and wall clocks set in a run."""
+    """Notes on settings without the requested effect, wall clocks that were set, and demos."""
     notes = setting_notes(runs)
     for run in runs:
         steps = [
@@ -38,7 +38,7 @@ def run_notes(*runs: Run) -> list[str]:
 
 
 def note_lines(sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None) -> list[str]:
-    """Notes on sets, without duplicates; a note names its sets unless all share it.
+    """Notes on sets without duplicates; a note names its sets unless it applies to all sets.
 
     Args:
         sets: The sets.

@@ -15,8 +15,8 @@ REFUSED = "refused"
 def headline_words(result: Run | RunSet) -> str:
     """The headline and the marks of a run or set, as a line.
 
-    A profile shows the number of operators instead, because its latencies include the profiler's
-    own time.
+    For a profile, the headline is the number of operators, because the latencies include the
+    profiler's own time.
     """
     return f"{labelled_headline(result)}, {result.marks.label}"
 
@@ -30,7 +30,7 @@ def headline_text(result: Run | RunSet) -> str:
 
 
 def labelled_headline(result: Run | RunSet) -> str:
-    """The headline with its label, without marks; of a profile, the number of operators."""
+    """The headline with its label, without marks; for a profile, the number of operators."""
     if result.marks.are_numbers_refused:
         return REFUSED
     run = result.first if isinstance(result, RunSet) else result

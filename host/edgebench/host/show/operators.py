@@ -1,4 +1,4 @@
-"""Operators of a profile: their times, and their shares with the timer's resolution error."""
+"""Operators of a profile: their times, and their shares with the error of the timer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OperatorLine:
 
     operator: OperatorTime
     time: str
-    """Time per run; its instructions or cycles, if the target counts these."""
+    """Time of a run of the operator; its instructions or cycles, if the target counts these."""
     share: str
     share_ratio: float
     """Share of the sum of the typical times of all operators."""
@@ -70,7 +70,7 @@ def _time(operator: OperatorTime) -> str:
 
 
 def _time_title(profile: ProfileResult) -> str:
-    """Title of the times or counts, with the error by a target's counter."""
+    """Title of the times or counts, with the error due to the resolution of a target's counter."""
     sum_ns, resolution_ns = profile.sum_ns_per_inference, profile.resolution_ns
     for unit, total in (
         ("instructions", profile.sum_instructions_per_inference),
@@ -85,9 +85,9 @@ def _time_title(profile: ProfileResult) -> str:
 def _resolution_ratio(
     operators: Sequence[OperatorTime], total_ns: float, resolution_ns: float | None
 ) -> float:
-    """Largest error of a share by a target's counter, or a timer of whole microseconds.
+    """Largest error of a share due to the counter of a target, or a timer in microseconds.
 
-    0 for a finer timer.
+    The result is 0 if the timer is finer than a microsecond.
     """
     if resolution_ns is not None:
         return min(1.0, resolution_ns / total_ns) if total_ns else 1.0

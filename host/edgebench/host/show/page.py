@@ -54,7 +54,7 @@ from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import printable, wrapped_lines
 
 FACT_WIDTH = 12
-"""Width of the longest fact name, so that all fact tables of a page are aligned."""
+"""Width of the longest fact name, in columns; all fact tables of a page are aligned to it."""
 SHOWN_INPUTS = 4
 """Maximum number of inputs of a model that are listed."""
 
@@ -67,7 +67,7 @@ def run_page(
 
 
 def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[RenderableType]:
-    """Verdict, advice and results of a run; the reason and advice if it failed.
+    """Verdict, advice and results of a run; for a failed run, the reason and advice.
 
     Args:
         run: The run.
@@ -138,10 +138,10 @@ def run_details(
 
 @dataclass(frozen=True, slots=True)
 class FactsTable:
-    """Names and values; a `Text` is shown unchanged, a string without control characters.
+    """Names and values; a `Text` is printed unchanged, a string without control characters.
 
-    A command that is longer than its column gets its own line, which the terminal folds: an
-    inserted line end would be copied with the command.
+    A command that is longer than its column is on a separate line, which the terminal folds. A line
+    end inserted by this table would be copied with the command.
     """
 
     rows: Sequence[tuple[str, str | Text]]
@@ -149,7 +149,7 @@ class FactsTable:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """Yield tables of the rows, and between the tables the commands wider than their column."""
+        """Yield tables of the rows, and between them each command that is wider than its column."""
         del console
         name_width = max([FACT_WIDTH, *(cell_len(name) for name, _ in self.rows)])
         width = options.max_width - name_width - GAP
@@ -259,7 +259,7 @@ def _threads(run: Run) -> str:
 
 
 def _runtime(run: Run) -> str:
-    """The software that ran the model: a library, or the firmware of a target."""
+    """The software that ran the model: a library, or the firmware of a microcontroller."""
     name = f"{run.runtime.name} {run.runtime.version or '?'}"
     if (firmware := run.conditions.firmware) is None:
         return f"{name}, delegates used: {', '.join(run.runtime.delegates_used) or 'none'}"
@@ -272,7 +272,7 @@ def _runtime(run: Run) -> str:
 
 
 def _machine(run: Run) -> list[tuple[str, str]]:
-    """State of the machine that ran the model; for a target, of the machine it is attached to."""
+    """State of the machine that ran the model, or of the machine that a target is attached to."""
     environment = run.environment
     virtual, load = _virtual(environment), "not reported by the system"
     if environment.load_1m is not None:
@@ -294,7 +294,7 @@ def _machine(run: Run) -> list[tuple[str, str]]:
 
 
 def _virtual(environment: Environment) -> str:
-    """Layers between the run and the machine, as far as they can be detected."""
+    """Virtualisation between the run and the machine, as far as it can be detected."""
     why = environment.virtualization_unknown
     if environment.virtualization is not None:
         return environment.virtualization
@@ -302,7 +302,7 @@ def _virtual(environment: Environment) -> str:
 
 
 def confinement_line(confinement: Confinement) -> str:
-    """Restrictions of the model's process, and those missing because no mechanism was available."""
+    """Restrictions of the model's process, and restrictions that no mechanism could apply."""
     parts = {
         "programs and sockets": confinement.calls,
         "files": confinement.files,
@@ -329,7 +329,7 @@ def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
 
 
 def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
-    """Position of the run in its set or pair; the verdict of the set may differ from the run's."""
+    """Position of the run in its set or pair; the verdict of the set may be another one."""
     if run.pair is not None:
         place = f"{run.pair.side} of pair {run.pair.number + 1}"
         all_pairs = shlex.quote(f"{prefix}{run.pair.comparison_id}")
@@ -378,7 +378,7 @@ def _inputs(conditions: Conditions) -> str:
 
 
 def _scenario(spec: RunSpec, *, is_counted: bool) -> str:
-    """The scenario as specified; a count of instructions takes a single inference."""
+    """The scenario as specified, without durations and queries if instructions are counted."""
     if is_counted:
         return f"{spec.scenario.value}, engine {spec.engine.value}, seed {spec.seed}"
     parts = [
@@ -397,7 +397,6 @@ def _scenario(spec: RunSpec, *, is_counted: bool) -> str:
 
 
 def _stability(stability: Stability | None) -> list[tuple[str, str]]:
-    """How far the latencies vary within the run."""
     if stability is None:
         return []
     parts = [f"interquartile range {format_percent(stability.iqr_ratio, 1)} of the median"]
@@ -455,7 +454,7 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
 
 
 def _target_memory(target: TargetMemoryBytes) -> list[tuple[str, str]]:
-    """Memory of the model on the target, and of its firmware, if that reports it."""
+    """Memory of the model on the target, and of the firmware if the firmware reports it."""
     line = f"flash {format_size(target.flash)}, RAM {format_size(target.ram)}"
     facts = [("memory", f"{line}, of which {format_size(target.arena)} for tensors")]
     if target.firmware_flash is not None:
@@ -470,7 +469,7 @@ def _target_memory(target: TargetMemoryBytes) -> list[tuple[str, str]]:
 
 
 def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[str, str]]:
-    """Windows timed by the device or the meter; no virtual time if instructions are counted."""
+    """Windows timed by the device or the meter; without times if instructions are counted."""
     timed = "timed by the meter" if windows.is_timed_by_meter else "timed by the device"
     line = (
         f"{windows.count} {timed if windows.shortest_s else 'without a time'}, "
@@ -536,7 +535,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
 
 
 def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[str]:
-    """Latency and throughput separately: on a busy machine, either can change without the other."""
+    """Latency and throughput separately; on a busy machine, they can change independently."""
     from edgebench.host.analysis.thermal.throttling import SUSTAINED_SHARE  # slow to import
 
     at_end = f"{format_ns(last_ns)} at the end, {format_rate(last_per_s)} inferences/s"

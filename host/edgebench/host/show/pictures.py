@@ -1,8 +1,8 @@
-"""Pictures of a run for the terminal, a line each: distribution of latencies, traces over time.
+"""Pictures of a run for the terminal, one line each: latency distribution, traces over time.
 
-All traces share the time axis, with the same duration per column. A column shows the median of the
-latency, and the mean of other traces, in its interval; the numbers after a line are the values of
-its lowest and highest column.
+All traces share the time axis, and each column is the same length of time. The height of a column
+is the median of the latencies in it, and the mean for other traces. The numbers after a line are
+the values of its lowest and highest column.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from edgebench.protocol.text import printable
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN = "_.-~=+*#"
-"""Replacements of the blocks for a terminal without Unicode."""
+"""ASCII characters that replace the blocks on a terminal without Unicode."""
 NAME_WIDTH, RANGE_WIDTH = 14, 34
 """Widths of the texts to the left and right of a picture: its name and its range."""
 LEAST_WIDTH, MOST_WIDTH = 16, 72
 """Limits on the width of a picture."""
 MOST_OVERLAID = 6
-"""Maximum number of distributions above each other."""
+"""Maximum number of distributions that are drawn one above another."""
 HELD_INTERVALS = 3.0
-"""A reading is valid until the next reading, but at most for this many sampling intervals."""
+"""A reading is valid until the next reading, but at most for this many sampling intervals, after
+which the trace has a gap."""
 _MARKED = ("p50", "p90", "p99")
 _DRAWN = {Phase.IDLE.value, Phase.WARMING_UP.value, Phase.MEASURING.value}
 """Phases on the time axis; earlier phases can be long and have no traces."""
@@ -109,11 +110,11 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
 def set_picture(
     run_set: RunSet, series: Sequence[RunSeries], width: int, *, has_unicode: bool
 ) -> list[Table]:
-    """Distribution of the latencies of all runs that count, then their latency over time.
+    """Distribution of the latencies of all counted runs, then their latency over time.
 
     Args:
         run_set: The set.
-        series: Traces of its runs that count.
+        series: Traces of the counted runs.
         width: Width of the terminal.
         has_unicode: Whether the terminal can show blocks.
     """
@@ -147,10 +148,10 @@ def overlaid_picture(
 ) -> list[Table]:
     """Distributions of the latencies of several sets on a common axis, with the p50 of each.
 
-    Empty if fewer than two sets have latencies, or if they are more than `MOST_OVERLAID`.
+    The list is empty if fewer than two sets, or more than `MOST_OVERLAID`, have latencies.
 
     Args:
-        sets: Sets that are not refused, and the traces of their runs that count.
+        sets: Sets that are not refused, each with the traces of its counted runs.
         width: Width of the terminal.
         has_unicode: Whether the terminal can show blocks.
     """
@@ -190,7 +191,8 @@ def sparkline(values: Floats, glyphs: str = BLOCKS, limits: AxisLimits | None = 
     Args:
         values: The values.
         glyphs: Characters in order of height.
-        limits: Values of the lowest and the highest character; None: those of the values.
+        limits: Values of the lowest and the highest character; None: the smallest and the largest
+            value.
 
     >>> sparkline(np.array([1.0, 2.0, np.nan, 8.0])), sparkline(np.array([3.0, 3.0]), PLAIN)
     ('▁▂ █', '__')
@@ -231,7 +233,7 @@ def _table() -> Table:
 
 
 def _marks(run: Run) -> list[tuple[str, float]]:
-    """Percentiles that have an interval, by name; the median even without an interval."""
+    """Names and values of the percentiles that have an interval, and in any case the median."""
     metrics = [(name, METRICS[f"latency_ns.{name}"]) for name in _MARKED]
     return [
         (name, value)
@@ -244,7 +246,7 @@ def _marks(run: Run) -> list[tuple[str, float]]:
 def _add_distribution(
     table: Table, latency_ns: Floats, marks: Sequence[tuple[str, float]], columns: int, glyphs: str
 ) -> None:
-    """Add the rows of a histogram, which ends where the tail begins."""
+    """Add the rows of a histogram, whose axis ends where the tail of the latencies begins."""
     if float(latency_ns.min()) == float(latency_ns.max()):
         return
     limits = distribution_limits(latency_ns)
@@ -274,7 +276,7 @@ def _reach(values: Floats, shown: Callable[[float], str]) -> str:
 
 
 def _by_column(points: Points, edges_s: Floats) -> Floats:
-    """Mean of each column; a column between two readings has the value of the earlier reading."""
+    """Mean of each column; between two readings, a column has the value of the earlier reading."""
     mean = points.envelope(edges_s).mean
     if len(points) < 2:
         return mean
@@ -287,7 +289,7 @@ def _by_column(points: Points, edges_s: Floats) -> Floats:
 
 
 def _throttled(series: RunSeries, edges_s: Floats, glyphs: str) -> Text:
-    """Columns in which the device throttled."""
+    """Line that marks the columns in which the device throttled."""
     is_throttled = np.zeros(len(edges_s) - 1, np.bool_)
     for span in series.spans:
         if span.kind is SpanKind.THROTTLED:

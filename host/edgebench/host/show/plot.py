@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 
 INSTALL = install_command("plot", HOST_DISTRIBUTION)
 COLUMNS = 1200
-"""Number of intervals of a trace: more than the pixels of a figure of default size."""
+"""Number of intervals of a trace, more than a figure of default size has pixels."""
 _SHADES: dict[object, str] = {SpanKind.THROTTLED: "tab:red", Phase.MEASURING.value: "tab:gray"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """Traces of a quantity."""
+    """Traces of one quantity."""
 
     name: str
-    """Quantity with the unit of the axis."""
+    """Quantity, and the unit of the axis."""
     scale: float
     """Factor from the unit of the traces to the unit of the axis."""
     traces: Mapping[str, Callable[[Floats], Envelope]]
     """Envelope function of each trace by label; its argument is the edges of the intervals."""
     span_s: tuple[float, float]
     apart: str | None = None
-    """Reason for a separate time axis; None if the panel uses the run's axis."""
+    """Reason for a separate time axis; None if the panel has the time axis of the run."""
     latency: LatencySeries | None = None
-    """Latencies, which have a panel without other traces; None in other panels."""
+    """Latencies, for the panel of the latency; None for other panels."""
 
 
 def plot_run(run: Run, series: RunSeries) -> Figure:
     """Plot the traces of a run in panels with a common time axis and the verdict as title.
 
-    Of the latency, the line shows p50, the band p10 to p90, and dots the slowest inferences of
-    intervals with the same number of inferences. Of other traces, bands show the lowest to the
-    highest value, and lines show means. The measuring phase is shaded grey, throttling red. Power
-    that was not aligned has a separate time axis.
+    The latency is drawn by intervals with the same number of inferences: a line for p50, a band
+    from p10 to p90, and dots for the slowest inferences. Other traces have a line for the mean, and
+    a band from the lowest to the highest value. The measuring phase is shaded grey, throttling red.
+    Power that was not aligned has a separate time axis.
 
     Raises:
         UsageError: matplotlib is not installed, or the run has no traces.
@@ -101,7 +101,7 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
 
 
 def _draw_latency(place: Any, latency: LatencySeries, scale: float) -> None:
-    """Draw the latencies on an axis that may end below the slowest inferences."""
+    """Draw the latencies; the axis may end below the slowest inferences."""
     line = latency_line(latency)
     limits = line.limits
     [drawn] = place.plot(line.middle_s, line.p50_ns * scale, linewidth=1.2, label="p50")

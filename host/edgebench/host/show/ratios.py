@@ -1,4 +1,4 @@
-"""Ratios between the sets of a command, "1.80× faster", and warnings about slower int8 models."""
+"""Ratios between sets of a command, such as "1.80× faster"; warnings about slow int8 models."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from edgebench.host.show.bench_command import command_line_of
 from edgebench.protocol.text import printable
 
 _WIDE_RATIO = 0.5
-"""Half-width, relative to the ratio, at and above which the range is printed: at this width, the
-upper bound of an interval that is symmetric in the logarithm is 1.6 times as far away as the
-lower."""
+"""Half-width of the interval, relative to the ratio, from which the range is printed instead. At
+this width, if the interval is symmetric in the logarithm, the upper bound is 1.6 times as far from
+the ratio as the lower bound."""
 UNLIKE = 0.05
-"""A note is printed if the logarithm of a ratio of runs and that of the ratio of their medians
-differ by more than this."""
+"""A note is printed if two ratios differ by more than this in the logarithm: the median of the
+ratios of pairs of runs, and the ratio of the medians of the runs."""
 _PROFILED = ("litert", "onnx")
 """Runtimes with a profiler."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
 def ratio_words(ratio: SetRatio) -> str:
-    """The ratio with its interval; without a direction if it may be 1.
+    """The ratio with its interval; without a direction if the interval contains 1.
 
     The interval is a half-width in percent, or the range if it is wide, because a wide interval is
     far from symmetric.
@@ -68,7 +68,7 @@ def ratio_to_first(sets: Sequence[RunSet], run_set: RunSet) -> str:
 
 
 def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
-    """Notes on the ratios of a table, and warnings about slower int8 models."""
+    """Notes on the ratios in a table, and warnings about slower int8 models."""
     is_unlike = any(
         abs(math.log(ratio.times / _times_of_medians(ratio, sets[0], run_set))) > UNLIKE
         for run_set in sets[1:]
@@ -84,7 +84,7 @@ def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
 def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
     """A note if the sets of a table differ in more than its columns show, such as the threads.
 
-    `compare` refuses such sets.
+    `edgebench compare` refuses such sets.
     """
     with_ratio = [run_set for run_set in sets[1:] if ratio_of_sets(sets[0], run_set) is not None]
     if not with_ratio:
@@ -97,7 +97,7 @@ def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
 
 
 def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:
-    """Factor by which the median of the other set is better."""
+    """Factor by which the median of the other set is better than the median of the first set."""
     before, after = (run_set.metrics[ratio.metric.path].median for run_set in (first, other))
     return before / after if ratio.metric.better is Better.LOWER else after / before
 
@@ -105,8 +105,8 @@ def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:
 def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
     """Warnings about quantised models that are slower than their unquantised siblings.
 
-    Siblings have the same name except for the precision, and were measured with the same settings
-    by the same command.
+    Siblings are models whose names differ only in the precision, measured with the same settings by
+    the same command.
     """
     lines: list[str] = []
     for quantized in sets:
@@ -135,7 +135,7 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
 
 
 def _profile_words(run_set: RunSet) -> str:
-    """The command that shows which operators take the time; empty without a profiler."""
+    """The command that shows the time of each operator; empty if the runtime has no profiler."""
     if run_set.runtime not in _PROFILED:
         return ""
     profiled = command_line_of(run_set.first, run_set.planned_count).bench(is_profiled=True)

@@ -36,11 +36,12 @@ from edgebench.host.store.index import COUNTED_STATES, INVALID, RunSummary, with
 from edgebench.protocol.text import printable
 
 WIDE = 120
-"""Minimum width of a terminal that shows more than the model, a median and the verdict."""
+"""Minimum width, in characters, of a terminal that shows tails, tags and notes; a narrower one
+shows the model, a median and the verdict."""
 WIDE_WITH_GROUPS = 150
-"""Minimum width of a terminal that shows all columns and ids of sets."""
+"""Minimum width, in characters, of a terminal that shows all columns and the ids of sets."""
 GROUPS_WIDTH = 80
-"""Minimum width of a terminal that shows ids of sets and comparisons."""
+"""Minimum width, in characters, of a terminal that shows the ids of sets and comparisons."""
 _BEST_FIRST = ("valid", "suspect")
 _NAMES = ("device", "model", "runtime", "scenario", "kind")
 
@@ -116,7 +117,7 @@ def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
 def _names(
     rows: Sequence[RunSummary], room: int, *, is_narrow: bool, has_groups: bool
 ) -> list[str]:
-    """Name columns that fit; columns with the same value in all runs are dropped first."""
+    """Name columns that fit; columns with one value for all runs are dropped first."""
     if room < WIDE:
         return ["model"] if is_narrow else ["model", "runtime"]
     if not has_groups or room >= WIDE_WITH_GROUPS:
@@ -131,9 +132,9 @@ def _number(row: RunSummary) -> str | Text:
 
 
 def _median_of(rows: Sequence[RunSummary]) -> str | Text:
-    """Median over runs of instructions, latency or throughput: the first that all runs have.
+    """Median over runs of the first quantity that all have: instructions, latency, throughput.
 
-    A dash if they have none in common, and `refused` if the runs are too far apart.
+    The cell is a dash if the runs share no quantity, and `refused` if they are too far apart.
     """
     quantities = (
         ([row.instructions_per_inference for row in rows], "{} instr.", format_instructions),
@@ -150,7 +151,7 @@ def _median_of(rows: Sequence[RunSummary]) -> str | Text:
 
 
 def _energy(row: RunSummary) -> str | Text:
-    """Joules per inference of a stored run; `refused`, or a dash for a run without a meter."""
+    """Joules per inference of a stored run, or `refused`; a dash for a run without a meter."""
     if row.energy_j_per_inference is None and not row.energy_refused:
         return ABSENT
     return joules_cell(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)
@@ -158,12 +159,12 @@ def _energy(row: RunSummary) -> str | Text:
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Stored runs of a set or of a side of a comparison, or a run alone."""
+    """Stored runs of a set or of a side of a comparison; or a single run."""
 
     name: str
     """Id of the set, the comparison or the run."""
     side: str | None
-    """Side of the comparison; None if it is a set or a run."""
+    """Side of the comparison; None for a set and for a single run."""
     rows: tuple[RunSummary, ...]
 
     @property
@@ -192,7 +193,7 @@ def groups_table(
 ) -> DataTable:
     """Table of groups of runs, newest last: a name that commands accept, age, and median.
 
-    Both sides of a comparison have its name, so that it can be copied.
+    Both sides of a comparison have the name of the comparison, which commands accept.
 
     Args:
         groups: The groups.
@@ -244,13 +245,13 @@ def groups_table(
 
 
 def group_mark_lines(groups: Sequence[RunGroup]) -> list[str]:
-    """The explanation of the mark in `groups_table`, if it is there."""
+    """The explanation of the mark in `groups_table`, if the table has the mark."""
     names = union(row.marks.unwatched for group in groups for row in group.rows)
     return [unwatched_words(names)] if names else []
 
 
 def _median_cell(group: RunGroup) -> Text:
-    """Median of the headlines of the runs that count; `refused` if they are too far apart."""
+    """Median of the headlines of the counted runs; `refused` if the runs are too far apart."""
     kept = without_replaced(group.rows)
     rows = [row for row in kept if row.verdict in COUNTED_STATES]
     if not rows:
@@ -260,7 +261,7 @@ def _median_cell(group: RunGroup) -> Text:
 
 
 def _count_cell(group: RunGroup) -> Text:
-    """How many runs have which verdict, the best first: "5 valid, 3 suspect"; then the device."""
+    """Number of runs with each verdict, best first, as in "5 valid, 3 suspect"; then the device."""
     rows = without_replaced(group.rows)
     states = Counter(row.verdict for row in rows)
     unwatched = {row.verdict for row in rows if row.marks.unwatched}

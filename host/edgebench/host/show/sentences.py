@@ -1,4 +1,4 @@
-"""A line for each finding of the rules; each rule defines the sentences for its reasons."""
+"""Findings of the rules as lines of text; each rule defines the sentences for its reasons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_counted(finding: Finding) -> bool:
 
 
 def described(verdict: Verdict) -> Verdict:
-    """Copy of the verdict with its causes and the sentence of each finding, for the JSON."""
+    """Copy of a verdict for JSON, with its causes and the sentence of each finding."""
     rules = tuple(replace(rule, detail=sentence(rule)) for rule in verdict.rules)
     causes = tuple(diagnosis.summary for diagnosis in diagnose(verdict))
     return replace(verdict, rules=rules, causes=causes)

@@ -36,7 +36,8 @@ from edgebench.protocol.percent import format_percent
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
 _SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
 WORTHWHILE_RATIO = 0.9
-"""Another split of the time is proposed if it makes the interval at least a tenth narrower."""
+"""Ratio of the width of an interval to the present width, up to which another split of the
+measuring time is proposed: at least a tenth narrower."""
 
 
 def set_page(run_set: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> Group:
@@ -109,7 +110,7 @@ def set_details(
 
 
 def replaced_words(run_set: RunSet) -> str:
-    """Which runs were replaced, and by which rules; empty if there are none."""
+    """Ids of replaced runs, each with the rules that it failed; empty if no run was replaced."""
     members = [run.member for run in run_set.runs if run.member is not None]
     reasons = [
         f"{member.replaces.run_id} ({', '.join(member.replaces.rules)})"
@@ -143,7 +144,8 @@ def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> 
         f"{f'all {len(listed)}' if len(same) == len(listed) > 2 else ', '.join(same)} {within}"
         for within, same in names.items()
     ]
-    return f"next time, by the spread between earlier sets: {', '.join(parts)} (95 %)"
+    estimate = "estimate for the next set, from the spread between earlier sets"
+    return f"{estimate}: {', '.join(parts)} (95 %)"
 
 
 def next_time_words(run_set: RunSet, found: NextTime) -> str:
@@ -153,7 +155,7 @@ def next_time_words(run_set: RunSet, found: NextTime) -> str:
         sets = f"{found.occasion_count} sets of {found.model_count} models on this device"
     label = METRICS[run_set.headline].label.replace("_", " ")
     within = format_ratio(found.half_width_ratio)
-    return f"{label} of the next set is within {within} of this one (95 %), by {sets}"
+    return f"{label} of the next set is within {within} of this one (95 %), estimated from {sets}"
 
 
 def _least_length(run_set: RunSet) -> str:
@@ -172,7 +174,7 @@ def set_document(run_set: RunSet, next_time: NextTime | None = None) -> Document
 
 
 def variance_lines(variance: VarianceLevels) -> list[str]:
-    """Standard deviation of each level, and the best use of the same time."""
+    """Standard deviations between and within runs, and a better use of the same time."""
     lines = [
         f"between runs {format_percent(variance.between_ratio, 2)}, within a run "
         f"{format_percent(variance.within_ratio, 2)} "

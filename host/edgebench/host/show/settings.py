@@ -42,7 +42,7 @@ _RULES: Mapping[str, frozenset[str]] = {
     "cpus": frozenset({"cpu_quota", "scheduling", "cpu_pressure"}),
     "delegate": frozenset({"delegation", "delegated_share"}),
 }
-"""Rules that report the same difference: if any of them fails, no note is added."""
+"""Rules that report the same difference as a setting; if any of them fails, no note is added."""
 _NOTED = (SettingState.DIFFERENT, SettingState.NOT_CHOSEN)
 """States for which a note is printed with the numbers."""
 
@@ -62,8 +62,9 @@ def setting_sentence(name: str, setting: Setting) -> str | None:
 def setting_notes(runs: Sequence[Run]) -> list[str]:
     """Sentences about the settings of a set's runs whose effect differs from the request.
 
-    Numbers of threads that differ between the runs share a sentence without a reason: the runtime
-    uses as many threads for a model in each run, so another cause is not excluded.
+    If the number of threads differs between the runs, one sentence without a reason covers all. A
+    runtime would use the same number of threads for the model in each run, so the cause may be
+    something else.
     """
     noted: dict[str, list[Setting]] = {}
     for run in runs:

@@ -49,20 +49,20 @@ _VERDICT_STYLES = {
     DAMAGED: "red",
 }
 ENERGY_WIDTH = 32
-"""Width of the energy column, which leaves less room for the other columns."""
+"""Width of the energy column; the other columns have the rest of the terminal."""
 UNMEASURED = "not measured"
-"""Verdict of a device that was off, busy or incapable; the error lines below the table give the
+"""Verdict for a device that was off, busy or incapable; the error lines below the table give the
 reason."""
 UNWATCHED = "*"
-"""Mark on a valid run whose clock, temperature or load could not be read."""
+"""Mark on a valid run, if its clock, temperature or load could not be read."""
 SUSPECT_MARK = "?"
 """Mark on a suspect number whose row has a valid headline."""
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
 """Width of the output, in columns, if it is not a terminal."""
 WIDE_NAME = 24
-"""Minimum width of names in a table that shows load times, memory, counts or a column of
-`_BEHIND_NAMES`; otherwise these columns are dropped."""
+"""Minimum width of names in a table with load times, memory, counts or columns of `_BEHIND_NAMES`;
+if names would be narrower, these columns are dropped."""
 WIDE_ONLY = 112
 """Minimum width of a terminal that shows load times, memory and counts."""
 
@@ -71,12 +71,12 @@ class _Console(Console):
     """A console whose output pipe may be closed, as in `edgebench show last | head -1`."""
 
     def on_broken_pipe(self) -> None:
-        """Pass the error on to the command; rich would exit with a failure."""
+        """Raise the error, so that the command handles it; rich would exit with a failure."""
         raise  # called while rich handles the error
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that does not cut tables when its output goes to a file, unless COLUMNS is set.
+    """A console that does not cut tables in a file or a pipe, unless COLUMNS is set.
 
     Shells do not export COLUMNS by default: if it is in the environment, it was exported on
     purpose.
@@ -88,7 +88,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_line(out: Console, line: str) -> None:
-    """Print a sentence; on a terminal, wrapped to its width, with its label in a colour."""
+    """Print a sentence; on a terminal, wrap it to the width, with its label in a colour."""
     if out.is_terminal:
         out.print(Text.from_ansi(coloured(wrap(line, out.width))), soft_wrap=True)
     else:
@@ -124,7 +124,7 @@ class ResultColumn(Enum):
 
 
 class ResultTable(DataTable):
-    """A table of sets, with the columns for which there was room."""
+    """A table of sets, with the columns that fit."""
 
     kinds: tuple[ResultColumn, ...] = ()
 
@@ -141,9 +141,10 @@ class _Column:
     only_for: Callable[[RunSet], bool] | None = None
     """Tests a set; the column is shown if any set passes the test. None: always shown."""
     is_requested: bool = False
-    """Whether the runs were made to measure it; if so, an invalid set shows `refused` here."""
+    """Whether the user requested this number; if so, an invalid set shows `refused` in the
+    column."""
     number: NumberKind | None = None
-    """What the number describes; None if it is a fact, such as a count."""
+    """Kind of number in the column; None for a fact, such as a count."""
 
 
 def results_table(
@@ -177,7 +178,7 @@ def _columns(
     *,
     keeps_device: bool,
 ) -> list[_Column]:
-    """The columns that concern the sets, for a terminal of this width."""
+    """The columns that apply to the sets and fit a terminal of this width."""
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
     columns = [
         column
@@ -203,7 +204,7 @@ def _columns(
 def _filled(
     columns: Sequence[_Column], sets: Sequence[RunSet], unmeasured: Sequence[str]
 ) -> list[_FilledColumn]:
-    """The columns with their cells; without that of ratios if there is none."""
+    """The columns with their cells; the column of ratios is left out if no set has a ratio."""
     counts = {len(run_set.run_ids) for run_set in sets if run_set.set_id} or {1}
     count = f"{max(counts)} run{'' if counts == {1} else 's'}" if len(counts) == 1 else "runs"
     unmeasured_cells = [
@@ -233,7 +234,8 @@ def _written(fitting: Sequence[_FilledColumn], width: int, shared: list[str]) ->
     Args:
         fitting: The columns.
         width: Columns of the terminal.
-        shared: What all rows have in common, for the title; parts of long names are added.
+        shared: Properties that all rows share, for the title; this function appends shared parts of
+            long names.
     """
     table = ResultTable()
     table.kinds = tuple(filled.column.kind for filled in fitting)
@@ -293,7 +295,7 @@ def _shortened_cells(cells: Sequence[str | Text], width: int) -> tuple[Sequence[
 
 
 def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]:
-    """Widths of the columns without numbers, by title, in a table of this width."""
+    """Widths of the columns without numbers in a table of this width, keyed by title."""
     widths: dict[str, int] = {}
     narrow = LEAST_NAME_WIDTH
     while narrow > LEAST_NAME and sum(filled.width(narrow) + GAP for filled in fitting) > width:
@@ -308,9 +310,9 @@ def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]
 
 
 def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> list[_FilledColumn]:
-    """The columns that fit into the width; those of `_FIRST_TO_GO` are dropped in their order.
+    """The columns that fit into the width; columns are dropped in the order of `_FIRST_TO_GO`.
 
-    A runtime that all sets have in common is dropped before a number; the title states it.
+    A runtime that all sets share is dropped before a number, and is in the title instead.
     """
     weights: dict[ResultColumn, float] = {kind: i for i, kind in enumerate(_FIRST_TO_GO)}
     if any(
@@ -338,7 +340,7 @@ def _width(cell: str | Text) -> int:
 
 
 def _cell(column: _Column, run_set: RunSet) -> str | Text:
-    """The cell of a set; an invalid set shows no number."""
+    """The cell of a set; a cell of an invalid set has no number."""
     if not run_set.verdict.is_refused or not column.is_number:
         cell = column.cell(run_set)
         return cell if column.number is None else marked(cell, column.number, run_set.marks)
@@ -347,13 +349,13 @@ def _cell(column: _Column, run_set: RunSet) -> str | Text:
 
 
 def marked(cell: str | Text, kind: NumberKind, marks: ResultMarks) -> str | Text:
-    """A cell, with a mark if its number is suspect next to a valid headline."""
+    """A cell, with a mark if its number is suspect although the headline of the row is valid."""
     is_plain = cell == ABSENT or kind not in marks.also_suspect
     return cell if is_plain else Text.assemble(cell, (SUSPECT_MARK, "yellow"))
 
 
 def suspect_words(marks: ResultMarks) -> list[str]:
-    """The kinds of numbers that are suspect next to a valid headline, if any."""
+    """The kinds of numbers that are suspect although the headline is valid, if any."""
     return [f"suspect {in_words(marks.also_suspect)}"] if marks.also_suspect else []
 
 
@@ -362,7 +364,7 @@ def mark_lines(rows: Iterable[RunSet | Run | RunSummary]) -> list[str]:
     marks = [row.marks for row in rows]
     lines: list[str] = []
     if any(mark.also_suspect for mark in marks):
-        lines.append(f"{SUSPECT_MARK} suspect, unlike the headline of its row")
+        lines.append(f"{SUSPECT_MARK} suspect number in a row whose headline is not suspect")
     if names := union(mark.unwatched for mark in marks):
         lines.append(unwatched_words(names))
     return lines
@@ -408,7 +410,7 @@ def _loop_s(run: Run) -> float:
 
 
 def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
-    """Why p90 or p99 is missing next to a p50 in the table of sets; None if neither is missing."""
+    """Reason why p90 or p99 is missing next to a p50 in the table of sets; else None."""
     missing = [
         kind.value
         for kind in (ResultColumn.P90, ResultColumn.P99)
@@ -453,7 +455,7 @@ def _percentile(name: str) -> Callable[[RunSet], str]:
 
 
 def _half_width(*, is_of_sets: bool) -> Callable[[RunSet], str]:
-    """Half-width of the interval of p50: between the runs of a set, else within the run."""
+    """Half-width of the interval of p50: between the runs of a set, or within a single run."""
 
     def cell(run_set: RunSet) -> str:
         if (run_set.set_id is not None) is not is_of_sets:
@@ -475,7 +477,7 @@ def _query_count(run_set: RunSet) -> str:
 
 
 def _is_about_throughput(run_set: RunSet) -> bool:
-    """Whether throughput is the headline: in offline runs, and if windows are timed as a whole."""
+    """Whether throughput is the headline: in offline runs, and if only whole windows are timed."""
     is_of_windows = run_set.first.metrics.windows is not None
     is_offline = run_set.first.spec.scenario.traits.is_one_query
     return is_offline or (is_of_windows and not _is_counted(run_set))
@@ -486,7 +488,7 @@ def _is_counted(run_set: RunSet) -> bool:
 
 
 def _has_process(run_set: RunSet) -> bool:
-    """Whether a process of an operating system ran the model, not a target."""
+    """Whether a process of an operating system ran the model, as opposed to a microcontroller."""
     return run_set.first.metrics.windows is None
 
 
@@ -495,7 +497,7 @@ def _has_memory_of_target(run_set: RunSet) -> bool:
 
 
 def _memory_of_target(name: str) -> Callable[[RunSet], str]:
-    """Memory of model and firmware; of the model alone if the firmware does not report its own."""
+    """Memory of model and firmware, or of the model if the firmware does not report its own."""
 
     def shown(run_set: RunSet) -> str:
         memory = run_set.first.metrics.target_memory_bytes
@@ -507,7 +509,7 @@ def _memory_of_target(name: str) -> Callable[[RunSet], str]:
 
 
 def _is_timed(run_set: RunSet) -> bool:
-    """Whether the set has latencies of the model; those of a profile include the profiler."""
+    """Whether the set has latencies of the model; latencies of a profile include the profiler."""
     return not _is_counted(run_set) and run_set.first.metrics.profile is None
 
 
@@ -555,7 +557,7 @@ def _energy(run_set: RunSet) -> str | Text:
 
 
 def joules_cell(value_j: float | None, u95_j: float | None, boundary: str | None) -> str | Text:
-    """An energy with its absolute uncertainty; `refused` if it has no uncertainty."""
+    """An energy with its absolute uncertainty; `refused` if the uncertainty is missing."""
     if value_j is None or u95_j is None:
         return refused_cell()
     return _with_boundary(format_joules_within(value_j, u95_j), boundary)
@@ -711,7 +713,7 @@ _FIRST_TO_GO = (
     ResultColumn.RUNTIME,
     ResultColumn.DEVICE,
 )
-"""Columns that are dropped if the table is too wide, in this order; no number loses its
+"""Columns in the order in which they are dropped from a table that is too wide; no number loses its
 uncertainty."""
 _BEHIND_NAMES = (ResultColumn.PRECISION, ResultColumn.DEVICE)
 """Columns that are dropped before the names of models are folded."""

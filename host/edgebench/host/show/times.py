@@ -56,9 +56,10 @@ def in_largest_unit(passed_s: float) -> str:
 
 
 def simulated_pace(run: Run) -> str:
-    """Pace of simulated heat as a suffix of a duration; empty at real pace.
+    """Pace of simulated heat, for the end of a duration; empty at the pace of real time.
 
-    A board that throttles after 10 s at 20 times the pace would take 200 s.
+    A real board would throttle after 200 s if the simulated one does after 10 s at 20 times the
+    pace.
     """
     pace = run.time_scale
     is_real = pace is None or pace == 1

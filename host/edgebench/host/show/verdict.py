@@ -42,17 +42,18 @@ from edgebench.protocol.text import printable
 _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
 _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
-"""Labels of the outcomes whose rules are counted but not listed."""
+"""Labels of the outcomes for which rules are counted but not listed."""
 LARGER_FACTOR = 8
-"""Ratio of the advised size of an open dimension to the measured size: a usual batch."""
+"""Ratio of the advised size of an open dimension to the measured size; 8 is a usual batch size."""
 UNSETTLED_FACTOR = 4
-"""Ratio of the advised to the detected warm-up, in a set whose runs drift until their end: the
-end of the warm-up was not measured. An exponential approach that is cut off after one time constant
-has a third of its change left; after four, 2 %, which is the limit of the drift."""
+"""Ratio of the advised warm-up to the detected warm-up, for a set whose runs drift until their end,
+so that the end of the warm-up was not measured. If an exponential approach is cut off after one
+time constant, a third of its change remains; after four, 2 % remains, which is the limit of the
+drift."""
 
 
 def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
-    """Rows with the verdict and its causes, each with an advice; see `advices` for `made`."""
+    """Rows with the verdict and its causes, each with advice; see `advices` for `made`."""
     state = run_set.verdict.state
     label = ", ".join([state.value, *suspect_words(run_set.marks), *run_set.marks.device])
     style = f"bold {verdict_style(state.value)}"
@@ -83,25 +84,25 @@ class CauseText:
     """A cause of failed rules as text."""
 
     cause: Cause | None
-    """None for a rule of another version."""
+    """Cause; None for a rule of another version."""
     title: str
     rules: tuple[str, ...]
-    """Names of its failed rules, that of the evidence first."""
+    """Names of the cause's failed rules; the rule that gives the evidence is first."""
     evidence: str
     """Sentence of the strongest finding that shows the cause."""
     joint: str
-    """What is between title and evidence: a colon, unless the evidence continues the title."""
+    """Text between title and evidence: a colon, unless the evidence continues the title."""
     advice: str
-    """Empty if there is none, or if it was given for an earlier cause."""
+    """Advice; empty if there is none, or if an earlier cause has the same advice."""
 
     @property
     def also_failed(self) -> tuple[str, ...]:
-        """Names of the other failed rules of the cause."""
+        """Names of the failed rules of the cause, except the rule that gives the evidence."""
         return self.rules[1:]
 
     @property
     def titled(self) -> str:
-        """Title and evidence."""
+        """Title and evidence, joined by `joint`."""
         return f"{self.title}{self.joint}{self.evidence}"
 
     @property
@@ -111,7 +112,7 @@ class CauseText:
 
 
 def cause_texts(run_set: RunSet, made: Run | None = None) -> list[CauseText]:
-    """The causes of a set's failed rules as text, each with an advice; see `advices` for `made`."""
+    """The causes of a set's failed rules as text, each with advice; see `advices` for `made`."""
     texts: list[CauseText] = []
     given: set[Advice] = set()
     for diagnosis in causes_of(run_set):
@@ -134,14 +135,14 @@ def cause_texts(run_set: RunSet, made: Run | None = None) -> list[CauseText]:
 
 
 def causes_of(run_set: RunSet) -> tuple[Diagnosis, ...]:
-    """Causes of the failed rules of a set, the first to be mended first."""
+    """Causes of the failed rules of a set, in the order in which to fix them."""
     return diagnose(run_set.verdict)
 
 
 def titles_of(run_set: RunSet) -> str:
-    """Causes of a verdict in a few words; of an invalid result, those that make it invalid.
+    """Causes of a verdict in a few words; for an invalid set, only those that make it invalid.
 
-    A verdict without failed rules is that of a version with other outcomes.
+    If no failed rule explains the verdict, another version with other rules stored the verdict.
     """
     is_refused = run_set.verdict.is_refused
     diagnoses = [
@@ -153,7 +154,7 @@ def titles_of(run_set: RunSet) -> str:
 
 
 def strongest_of(run_set: RunSet, diagnosis: Diagnosis) -> Finding:
-    """The finding that shows a cause best: of a refused energy, the rule that refused it."""
+    """The finding that shows a cause best; for a refused energy, the finding that refused it."""
     energy = _refused_energy(run_set, diagnosis)
     if energy is None:
         return diagnosis.evidence[0]
@@ -164,7 +165,8 @@ def strongest_of(run_set: RunSet, diagnosis: Diagnosis) -> Finding:
 def evidence_words(run_set: RunSet, diagnosis: Diagnosis) -> str:
     """Sentence of the strongest finding that shows a cause; for a refused energy, its reason.
 
-    If only an effect of the cause makes the result invalid, its sentence follows.
+    If only an effect of the cause makes the result invalid, the sentence of this effect is
+    appended.
     """
     energy, strongest = _refused_energy(run_set, diagnosis), strongest_of(run_set, diagnosis)
     if energy is None:
@@ -177,13 +179,13 @@ def evidence_words(run_set: RunSet, diagnosis: Diagnosis) -> str:
 
 
 def _joint(run_set: RunSet, diagnosis: Diagnosis) -> str:
-    """What is between the title of a cause and its evidence, which may begin with a count."""
+    """Text between the title of a cause and its evidence, which may begin with a count."""
     is_energy = _refused_energy(run_set, diagnosis) is not None
     return " " if is_counted(strongest_of(run_set, diagnosis)) and not is_energy else ": "
 
 
 def _refused_energy(run_set: RunSet, diagnosis: Diagnosis) -> EnergyResult | None:
-    """The refused energy that shows a cause; None for another cause."""
+    """The refused energy, if it shows the cause; None for another cause."""
     if all(finding.id != EnergyRule.id for finding in diagnosis.evidence):
         return None
     energies = (run.metrics.energy for run in run_set.runs if run.metrics.energy is not None)
@@ -191,7 +193,7 @@ def _refused_energy(run_set: RunSet, diagnosis: Diagnosis) -> EnergyResult | Non
 
 
 def advices(run_set: RunSet, made: Run | None = None) -> list[str]:
-    """Advice for a set in lines; if no run measured anything, the step after the failure."""
+    """Advice for a set as lines; if no run measured anything, the next step after the failures."""
     if all(run.failure is not None for run in run_set.runs):
         return list(dict.fromkeys(map(failure_advice, run_set.runs)))
     return list(map(str, advised(run_set, made)))
@@ -224,14 +226,15 @@ def advice_against(
 ) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
-    Of an invalid result, the causes that make it invalid are removed first. The advice is that of
-    the evidence; that of an effect is used only if the evidence has none.
+    For an invalid set, only the causes that make it invalid have advice, because they must be fixed
+    first. The advice is about the evidence or, if there is no such advice, about an effect of the
+    cause.
 
     Args:
         run_set: The set.
         diagnosis: The cause.
         made: As for `advised`.
-        given: The command to advise, with changes; None: that of the set or of `made`.
+        given: The command to advise, with changes; None: the command of the set or of `made`.
     """
     if run_set.verdict.is_refused and not diagnosis.is_refusal:
         return None
@@ -247,7 +250,7 @@ def advice_against(
 
 
 def _situation(run_set: RunSet, made: Run | None, given: CommandLine | None = None) -> Situation:
-    """Settings of a set's runs, and the changes that its device allows."""
+    """Settings of a set's runs, and the changes that its device permits."""
     made = made or run_set.first
     before = made.conditions.before
     # Queries of the longest warm-up of the set, rounded up to two digits.
@@ -269,7 +272,7 @@ def _situation(run_set: RunSet, made: Run | None, given: CommandLine | None = No
 
 
 def _larger_shapes(run: Run) -> dict[str, tuple[int, ...]]:
-    """Shapes of the inputs with open dimensions, the first of which is larger by a factor."""
+    """Shapes of the inputs that have open dimensions, with the first of these enlarged."""
     larger: dict[str, tuple[int, ...]] = {}
     for spec in run.conditions.inputs:
         shape = list(spec.shape)
@@ -283,7 +286,7 @@ def _larger_shapes(run: Run) -> dict[str, tuple[int, ...]]:
 def advice_for(finding: Finding, situation: Situation) -> Advice | None:
     """Advice for a finding; None if the rule passed, or if no advice exists.
 
-    A rule that could not be checked has advice only if its reason defines it.
+    A rule that could not be checked has advice only if the reason for that has an advice.
     """
     if finding.id not in BY_ID or finding.outcome not in (_FAIL, _UNKNOWN):
         return None
@@ -306,7 +309,7 @@ def failure_advice(run: Run) -> str:
 
 
 def _model_files(run: Run) -> list[Path]:
-    """The file that the command of a run named, if it is still there and has the run's size."""
+    """Model files named by the command of a run, if they still exist with the size in the run."""
     words = run.command.arguments if run.command is not None else ()
     paths = [Path(word) for word, *values in words if not values]
     return [
@@ -317,7 +320,7 @@ def _model_files(run: Run) -> list[Path]:
 
 
 def _size_bytes(path: Path) -> int | None:
-    """Size of a file; None if there is none, or if it may not be looked up."""
+    """Size of a file, bytes; None if the file does not exist or may not be read."""
     try:
         return path.stat().st_size if os.path.isfile(path) else None
     except OSError:
@@ -360,7 +363,7 @@ def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:
 
 
 def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
-    """Table of the rules that failed or could not be checked, and a line that counts the others."""
+    """Table of the rules that failed or could not be checked, and a line that counts the rest."""
     listed = [rule for rule in verdict.rules if is_all or rule.outcome not in _FOLDED]
     parts: list[RenderableType] = []
     if listed:
@@ -379,10 +382,10 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 def verdict_lines(
     sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None = None
 ) -> list[str]:
-    """A line for each cause of verdicts that are not valid, and one with its advice.
+    """A line for each cause of verdicts that are not valid, and a line with its advice.
 
-    Sets with the same cause share both lines. The advised command measures all of them if one
-    command can.
+    Sets with the same cause share both lines. The advised command measures all of these sets, if a
+    single command can.
 
     Args:
         sets: The sets.
@@ -461,7 +464,7 @@ def named_sets(
 
 
 def extra_run_words(member: SetMember) -> str:
-    """Which run a further run replaces, and why."""
+    """Id of the run that a further run replaces, and the reason."""
     assert member.replaces is not None, "a further run replaces another"
     rules = ", ".join(member.replaces.rules)
     disturbed = f"run {member.number + 1} of {member.count}, {member.replaces.run_id},"
@@ -469,7 +472,7 @@ def extra_run_words(member: SetMember) -> str:
 
 
 def _reach(run_set: RunSet, diagnosis: Diagnosis) -> str:
-    """Verdict by a cause, with the affected kinds of numbers if the headline is unaffected."""
+    """Verdict due to a cause; the harmed kinds of numbers, if the headline is not harmed."""
     harmed = {kind for finding in diagnosis.findings for kind in finding.harmed}
     also = [kind for kind in run_set.marks.also_suspect if kind in harmed]
     if also:

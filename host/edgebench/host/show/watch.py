@@ -1,4 +1,4 @@
-"""Watched devices: a table of their state, and changes as lines."""
+"""Live view of devices: a table of their states, or a line for each change."""
 
 from __future__ import annotations
 

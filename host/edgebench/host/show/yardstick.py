@@ -1,4 +1,4 @@
-"""The yardstick of a run and of a set, as lines of their pages."""
+"""Speed of the device, measured with a fixed amount of work, as lines for runs and sets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def yardstick_line(yardstick: Yardstick) -> str:
 
 
 def yardsticks_line(yardsticks: Sequence[Yardstick]) -> str:
-    """Range of the speed of the device over the runs of a set, each with its faster reading."""
+    """Range of the speed of the device over the runs of a set; a run's faster reading counts."""
     times_ns = list(map(integer_ns, yardsticks))
     rates = list(map(memory_bytes_per_s, yardsticks))
     low_ns, high_ns = min(times_ns), max(times_ns)

@@ -1,8 +1,8 @@
-"""Resolves names of stored runs.
+"""Find stored runs by name.
 
 A name is an id or a part of an id, `last`, a set, the pairs of a comparison, a tag, a directory, a
-bundle, or one of these names in a bundle: `sent.zip#last`. `last` is the last command with all its
-runs, or its last run where a single run is needed.
+bundle, or one of these names in a bundle: `sent.zip#last`. `last` refers to all runs of the last
+command, or to its last run if a single run is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SHORT_LENGTH = 4
 """Minimum number of characters of an id in a short name, without a prefix such as `set-`."""
 LAST = "last"
 _ID_CUTOFF = 0.9
-"""Similarity above which an id counts as a typo of another id: one wrong character of twelve."""
+"""Smallest similarity, as difflib defines it, at which a name counts as a misspelled id: one wrong
+character of twelve is accepted."""
 
 
 class RunElsewhere(Store):
@@ -38,7 +39,7 @@ class RunElsewhere(Store):
 
     @property
     def runs(self) -> Path:
-        """Directory that the run's directory is in."""
+        """Parent directory of the run's directory."""
         return self.root
 
     def directory(self, run_id: str) -> Path:
@@ -56,26 +57,26 @@ class Address:
 
     @property
     def directory(self) -> Path:
-        """Directory of the run."""
+        """Directory of the run; in a bundle, all files of the run are unpacked first."""
         return self.store.directory(self.run_id)
 
     @property
     def place(self) -> str:
-        """Location of the run for people: its directory, or its name in a bundle."""
+        """Location of the run for messages: its directory, or its name in a bundle."""
         return self.name if isinstance(self.store, BundleStore) else str(self.directory)
 
     @property
     def prefix(self) -> str:
-        """Prefix of names in the run's bundle; empty outside of bundles."""
+        """Prefix of the names of runs in a bundle, such as `sent.zip#`; empty without a bundle."""
         return f"{self.store.place}{MARK}" if isinstance(self.store, BundleStore) else ""
 
     @property
     def name(self) -> str:
-        """Name that commands accept for the run: its id, prefixed by its bundle, if any."""
+        """Name that commands accept for the run: `prefix` and the id."""
         return f"{self.prefix}{self.run_id}"
 
     def run(self) -> Run:
-        """The stored run.
+        """Read the stored run.
 
         Raises:
             StoreError: the run is not readable.
@@ -108,7 +109,7 @@ def find_run(store: Store, name: str) -> Address:
     """The only run that a name refers to.
 
     Raises:
-        NoSuchRun: the name refers to no run, or to several.
+        NoSuchRun: the name refers to no run, or to several runs.
         StoreError: the name is a directory or a bundle whose run cannot be read.
         BundleRefused: the name is the path of a file that is not a bundle.
     """
@@ -151,7 +152,7 @@ def find_runs(store: Store, name: str) -> list[Address]:
 
 
 def find_each(store: Store, names: Iterable[str]) -> list[Address]:
-    """The runs that the names refer to, in order; a copy in a bundle counts as the same run.
+    """The runs that the names refer to, in order; of runs with the same id, only the first.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
@@ -166,7 +167,7 @@ def find_each(store: Store, names: Iterable[str]) -> list[Address]:
 
 
 def _find_inside(store: Store, name: str) -> list[Address]:
-    """The runs of this store for a name that is not a path."""
+    """The runs of a store that a name refers to; the name is not a path."""
     if name == LAST and (last := _last_command(store)):
         return [Address(store, row.run_id) for row in last]
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)):
@@ -193,7 +194,8 @@ def _find_inside(store: Store, name: str) -> list[Address]:
 def _last_command(store: Store) -> list[RunSummary]:
     """The runs of the command that made the newest run, oldest first; empty without runs.
 
-    Of a campaign, and of older versions, whose runs have no command, the runs of its set or pairs.
+    Runs of campaigns and of older versions have no command. If the newest run is such a run, the
+    runs of its set or comparison are returned.
     """
     if not (rows := list_runs(store)):
         return []
@@ -223,7 +225,7 @@ def _find_group(store: Store, name: str) -> list[Address]:
 def _whole_group(rows: Sequence[RunSummary], name: str) -> str | None:
     """Id of the only set or comparison whose id begins with a name; None if there is none.
 
-    At least four characters of the id follow its prefix, as in short names.
+    The name must have at least `SHORT_LENGTH` characters after the prefix, as short names have.
     """
     prefix = next(
         (prefix for prefix in (SET_PREFIX, PAIRS_PREFIX) if name.startswith(prefix)), None
@@ -238,11 +240,12 @@ def _whole_group(rows: Sequence[RunSummary], name: str) -> str | None:
 def short_ids(run_ids: Sequence[str], groups: Iterable[str]) -> dict[str, str]:
     """Short names of runs and of groups, which commands accept in place of the ids.
 
-    A run's is the beginning of the last part of its id, a group's the beginning of its id.
+    The short name of a run is the beginning of the last part of its id; the short name of a group
+    is the beginning of its id.
 
     Args:
         run_ids: Ids of all runs of a store.
-        groups: Ids of its sets and comparisons.
+        groups: Ids of all sets and comparisons of the store.
 
     >>> short_ids(["20260102-030405-0123abcd", "20260102-030406-0123ab00"], ["set-1f2e3d4c"])
     {'20260102-030405-0123abcd': '0123abc', '20260102-030406-0123ab00': '0123ab0', \
@@ -281,7 +284,8 @@ def short_ids(run_ids: Sequence[str], groups: Iterable[str]) -> dict[str, str]:
 def _similar_name(store: Store, name: str) -> str | None:
     """Existing name that is similar to a mistyped name; None if no name is close.
 
-    Ids share half of their characters, so they need a higher similarity than words.
+    Different ids have half of their characters in common, so an id must be more similar than a
+    word.
     """
     from difflib import get_close_matches  # here: correct commands do not need it
 

@@ -1,8 +1,8 @@
 """Annotations of a stored run by its users: tags and a note.
 
-They are stored in a separate file next to run.json, whose content and digest must not change.
-`verify` does not read them. If they cannot be read, the run has no tags and no note, and its
-numbers are not affected; the next change writes a new file.
+Annotations are stored in a separate file, because the content and digest of run.json must not
+change. `verify` does not read this file. If the file cannot be read, the run has no tags and no
+note, and its numbers are not affected; the next change of the annotations writes a new file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
 MAX_TAG = 64
-"""Limit on the characters of a tag, which is a table column."""
+"""Limit on the characters of a tag, which must fit into the column of a table."""
 MAX_TAGS = 32
 MAX_NOTE = 1000
 UNREADABLE = "tags and note are not readable"
@@ -30,17 +30,19 @@ class Annotations:
     """Tags and note of a run."""
 
     tags: tuple[str, ...] = ()
-    """Sorted alphabetically."""
+    """Tags, sorted alphabetically."""
     note: str | None = None
     fault: str | None = None
-    """Why the annotations are not readable; None if they are readable or missing. Not stored."""
+    """Why the annotations are not readable; None if they are readable or missing. This field is not
+    stored."""
 
 
 def check_tag(tag: str) -> str:
-    """The tag, if it is valid as a name of runs.
+    """Return the tag if it can be used as a name of runs.
 
     Raises:
-        UsageError: the tag is empty, too long, like an option or a path, `last`, or has a blank.
+        UsageError: the tag is empty, `last`, or longer than `MAX_TAG`, begins with `-`, or contains
+            a space, a slash, a comma or a non-printable character.
     """
     is_word = tag.isprintable() and not any(
         character.isspace() or character in "/," for character in tag
@@ -54,7 +56,7 @@ def check_tag(tag: str) -> str:
 
 
 def check_note(note: str) -> str:
-    """The note, if it is a single line.
+    """Return the note if it is a single line.
 
     Raises:
         UsageError: the note is too long, or has non-printable characters.

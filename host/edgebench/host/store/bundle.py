@@ -1,4 +1,4 @@
-"""Writes stored runs into a bundle; `bundle_file` describes the format."""
+"""Write stored runs into a bundle; `bundle_file` describes the format."""
 
 from __future__ import annotations
 
@@ -30,14 +30,19 @@ from edgebench.protocol.errors import FileExists, RunDamaged, StoreError, UsageE
 from edgebench.system.whole_files import whole_file
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""Date of every file: the real dates would differ between copies. Source: APPNOTE.TXT, 4.4.6."""
+"""Date of every file in a bundle, because the real dates would differ between copies of a run.
+Source: APPNOTE.TXT, 4.4.6."""
 _UNIX = 3
-"""System of the file modes; source: APPNOTE.TXT, 4.4.2.2."""
+"""Code of Unix, the system whose file modes are used; source: APPNOTE.TXT, 4.4.2.2."""
 _BLOCK_BYTES = 1 << 20
 
 
 def default_name(runs: Sequence[Address]) -> str:
-    """Default file name, from the only run, the set or pairs, or the first of several runs."""
+    """Default file name: the id of the only run, or of the common set or comparison of all runs.
+
+    If the runs have no common set or comparison, the name contains the id of the first run and the
+    number of the other runs.
+    """
     if len(runs) == 1:
         return f"{runs[0].run_id}{SUFFIX}"
     rows = [stored_summary(run.store, run.run_id) for run in runs]

@@ -5,16 +5,17 @@
 
 Theory of operation. A bundle is a ZIP archive without compression. So the same runs give the same
 bytes everywhere, files have the same size inside and outside, and an archive never unpacks to more
-than its own size. A bundle that any program has unpacked is a store.
+than its own size. The files that any ZIP program unpacks from a bundle form a store.
 
 A bundle may come from any source. So the archive's directory is checked as a whole before the first
 file is read: the number of files is limited, all are regular files within the archive, their names
 stay inside the directory and are distinct on every file system, and the manifest lists exactly
-these files. A file is used only if its digest matches the manifest. This detects damage, but it is
-not a signature: a manifest can be rewritten together with a run.
+these files. A file is used only if its digest matches the manifest. The digests detect damage, but
+are not a signature: a manifest can be rewritten together with a run.
 
-Files are unpacked on demand into a temporary directory of this process: only the documents for a
-list of runs, a whole run for its traces. The directory is removed when the process ends.
+Files are unpacked on demand into a temporary directory of this process: for a list of runs, only
+the documents are unpacked; for the traces of a run, all files of this run. The directory is removed
+when the process ends.
 """
 
 from __future__ import annotations
@@ -51,22 +52,23 @@ from edgebench.protocol.sizes import format_distinct_sizes
 MANIFEST_FILE = "edgebench-bundle.json"
 BUNDLE_VERSION = 1
 RUNS = "runs"
-"""Folder of the runs, as in a store."""
+"""Folder with the runs, as in a store."""
 SUFFIX = ".zip"
 MARK = "#"
-"""Separator between a bundle and a run in it: sent.zip#20261123."""
+"""Separator between the path of a bundle and the name of a run in it, as in `sent.zip#20261123`."""
 MAX_FILES = 50_000
 """Limit on the files of a bundle, enough for about 4,000 runs."""
 MAX_NAME_BYTES = 255
-"""Limit on a file's name including its folders, which every file system accepts."""
+"""Limit on the bytes of a file's name with its folders, a length that all file systems accept."""
 MAX_MANIFEST_BYTES = 1 << 24
 MAX_DIRECTORY_BYTES = MAX_FILES * (46 + MAX_NAME_BYTES + 28)
 """Limit on the archive's directory: a header, a name and 64-bit sizes for each file. Source:
 APPNOTE.TXT 6.3.10 of PKWARE, 4.3.12 and 4.5.3."""
 _END = struct.Struct("<4s4H2LH")
-"""End of the archive's directory; source: APPNOTE.TXT, 4.3.16."""
+"""Record at the end of the archive's directory; source: APPNOTE.TXT, 4.3.16."""
 _END_64 = struct.Struct("<4sQ2H2L4Q")
-"""End of the directory of a large archive (ZIP64), before its locator; APPNOTE.TXT, 4.3.14."""
+"""Record at the end of a large archive's directory (ZIP64), before its locator; source:
+APPNOTE.TXT, 4.3.14."""
 _LOCATOR_BYTES = 20
 _IN_END_64 = 0xFFFFFFFF
 """Placeholder for a size that is stored in the ZIP64 record."""
@@ -76,12 +78,16 @@ _BLOCK_BYTES = 1 << 20
 
 
 def is_bundle(name: str) -> bool:
-    """Whether a name is the path of a file; among the names of runs, only bundles are files."""
+    """Whether a name of runs is the path of an existing file, which can only be a bundle."""
     return (name.lower().endswith(SUFFIX) or os.sep in name) and os.path.isfile(name)
 
 
 def split_name(name: str) -> tuple[Path, str] | None:
-    """Path of a bundle and name of a run in it, empty for all runs; None for other names."""
+    """Split a name into the path of a bundle and the name of a run in the bundle.
+
+    The second part is empty if the name refers to the whole bundle. The result is None if the name
+    does not refer to a bundle.
+    """
     if is_bundle(name):
         return Path(name), ""
     path, mark, run = name.rpartition(MARK)
@@ -99,7 +105,7 @@ def open_store(path: Path | None) -> Store:
 
 
 def refuse_bundle(store: Store) -> None:
-    """Check that a store is not a bundle, before any device is contacted.
+    """Raise an error if a store is a bundle, before any device is contacted.
 
     Raises:
         UsageError: the store is a bundle, which is read-only.
@@ -307,7 +313,7 @@ class BundleStore(Store):
         return self._unpack(run_id, names)
 
     def document_path(self, run_id: str) -> Path:
-        """Path of a run's run.json, unpacked with the annotations but not the other files.
+        """Path of a run's run.json; only this file and the annotations are unpacked.
 
         Raises:
             StoreError: the bundle has no such run, the run is damaged, or the disk is full.

@@ -1,8 +1,8 @@
 """Atomic change of all files of a stored run.
 
-The document of a run contains the digests of its files. So a copy of its directory is changed, and
-a single system call exchanges it with the run: a kill or a power cut leaves either the old or the
-new state.
+The document of a run contains the digests of the run's files, so all files must change together.
+Therefore a copy of the run's directory is changed, and a single system call exchanges the copy with
+the original: a kill or a power cut leaves either the old or the new state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def changed_run(store: Store, run_id: str, copy: Path) -> Iterator[None]:
     Args:
         store: The store.
         run_id: The run.
-        copy: Directory for the copy, which must not exist, on the same file system. Afterwards it
+        copy: Directory for the copy, on the same file system; it must not exist. Afterwards it
             contains the old files, or the failed copy, and the caller must remove it.
 
     Raises:

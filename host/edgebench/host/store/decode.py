@@ -1,4 +1,4 @@
-"""Decodes the raw bytes of a meter again, to check the stored samples of a recording."""
+"""Decode the raw bytes of a meter again, to check the stored samples of a recording."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from edgebench.host.store.recording import DecodedSamples, decode, open_recordin
 from edgebench.protocol.errors import StoreError
 
 RATIO_TOLERANCE = 1e-9
-"""Tolerance of floats: means may differ in the last digits between numpy versions."""
+"""Relative tolerance for floats: means may differ in the last digits between numpy versions."""
 SINGLE_TOLERANCE = 1e-6
-"""Tolerance of columns in single precision."""
+"""Relative tolerance for columns in single precision."""
 
 
 def decode_into(directory: Path, spool: Path) -> DecodedSamples:
@@ -53,9 +53,9 @@ def spool_trouble(spool: Path, directory: Path) -> str | None:
 
 
 def have_same_rows(one: Path, other: Path) -> bool:
-    """Whether two files hold the same rows, compared by row group.
+    """Whether two power files have the same rows.
 
-    An hour of a fast meter does not fit into memory.
+    The files are compared by row group, because an hour of a fast meter does not fit into memory.
     """
     with (
         open_parquet(one, POWER_LAYOUT, max_rows=None) as mine,

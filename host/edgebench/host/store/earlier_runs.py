@@ -13,12 +13,14 @@ from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import StoreError
 
 EARLIER_COUNT = 40
-"""Maximum number of earlier runs that are read: those of five quick sets; each takes about a
-millisecond."""
+"""Maximum number of earlier runs that are read, as many as five sets with `--quick` have. Reading a
+run takes about a millisecond."""
 
 
 def earlier_valid_runs(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The latest valid runs of the device before these runs, of any model, without damaged runs.
+    """The latest valid runs of any model that the device made before these runs, newest first.
+
+    Damaged runs are left out.
 
     Raises:
         StoreError: the store cannot be read.

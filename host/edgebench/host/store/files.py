@@ -1,4 +1,4 @@
-"""Files of a stored run: converts packed traces to Parquet, and reads all files."""
+"""Files of a stored run: conversion of packed traces to Parquet, and readers of all files."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _QUERIES = Layout(
         **dict.fromkeys(("ok", "warmup"), pa.bool_()),
     }
 )
-"""Columns of queries.parquet; since version 2, samples are 64-bit."""
+"""Columns of queries.parquet; since version 2, the column `sample` has 64-bit integers."""
 _TELEMETRY = Layout({"time_ns": pa.int64(), "sensor": TEXT, "value": pa.float64()})
 _CLOCK = Layout(dict.fromkeys(_CLOCK_COLUMNS, pa.int64()))
 MAX_PROBES = 10_000
@@ -122,7 +122,7 @@ def unpack_telemetry(directory: Path, record: RunRecord) -> None:
 
 
 def write_queries(path: Path, queries: Queries, batch: int) -> None:
-    """Write queries.parquet, a row per inference."""
+    """Write queries.parquet, with a row for each inference."""
     count = len(queries)
     index = np.arange(count, dtype=np.int64)
     is_warmup = index < queries.warmup_count
@@ -150,7 +150,7 @@ def write_queries(path: Path, queries: Queries, batch: int) -> None:
 
 
 def read_queries(directory: Path) -> Queries:
-    """Queries of a stored run.
+    """Read the queries of a stored run.
 
     Raises:
         RunDamaged: the file is not readable.
@@ -162,8 +162,8 @@ def read_queries(directory: Path) -> Queries:
 def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
     """Columns of the queries of a stored run, each of shape (n,); the caller may modify them.
 
-    They are read by row group: reading a whole table takes twice the memory, and an hour has
-    millions of rows.
+    The columns are read by row group, because reading a whole table takes twice the memory, and a
+    run of an hour has millions of rows.
 
     Raises:
         RunDamaged: the file is not readable, lacks a column, or has a time beyond the range of a
@@ -212,7 +212,7 @@ def _queries(columns: Sequence[NDArray[Any]], warmup_count: int) -> Queries:
 
 
 def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
-    """Queries, and all other inputs of the analysis.
+    """All inputs of the analysis of a run except its record; `queries` are the queries of the run.
 
     Raises:
         RunDamaged: a file is damaged.
@@ -231,7 +231,7 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
 
 
 def read_target_traces(directory: Path) -> TargetTraces:
-    """Inputs of the analysis of a device that timed itself, in addition to its record.
+    """All inputs of the analysis of a run on a target, except the record of the run.
 
     Raises:
         RunDamaged: a file is damaged.
@@ -276,7 +276,7 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
 
 
 def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[Any]]) -> None:
-    """Store the host's facts and labels of a run with the raw files."""
+    """Write the host's facts of a run, and the labels of its data set, into raw/."""
     raw = directory / RAW_DIRECTORY
     (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
     if labels:
@@ -285,7 +285,7 @@ def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[
 
 
 def read_facts(directory: Path) -> HostFacts:
-    """The host's facts of a run.
+    """The host's facts of a run; default values if the run has no such file.
 
     Raises:
         RunDamaged: the file is not readable.
@@ -366,7 +366,7 @@ def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
 
 
 def read_clock(directory: Path) -> list[list[ClockProbe]]:
-    """Clock probes of a stored run, by group."""
+    """Groups of clock probes of a stored run; empty if the run has no probes."""
     if not (directory / CLOCK_FILE).exists():
         return []
     groups: dict[int, list[ClockProbe]] = {}
@@ -380,15 +380,15 @@ def read_clock(directory: Path) -> list[list[ClockProbe]]:
 
 
 def write_events(directory: Path, events: tuple[Event, ...]) -> None:
-    """Write events.jsonl."""
+    """Write the events of a run to events.jsonl, one JSON object per line."""
     lines = "".join(json.dumps(asdict(event)) + "\n" for event in events)
     (directory / EVENTS_FILE).write_text(lines)
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """SHA-256 of every file of a run except its document, by path inside the run.
+    """SHA-256 of the files of a run, by path relative to the run's directory.
 
-    The expectation and the annotations of a run are left out.
+    run.json, expected.json and annotations.json are left out.
     """
     digests = {}
     others = tuple(directory / name for name in (RUN_FILE, EXPECTED_FILE, ANNOTATIONS_FILE))

@@ -1,4 +1,4 @@
-"""JSON without NaN and infinity, which Python's reader accepts but strict readers do not."""
+"""Parse JSON, and reject NaN and infinity, which Python's parser accepts and JSON forbids."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 MAX_DOCUMENT_BYTES = 1 << 24
-"""Limit on a JSON file of a run; real files have about 100 KB. A parsed file takes 20 times as much
-memory."""
+"""Limit on the size of a run's JSON file; real files have about 100 KB. In memory, a parsed file
+takes about 20 times its size."""
 _MAX_SHOWN_CHARS = 40
 """Limit on the characters of a number that an error quotes."""
 
@@ -22,7 +22,7 @@ class NotFinite(ValueError):
 def load_finite(
     content: str | bytes, *, parse_int: Callable[[str], int] | None = None
 ) -> Any:  # Any: JSON
-    """The value of a JSON document.
+    """Parse a JSON document.
 
     Args:
         content: The document.
@@ -37,7 +37,7 @@ def load_finite(
 
 
 def read_finite(path: Path) -> Any:  # Any: JSON
-    """The value of a JSON file.
+    """Read and parse a JSON file.
 
     Raises:
         NotFinite: a number is infinite, or NaN.

@@ -1,8 +1,8 @@
 """Histories of a store, read from its index, or from documents if the index lacks the metric.
 
-Reading the documents of ten thousand runs would take half a minute. So, if the index has the
-metric, only two kinds of documents are read: a document for each history, and a document for each
-set of conditions, to name the changes.
+Reading the documents of ten thousand runs would take half a minute. Therefore, if the index has the
+metric, only one document is read for each history, and one for each set of conditions, to name the
+conditions that changed.
 """
 
 from __future__ import annotations
@@ -96,11 +96,12 @@ def read_changes(
     metric: str | None = None,
     margin_ratio: float | None = None,
 ) -> tuple[list[LevelChange], list[History]]:
-    """Levels that moved since a time, the worst first, and the histories with runs since then.
+    """Changes of level since a time, the worst first, and the histories with runs since that time.
 
     Args:
         store: Store of the runs.
-        wanted: Selection of the runs; earlier runs are read, too, as a change needs a level before.
+        wanted: Selection of the runs; it must include runs before `since`, because a change is
+            relative to an earlier level.
         since: The time.
         metric: As for `read_histories`.
         margin_ratio: As for `read_histories`.
@@ -133,7 +134,7 @@ def newer_line(store: Store, wanted: RunFilter) -> str | None:
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
-    """Histories of the headline that contain any of these runs and have at least two points.
+    """Histories of the headline metric that contain any of these runs, and at least two points.
 
     Raises:
         StoreError: the store cannot be read.

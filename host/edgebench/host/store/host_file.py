@@ -24,13 +24,13 @@ from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import HOST_FILE
 
 MAX_FACTS_BYTES = 64 * 1024
-"""Limit on the line of facts; real lines have less than 1 KiB."""
+"""Limit on the length of the line of facts; real lines have less than 1 KiB."""
 
 
 def packed_facts(directory: Path) -> bytes:
     """Facts and labels of a run that is about to start, packed for its device.
 
-    Labels that do not fit are left out: other hosts then report the accuracy as unknown.
+    Labels that do not fit are left out; other hosts of the lab then report an unknown accuracy.
 
     Raises:
         OSError: a file cannot be read.

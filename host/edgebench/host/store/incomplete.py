@@ -27,8 +27,8 @@ from edgebench.protocol.traces import METER_FILE
 from edgebench.system.whole_files import write_whole
 
 NEW_S = 1.0
-"""Age below which a directory counts as new: its process, which locks it within microseconds, may
-not have done so yet."""
+"""A directory younger than this counts as new: the process that made the directory locks it within
+microseconds, but may not have locked it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,20 @@ class ExpectedRun:
 
     device_id: str
     device: str
-    """The device's own name."""
+    """Name that the device reports."""
     via: str
-    """Transport to the device; the agent lists a host's runs by transport."""
+    """Transport to the device; an agent lists only runs that were started over the same transport.
+    """
     model: str
     is_lost: bool = False
-    """The device does not have the run."""
+    """Whether the device reported that it does not have the run any more."""
     agent: str = ""
     """Fingerprint of the agent's certificate; empty if the agent has none, or if an older version
     wrote the file. Devices may share an id, for example if their SD cards are copies."""
     seat: str = ""
     """Seat of the agent; empty if unknown, as for `agent`."""
     probes: tuple[ClockProbe, ...] = ()
-    """Probes of the device's clock right before the start, a single group."""
+    """A single group of probes of the device's clock, made right before the start."""
 
 
 class IncompleteState(str, Enum):
@@ -58,7 +59,7 @@ class IncompleteState(str, Enum):
     IN_PROGRESS = "in progress"
     """A process on this machine is making the run."""
     NOT_FETCHED = "not fetched"
-    """The device has the run, or was not contacted since."""
+    """The device has the run, or was not contacted since the run was started."""
     LOST = "lost"
     """The device does not have the run."""
 
@@ -70,12 +71,12 @@ class IncompleteRun:
     run_id: str
     state: IncompleteState
     expectation: ExpectedRun | None
-    """None if it cannot be read."""
+    """Facts from expected.json; None if the file cannot be read."""
     directory: Path
     recording_s: float | None
     """Duration of the meter's recording; None without a recording."""
     files: tuple[str, ...]
-    """Other files, fetched from the device."""
+    """Names of the other files, which were fetched from the device."""
 
     @property
     def is_empty(self) -> bool:
@@ -84,7 +85,7 @@ class IncompleteRun:
 
 
 def write_expectation(directory: Path, expectation: ExpectedRun) -> None:
-    """Write the expectation of a run into its directory under incoming/.
+    """Write expected.json into the directory of a run under incoming/.
 
     Raises:
         OSError: the file cannot be written.
@@ -93,7 +94,7 @@ def write_expectation(directory: Path, expectation: ExpectedRun) -> None:
 
 
 def read_expectation(directory: Path) -> ExpectedRun | None:
-    """The expectation in a directory under incoming/; None if it cannot be read."""
+    """Read expected.json in a directory under incoming/; None if the file cannot be read."""
     with suppress(OSError, ValueError, RecursionError, RemoteProtocolError):
         return from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), ExpectedRun)
     return None
@@ -153,9 +154,9 @@ class Whereabouts:
     via: str
     """Transport to the device."""
     agent: str = ""
-    """Fingerprint of the agent's certificate; empty: any."""
+    """Fingerprint of the agent's certificate; empty: any agent."""
     seat: str = ""
-    """Seat of the agent; empty: any."""
+    """Seat of the agent; empty: any seat."""
 
     def is_of(self, run: ExpectedRun) -> bool:
         """Whether a run was started on this device."""
@@ -167,11 +168,11 @@ class Whereabouts:
 def mark_lost(
     store: Store, device: Whereabouts, *, on_device: Collection[str]
 ) -> list[IncompleteRun]:
-    """Mark the runs that a device should have but lacks; remove those without files in the store.
+    """Mark expected runs that a device lacks as lost; remove lost runs without files in the store.
 
-    Empty directories without an expectation are also removed, but not returned. The host that made
-    such a directory was killed before it wrote the expectation (and so before the run started), or
-    before it fetched a file of the run.
+    Empty directories without expected.json are also removed, but not returned. The process that
+    made such a directory was killed before it wrote expected.json (and so before the run started),
+    or before it fetched a file of the run.
 
     Args:
         store: The store.
@@ -209,7 +210,9 @@ def mark_lost(
 
 
 def follow_agent(store: Store, old: str, new: str) -> None:
-    """Expect the runs of an agent from the agent that replaced it on the same device.
+    """Assign the expected runs of an agent to the agent that replaced it on the same device.
+
+    `old` and `new` are the fingerprints of the certificates of both agents.
 
     Raises:
         StoreError: the store cannot be read or written.

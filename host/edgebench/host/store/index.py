@@ -1,4 +1,4 @@
-"""Index: a cache over the run directories, for fast lists of thousands of runs."""
+"""Index of a store: a cache of the runs' summaries, for fast lists of thousands of runs."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ from edgebench.system.whole_files import make_directory
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and files that a killed process leaves next to it."""
 _MEANING = 15
-"""Version of the columns' meaning; added and removed columns are detected without it."""
+"""Version of the meaning of the columns. Added and removed columns do not change it, because they
+are detected by their names."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 _BY_INVOCATION = {
     scenario.value for scenario, has in SCENARIOS.items() if has.headline == "latency_ns"
 }
 DAMAGED = "damaged"
-"""Verdict of a directory without a valid document."""
+"""Verdict of a run directory without a valid document."""
 NEWER = "newer"
 """Verdict of a run of a newer schema, whose numbers are not in the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run in a list."""
+    """Summary of a run for lists: a row of the index."""
 
     run_id: str
     created_utc: str
@@ -67,7 +68,7 @@ class RunSummary:
     end_to_end_ns_p99: int | None
     throughput_per_s: float | None
     instructions_per_inference: float | None
-    """Instructions of an emulated target, which has no latency."""
+    """Number of instructions per inference of an emulated target, which has no latency."""
     peak_rss_bytes: int | None
     energy_j_per_inference: float | None
     """Gross energy."""
@@ -75,7 +76,7 @@ class RunSummary:
     energy_boundary: str | None
     """Boundary of the meter; None if there is no energy or the boundary is unknown."""
     energy_refused: str | None
-    """Why a metered run has no energy."""
+    """Why a run with a meter has no energy; None if it has energy or no meter."""
     set_id: str | None
     verdict: str
     """Verdict of the run, `failed`, `damaged` or `newer`; the numbers of an invalid run are only in
@@ -83,7 +84,7 @@ class RunSummary:
     failure: str | None = None
     """Error code of a failed run, such as `worker_died`."""
     unwatched: str | None = None
-    """What could not be monitored during a run, such as `clock, heat`."""
+    """Conditions that could not be monitored during the run, such as `clock, heat`."""
     suspect: str | None = None
     """Kinds of numbers that are suspect, such as `tail, mean`."""
     tags: tuple[str, ...] = ()
@@ -99,11 +100,11 @@ class RunSummary:
     side: str | None = None
     """Side of the comparison, `baseline` or `candidate`, for a run that is part of a pair."""
     replaces: str | None = None
-    """Id of the disturbed run of the set that this run replaces."""
+    """Id of the disturbed run that this run replaces in its set."""
     command_id: str | None = None
     disturbances: str | None = None
-    """Rules that failed by a disturbance that may have passed and that the model cannot have
-    caused, such as `background_load`."""
+    """Failed rules that indicate a disturbance from outside, such as `background_load`: it may be
+    temporary, and the model cannot have caused it."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -119,7 +120,7 @@ class RunSummary:
 
     @property
     def headline_ns(self) -> list[int | None]:
-        """Percentiles p50, p90 and p99 of the scenario's headline."""
+        """Percentiles p50, p90 and p99 of the scenario's headline metric, nanoseconds."""
         if self.scenario in _BY_INVOCATION:
             return [self.latency_ns_p50, self.latency_ns_p90, self.latency_ns_p99]
         return [self.end_to_end_ns_p50, self.end_to_end_ns_p90, self.end_to_end_ns_p99]
@@ -149,9 +150,9 @@ class RunFilter:
     """Selection of runs; a field that is None selects all runs."""
 
     model: str | None = None
-    """Name or pattern, such as `digits_*`."""
+    """Name of the model, or a pattern such as `digits_*`."""
     device: str | None = None
-    """Name or pattern."""
+    """Name of the device, or a pattern such as `pi*`."""
     tag: str | None = None
     since: datetime | None = None
     """Earliest time; without a time zone, in local time."""
@@ -178,23 +179,23 @@ _FIELDS = fields(RunSummary)
 _NAMES = tuple(field.name for field in _FIELDS)
 _COLUMNS = ", ".join(_NAMES)
 _TAGS = _NAMES.index("tags")
-"""Position of the only cell that is not a plain value."""
+"""Position of the tags, the only cell of a row that is converted to a string."""
 BUSY_S = 5.0
-"""Longest wait for another process that writes the index, which takes milliseconds."""
+"""Longest wait for another process that writes the index; a write takes milliseconds."""
 Row = tuple[Any, ...]
 """Cells of a row of the index: the summary, the stamp and the checksum."""
 
 
 def as_created_utc(when: datetime) -> str:
-    """A time in the format of `created_utc`; without a time zone, it is taken as local time."""
+    """Format a time like `created_utc`; a time without a time zone counts as local time."""
     return when.astimezone(timezone.utc).isoformat(timespec="seconds")
 
 
 def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]:
     """The selected runs of the store, oldest first; also updates the index.
 
-    A document is read again only if its time or its size has changed. If the index cannot be read
-    or written, the documents are read instead.
+    A document is read again only if its modification time or its size has changed. If the index
+    cannot be read or written, the documents are read instead.
     """
     known = _read_rows(store)  # before the directories, so that new runs do not look removed
     stamps = _stamps(store)
@@ -219,7 +220,7 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
 
 
 def without_replaced(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """The runs that no valid or suspect run of these replaces."""
+    """Leave out each run that a valid or suspect run among `rows` replaces."""
     listed = list(rows)
     replaced = {row.replaces for row in listed if row.verdict in COUNTED_STATES}
     return [row for row in listed if row.run_id not in replaced]
@@ -228,12 +229,12 @@ def without_replaced(rows: Iterable[RunSummary]) -> list[RunSummary]:
 def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
     """Update the index row of a run that was just stored or changed.
 
-    If the index cannot be written, the next list updates it.
+    If the index cannot be written, the next call of `list_runs` updates it.
 
     Args:
         store: The store.
         run_id: The run.
-        run: Content of the run, if it is loaded already; saves reading its document.
+        run: Content of the run, if it is already loaded; its document is then not read.
     """
     with suppress(OSError, sqlite3.Error, StoreError):
         stamp = _stamp(f"{store.directory(run_id)}{os.sep}")
@@ -247,8 +248,8 @@ def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
 def kept_open(store: Store) -> Iterator[None]:
     """Keep the index open while several runs are stored.
 
-    The last connection to close copies the write-ahead log into the index and removes the log,
-    which takes longer than writing a row.
+    The connection that is closed last copies the write-ahead log into the index and removes the
+    log, which takes longer than writing a row.
     """
     with ExitStack() as stack:
         with suppress(OSError, sqlite3.Error):
@@ -259,7 +260,7 @@ def kept_open(store: Store) -> Iterator[None]:
 
 
 def _read_rows(store: Store) -> dict[str, Row]:
-    """The readable rows by run id."""
+    """The readable rows of the index, by run id."""
     path = store.root / INDEX_FILE
     if not path.is_file():
         return {}
@@ -345,7 +346,6 @@ def _checksum(cells: Sequence[Any]) -> int:
 
 
 def _stamps(store: Store) -> dict[str, str]:
-    """Stamps of the runs by run id."""
     runs = f"{store.runs}{os.sep}"
     names = filter(RUN_ID.fullmatch, names_in(store.runs))
     stamps = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names)

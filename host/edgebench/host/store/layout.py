@@ -85,7 +85,7 @@ def locked_run(directory: Path) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks
-            # Observers hold it for microseconds, `changed_run` while it copies.
+            # Observers hold the lock for microseconds, `changed_run` holds it while it copies.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -93,7 +93,7 @@ def locked_run(directory: Path) -> Iterator[None]:
 
 
 class Store:
-    """Results of a user or a project."""
+    """Directory with the stored runs of a user or a project."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
@@ -101,7 +101,7 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Location of the store for people, with a note if a user has named no directory."""
+        """Location of the store for messages; states if a directory that was named is missing."""
         named = os.environ.get(STORE_VARIABLE)
         is_default = self.root == default_root().absolute()
         if self.root.is_dir() or (is_default and not named):
@@ -125,15 +125,15 @@ class Store:
         return self.root / "set-aside"
 
     def run_ids(self) -> list[str]:
-        """Ids of all runs, oldest first, because ids start with the time."""
+        """Ids of all runs, sorted; the oldest run is first, because an id begins with the time."""
         return [name for name in names_in(self.runs) if self.has(name)]
 
     def has(self, name: str) -> bool:
-        """Whether a name is the id of a stored run; does not list the directory."""
+        """Whether a name is the id of a stored run; checked without listing the directory."""
         return bool(RUN_ID.fullmatch(name)) and os.path.exists(f"{self.runs}/{name}/{RUN_FILE}")
 
     def resolve(self, name: str) -> str:
-        """Id of the run named by its id, its beginning, a unique part of it, or `last`.
+        """Id of the only run that a name matches; see `matching`.
 
         Raises:
             NoSuchRun: no run matches, or several runs match.
@@ -149,9 +149,10 @@ class Store:
         )
 
     def matching(self, name: str) -> list[str]:
-        """Ids that match a name: the identical id, else the only id that starts with the name.
+        """Ids that match a name, which is an id, a part of an id, or `last`.
 
-        Otherwise all ids that contain the name.
+        The result is the equal id, or the newest id for `last`, or the only id that starts with the
+        name, or else all ids that contain the name.
         """
         if self.has(name):
             return [name]
@@ -178,7 +179,7 @@ class Store:
         return self.directory(run_id) / RUN_FILE
 
     def run(self, run_id: str) -> Run:
-        """The stored run.
+        """Read a stored run.
 
         Raises:
             StoreError: the run is not readable, or has a newer schema than this edgebench supports.
@@ -253,8 +254,8 @@ class Store:
     def incoming(self, run_id: str) -> Iterator[Path]:
         """Directory for the files of a run; it becomes a complete run if the block succeeds.
 
-        After an error the directory stays, so that fetched files need not be fetched again. If it
-        contains no document at the end, the run measured nothing, and the directory is removed.
+        After an error the directory stays, so that fetched files need not be fetched again. If the
+        block writes no run.json, the run measured nothing, and the directory is removed.
 
         Raises:
             StoreError: the store cannot be written.
@@ -277,7 +278,8 @@ class Store:
     def settle(self) -> None:
         """Sync the directory of runs to disk.
 
-        A process that was killed after the rename of its run has not synced the rename.
+        A process that was killed right after it renamed the directory of a run into place has not
+        synced the rename.
 
         Raises:
             StoreError: the directory cannot be synced.

@@ -3,12 +3,12 @@
     <store>/live/<pid>-<time>.jsonl     a header line that names the command, then status lines
 
 Theory of operation. A status line is the complete current status of a device; a later line for the
-same device replaces it. So a reader needs only the last line of each device, a torn or lost line is
-harmless, and a file that has grown too long is rewritten from those last lines. A command holds a
-lock on its file while it measures: an unlocked file belongs to a command that has ended for any
-reason.
+same device replaces it. Therefore a reader needs only the last line of each device, an incomplete
+or lost line is harmless, and a file that has grown too long is rewritten from the last line of each
+device. A command holds a lock on its file while it measures: an unlocked file belongs to a command
+that has ended, normally or not.
 
-Live status is never a result, and must never keep a command from measuring: lines are not synced,
+Live status is never a result, and must never prevent a measurement: lines are not synced to disk,
 and a failed write is ignored. A reader treats files and lines as untrusted text, and skips
 malformed lines.
 """
@@ -48,15 +48,15 @@ MAX_FILES = 256
 MAX_DEVICES = 1024
 """Number of devices that a reader keeps, over all files."""
 MAX_WHOLE = 2**63
-"""Bound of integers in a line: larger values are not counts, and may overflow a float."""
+"""Limit on integers in a line: larger values are not counts, and may overflow a float."""
 KEPT_S = 86400.0
-"""Age at which the next command removes the file of an ended command."""
+"""Minimum age at which the file of an ended command is removed, by the next command."""
 _NAME = re.compile(r"[0-9]{1,10}-[0-9]{8}T[0-9]{6}-[0-9]{6}\.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCommand:
-    """A command that measures: the first line of its file."""
+    """A command that measures, as described in the first line of its live file."""
 
     name: str
     """Command name, such as `bench`."""
@@ -78,7 +78,7 @@ class LivePower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDevice:
-    """Status of a device as published by the measuring command: all lines except the first."""
+    """Status of a device, as described in each line of a live file except the first line."""
 
     device: str
     at_utc: str
@@ -163,7 +163,7 @@ class LiveFile:
                 self._descriptor = None
 
     def _rewrite(self) -> None:
-        """Write the last lines into a new file, locked before it is renamed into place."""
+        """Write the last line of each device into a new file, and lock it; then rename the file."""
         make_directory(self._directory)  # the store may be new; live files are never synced
         if self._descriptor is None:
             remove_old(self._directory)
@@ -248,11 +248,11 @@ class LiveSource:
     _offset: int = 0
 
     def read(self, path: Path, *, max_devices: int = MAX_DEVICES) -> bool:
-        """Read what was appended; return whether anything changed.
+        """Read the lines appended since the last call; return whether anything changed.
 
         Args:
             path: The file.
-            max_devices: Devices that are kept; others are left out.
+            max_devices: Maximum number of devices to keep; further devices are left out.
 
         Raises:
             OSError: the file cannot be read.
@@ -311,7 +311,7 @@ class LiveReader:
         }
 
     def poll(self) -> bool:
-        """Read what was appended to any file; return whether anything changed.
+        """Read the lines appended to files since the last call; return whether anything changed.
 
         A missing directory counts as empty.
         """

@@ -1,8 +1,9 @@
-"""Merges the runs of another store into this store.
+"""Merge the runs of another store into this store.
 
-A run is identified by its id, and never changes once it is stored. So a run that is in both stores
-is normally the same; a run that differs is not copied, but reported. Tags of both stores are kept.
-Campaigns are merged too: their plan, and the intents that this store's journal lacks.
+A run is identified by its id, and never changes once it is stored. Therefore a run that is in both
+stores is normally identical in both; a run that differs is reported, and not copied. Tags of both
+stores are kept. Of a campaign, the plan is copied, and lines that this store's journal lacks are
+added to the journal.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class MergeReport:
     unreadable: tuple[str, ...]
     """Ids of runs whose tags and note in the other store are not readable."""
     damaged: dict[str, str]
-    """Damaged runs that were not copied: the fault by run id."""
+    """Faults of damaged runs, which were not copied, by run id."""
     campaigns: tuple[str, ...]
-    """Ids of campaigns that were added, or whose journal got new intents."""
+    """Ids of campaigns that were added, or whose journal got new lines."""
 
 
 def merge_store(
@@ -52,7 +53,7 @@ def merge_store(
 ) -> MergeReport:
     """Copy runs, tags and campaigns that this store lacks; the other store is only read.
 
-    An interrupted merge can be repeated, and continues.
+    If a merge was interrupted, a second call continues it.
 
     Args:
         store: The store to merge into.
@@ -78,7 +79,7 @@ def merge_store(
             try:
                 copy_whole(store, run_id, partial(other.copy_run, run_id))
             except BundleDamaged:
-                raise  # the bundle as a whole differs from what its sender made
+                raise  # the bundle as a whole is not as its sender made it
             except RunDamaged as exc:
                 damaged[run_id] = str(exc)
                 continue
@@ -131,7 +132,7 @@ def _document(store: Store, run_id: str) -> bytes:
 
 
 def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
-    """Add the other store's tags, and its note if this run has no note; False if unreadable."""
+    """Add the other store's tags, and its note if this run has no note; False if not readable."""
     directory = other.document_path(run_id).parent
     if not (directory / ANNOTATIONS_FILE).exists():
         return True

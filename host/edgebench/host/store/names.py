@@ -1,4 +1,4 @@
-"""Names of stored runs for command-line completion, read from the index without updating it.
+"""Names of stored runs for command-line completion, read from the index of a store as it is.
 
 For fast completion, this module imports no slow module and does not refresh the index: a slightly
 outdated list is acceptable. Errors give an empty list.

@@ -1,4 +1,4 @@
-"""Occasions in a store: the other sets that a device made, by model, settings and conditions."""
+"""Occasions at which a device made sets, found in a store by model, settings and conditions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from edgebench.host.store.index import (
 from edgebench.host.store.layout import Store
 
 _Subject = tuple[str, str | None, str | None]
-"""What two sets must share to be occasions of the same measurement."""
+"""Model, digest of the settings and digest of the conditions. Sets with an equal subject are
+occasions of the same measurement."""
 
 
 def next_time_of(store: Store, run_set: RunSet) -> NextTime | None:
-    """How far the headline of the next set may be from that of this set; None: too few sets.
+    """How far the headline of the next set may differ from this set's headline; None: too few sets.
 
-    Also None for energies, for counts, which do not scatter, and for headlines that the index does
-    not contain.
+    The result is also None for energies, exact counts, tail percentiles, headlines that the index
+    does not contain, and sets with an invalid verdict.
 
     Raises:
         StoreError: the store cannot be read.
@@ -56,18 +57,19 @@ def spread_in(
 ) -> OccasionSpread:
     """Spread of a metric between occasions of the models on both sides of a comparison.
 
-    The sets of the store count, and those of the sides, which may be in other stores. If both sides
-    are sets of the same subject, those of the candidate are left out: a change would count as
-    spread. If no set of the sides was disturbed, disturbed sets of the store are left out, unless
-    too few sets remain. Other models of the device count only if the index has the metric.
+    The spread includes the sets of the store and the compared sets, which may be in other stores.
+    If both sides have the same model, settings and conditions, the candidate is left out, because a
+    change between the sides would count as spread. If no set of the sides was disturbed, disturbed
+    sets of the store are left out, unless too few sets remain. Sets of other models on the device
+    are included only if the index contains the metric.
 
     Args:
         store: The store.
         sides: The compared runs.
         metric: The metric.
-        left_out: Ids of the runs of disturbed sets that were left out of the sides. If there are
-            any, the spread is that of undisturbed sets alone, even if too few remain: the sides
-            were reduced only for this spread.
+        left_out: Ids of the runs of disturbed sets that the caller left out of `sides`. If there
+            are any, only undisturbed sets are used, even if too few remain: the caller left out the
+            disturbed sets only for this purpose.
 
     Raises:
         StoreError: the store cannot be read.
@@ -100,7 +102,7 @@ def spread_in(
         groups = _by_subject([*rows, *before, *after], value_of)
         return occasion_spread([groups.pop(subject, []) for subject in own], groups.values())
 
-    # Disturbed occasions count for undisturbed sides only if there are too few others.
+    # For undisturbed sides, disturbed occasions count only if there are too few undisturbed ones.
     quiet_spread = spread_with(_undisturbed(rows)) if is_quiet else OccasionSpread()
     if left_out or quiet_spread.deviation is not None:
         return quiet_spread
@@ -112,7 +114,7 @@ def _subject(row: RunSummary) -> _Subject:
 
 
 def _undisturbed(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """The runs without sets of which half or more of the runs were disturbed."""
+    """Leave out the runs of sets in which half or more of the runs were disturbed."""
     return without_disturbed_sets(rows, _set_of, lambda row: row.disturbances is not None)
 
 
@@ -123,7 +125,7 @@ def _are_undisturbed(side: Sequence[RunSummary]) -> bool:
 
 
 def _set_of(row: RunSummary) -> str | None:
-    """Id of the run's set, or of its side of a comparison, as `Run.set_id`."""
+    """Id of the run's set or, for a run in a pair, of its side of the comparison."""
     if row.set_id is None and row.comparison_id is not None and row.side is not None:
         return side_id(row.comparison_id, row.side)
     return row.set_id

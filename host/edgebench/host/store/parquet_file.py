@@ -32,7 +32,8 @@ from edgebench.protocol.text import one_line
 MAX_FOOTER_BYTES = 1 << 26
 """Limit on a footer; the metadata of row groups take about 40 MB for a week of a fast meter."""
 FREE_ROWS = 1 << 20
-"""Rows allowed in a file of any size: on a simulated device, all latencies may be equal."""
+"""Number of rows that a file of any size may have: on a simulated device, all latencies may be
+equal, and then take almost no space."""
 ROWS_PER_BYTE = 2
 """Limit on the rows per byte of a file; in real traces, a row takes at least 6 bytes."""
 MAX_GROUP_ROWS = 1 << 21
@@ -65,12 +66,12 @@ TEXT = pa.dictionary(pa.int32(), pa.string())
 
 @contextmanager
 def open_parquet(path: Path, layout: Layout, *, max_rows: int | None) -> Iterator[Any]:
-    """The checked file as pyarrow's `ParquetFile`; errors inside the block count as damage.
+    """Open a checked file as pyarrow's `ParquetFile`; read errors in the block count as damage.
 
     Args:
         path: The file.
         layout: Columns of the file.
-        max_rows: Limit on the rows according to the run's record; None: the record has no limit.
+        max_rows: Limit on the rows according to the run's record; None: the record states none.
 
     Raises:
         RunDamaged: the file is missing, not readable, or has an unexpected layout.
@@ -159,6 +160,6 @@ def _holds(kind: Any, needed: Any) -> bool:
 
 
 def read_columns(file: Any, layout: Layout) -> Any:
-    """Arrow table of those columns of a layout that a file has; other columns are not read."""
+    """Arrow table of the columns that layout and file have in common; others are not read."""
     names = [name for name in layout.columns if name in file.schema_arrow.names]
     return file.read(columns=names)

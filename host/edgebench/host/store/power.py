@@ -9,8 +9,8 @@ Long recordings also have power-outline.parquet: lowest, mean and highest power 
 samples, so that a chart of an hour reads no samples.
 
 A row group contains a single channel. The metadata contain the meter's header, the losses, and the
-times and the energy of each row group, so that the energy of any window takes two row groups to
-read, independent of the length of the recording.
+times and the energy of each row group. Therefore computing the energy of any window reads at most
+two row groups, independent of the length of the recording.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from edgebench.protocol.plain import to_plain
 
 GROUP_ROWS = 1 << 17
 OUTLINE_ROWS = 1 << 10
-"""Segments of the power line in a block of the outline."""
+"""Number of segments of the power line in a block of the outline."""
 OUTLINED_ROWS = 1 << 17
-"""Number of rows up to which a recording has no outline, because its samples are read quickly."""
+"""A recording with at most this number of rows has no outline, because its samples are read
+quickly."""
 OUTLINE_COLUMNS = ("begin_ns", "end_ns", "low_w", "mean_w", "high_w")
 KEY = "edgebench"
-"""Key of the metadata."""
+"""Key of edgebench's metadata in the Parquet file."""
 _PART_FILE = f"{POWER_FILE}.part"
 """Name of the file while it is being written."""
 SCHEMA = pa.schema(
@@ -74,12 +75,13 @@ _PACKING: dict[str, Any] = {
         **dict.fromkeys(("watts_w", "volts_v", "amps_a", "spike_w"), "BYTE_STREAM_SPLIT"),
     },
 }
-"""Encodings: evenly spaced times take almost no space, and similar bytes of numbers are grouped."""
+"""Parquet encodings. Delta encoding stores evenly spaced times in almost no space. Byte-stream
+splitting puts similar bytes of floating-point numbers next to each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """Energy and time in a range of the meter."""
+    """Energy and time in a measuring range of the meter."""
 
     range: int
     energy_j: float
@@ -93,9 +95,9 @@ class RowGroup:
     channel: str
     row_count: int
     flags: int = 0
-    """Flags that any of its samples has."""
+    """Bitwise OR of the flags of all samples."""
     node_count: int = 0
-    """Nodes of its power line; 0: all samples are NaN, and the power is unknown."""
+    """Number of nodes of the power line; 0: all samples are NaN, and the power is unknown."""
     first_ns: int = 0
     last_ns: int = 0
     first_w: float = 0.0
@@ -106,18 +108,18 @@ class RowGroup:
     volts_v: float | None = None
     """Mean voltage; None if it was not measured."""
     shares: tuple[RangeShare, ...] = ()
-    """Shares of the ranges; empty if the meter has no ranges."""
+    """Energy and time in each measuring range; empty if the meter has no ranges."""
     spike_j: float = 0.0
     """Energy that the driver's filter removed."""
     between_j: float | None = None
-    """Standard uncertainty due to the unknown power between the samples; None in files of older
-    versions."""
+    """Standard uncertainty of the energy due to the unknown power between the samples; None in
+    files of older versions."""
     missing_count: int = 0
-    """Number of rows that are NaN, and whose time no other row covers."""
+    """Number of rows whose power is NaN, and whose time is not covered by another row."""
     rows_ns: tuple[int, int] | None = None
     """Times of the first and the last row, if rows are missing; None otherwise."""
     texture: Texture | None = None
-    """Repeated values; None in files of older versions."""
+    """Statistics of repeated values; None in files of older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,7 @@ class PowerFacts:
 
 
 def remove_power(directory: Path) -> None:
-    """Remove the complete or partial files of an earlier attempt."""
+    """Remove the power files of an earlier attempt, complete or partial."""
     for name in (POWER_FILE, _PART_FILE, POWER_OUTLINE_FILE):
         (directory / name).unlink(missing_ok=True)
 
@@ -150,9 +152,9 @@ def write_blocks(
     loss: Callable[[], LossReport],
     envelope: ArrivalEnvelope | None = None,
 ) -> PowerFacts:
-    """Write blocks of samples; `loss` is called after the last block.
+    """Write blocks of samples to power.parquet; `loss` is called after the last block.
 
-    The file gets its name once it is complete.
+    The file gets its final name only once it is complete.
     """
     part = directory / _PART_FILE
     capability = header.capability
@@ -189,7 +191,7 @@ class _RowGroupWriter:
     groups: list[RowGroup] = field(default_factory=list[RowGroup])
     _waiting: dict[int, list[SampleBlock]] = field(default_factory=dict[int, list[SampleBlock]])
     _row_counts: dict[int, int] = field(default_factory=dict[int, int])
-    """Rows of the waiting blocks, by channel."""
+    """Number of rows of the waiting blocks, by channel."""
     _outlines: dict[int, OutlineBuilder] = field(default_factory=dict[int, OutlineBuilder])
 
     def add(self, block: SampleBlock) -> None:
@@ -282,7 +284,7 @@ def row_group_of(channel: str, table: Any, is_averaging: bool, line: PowerLine) 
 
 
 def samples_of(table: Any) -> SampleRows:
-    """Samples of a table that have a value, without the repeats that the driver marked."""
+    """Samples of a table that have a value, except samples that the driver marked as duplicates."""
     power_w = to_numpy(table["watts_w"])
     flags = to_numpy(table["flags"])
     is_kept = np.isfinite(power_w) & ((flags & np.uint8(Flag.DUPLICATE)) == 0)
@@ -304,7 +306,11 @@ def samples_of(table: Any) -> SampleRows:
 
 
 def between_samples_j(table: Any, is_averaging: bool) -> float:
-    """Standard uncertainty due to the unknown power between instants; duplicates do not count."""
+    """Standard uncertainty of the energy due to the unknown power between instantaneous samples.
+
+    Samples that are marked as duplicates are left out. The result is 0 for samples that are means
+    over their intervals.
+    """
     if is_averaging:
         return 0.0
     is_duplicate = to_numpy(table["flags"]) & np.uint8(Flag.DUPLICATE)
@@ -313,7 +319,7 @@ def between_samples_j(table: Any, is_averaging: bool) -> float:
 
 
 def spikes_j(table: Any) -> float:
-    """Energy that the driver's filter removed, from evenly spaced samples."""
+    """Energy that the driver's filter removed; the samples must be evenly spaced."""
     if len(table) < 2 or table["spike_w"].null_count:
         return 0.0
     time_ns, spike_w = to_numpy(table["time_ns"]), to_numpy(table["spike_w"])
@@ -322,10 +328,10 @@ def spikes_j(table: Any) -> float:
 
 
 def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
-    """Times of the rows that are NaN.
+    """Times of the missing rows: rows whose power is NaN, and whose time no other row covers.
 
-    The next reading of a counter covers the whole time since its last valid reading, so that rows
-    between the two are not missing.
+    The next valid reading of a counter covers the whole time since the last valid reading, so the
+    NaN rows between these two readings are not missing.
     """
     time_ns = to_numpy(table["time_ns"])
     is_missing = np.isnan(to_numpy(table["watts_w"]))
@@ -339,11 +345,11 @@ def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
 
 
 def missing_spans_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
-    """Start and end of each gap, a sequence of NaN rows, shape (g, 2).
+    """Start and end of each gap (a sequence of missing rows), shape (g, 2).
 
-    A gap between instantaneous samples extends from the row before it to the row after it, if these
-    are in this row group; a gap of averaged samples, from the start of its first interval to the
-    end of its last interval.
+    A gap between instantaneous samples extends from the row before the gap to the row after the
+    gap, if these rows are in this row group. A gap of averaged samples extends from the start of
+    its first interval to the end of its last interval.
     """
     time_ns = to_numpy(table["time_ns"])
     is_missing = np.isin(time_ns, missing_ns(table, is_averaging))
@@ -356,7 +362,7 @@ def missing_spans_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
 
 
 def mean_volts_v(table: Any) -> float | None:
-    """Mean of the measured voltage; None if it was not measured."""
+    """Mean of the measured voltage; None if the voltage was not measured."""
     volts_v = to_numpy(table["volts_v"].drop_null())
     volts_v = volts_v[~np.isnan(volts_v)]
     return float(volts_v.mean(dtype=np.float64)) if len(volts_v) else None
@@ -365,7 +371,7 @@ def mean_volts_v(table: Any) -> float | None:
 def shares_of(
     table: Any, line: PowerLine, is_averaging: bool, begin_ns: int, end_ns: int
 ) -> tuple[RangeShare, ...]:
-    """Energy and time by range between two times; a segment has the range of its end."""
+    """Energy and time between two times, by measuring range; a segment has the range of its end."""
     if not len(table) or table["range"].null_count:
         return ()
     ranges = to_numpy(table["range"])[~np.isnan(to_numpy(table["watts_w"]))].astype(np.int64)

@@ -1,7 +1,7 @@
 """Stored recording of power, which is read on demand.
 
-The metadata contain the times and the energy of each row group, so the energy between two times
-takes two row groups to read, independent of the length of the recording.
+The metadata contain the times and the energy of each row group. Therefore computing the energy
+between two times reads at most two row groups, independent of the length of the recording.
 """
 
 from __future__ import annotations
@@ -52,18 +52,21 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 _DIGITAL_BITS = 8
 Read = Callable[[int, list[str]], Any]
-"""Reads these columns of a row group by number."""
+"""Function that reads the named columns of a row group, given the number of the row group."""
 TableKey = tuple[int, tuple[str, ...]]
 """Number of a row group, and its columns that were read."""
 _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
-"""Columns with numbers; the channel of a row group is in the metadata."""
+"""All columns except `digital` and `channel`; the metadata contain the channel of a row group."""
 KEPT_LINES = 2
-"""Row groups that stay in memory: a window ends in at most two, of 6 MB with their energies."""
+"""Number of power lines of row groups that stay in memory, up to 6 MB each: the two ends of a
+window are in at most two row groups."""
 KEPT_TABLES = 2
-"""Tables that stay in memory: the windows of a run need the same samples in turn."""
+"""Number of tables that stay in memory, because successive windows of a run often need the samples
+of the same row group."""
 CONSTANT_ROWS_PER_BYTE = 32
-"""Limit on the rows per byte of power.parquet, which is read by row group: a fast meter whose value
-never changes, such as a dead meter, takes a byte for 18 rows."""
+"""Limit on the rows per byte of power.parquet. The limit is higher than for other files, because a
+fast meter whose value never changes, such as a dead meter, takes a byte for 18 rows. A high limit
+is safe, because the file is read by row group."""
 POWER_LAYOUT = Layout(
     {field.name: field.type for field in SCHEMA} | {"channel": TEXT}, CONSTANT_ROWS_PER_BYTE
 )
@@ -93,7 +96,7 @@ class PowerFile:
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
-        """Recording of a run.
+        """Open the recording of a run.
 
         Raises:
             RunDamaged: the file is missing or not readable.
@@ -119,11 +122,11 @@ class PowerFile:
 
     @property
     def flags(self) -> int:
-        """Flags that any sample has."""
+        """Bitwise OR of the flags of all samples."""
         return reduce(or_, (group.flags for group in self.facts.groups), 0)
 
     def span_ns(self, channel: str) -> tuple[int, int]:
-        """First and last time of a channel.
+        """First and last time of a channel on the meter's clock.
 
         Raises:
             MeasurementError: the channel has no valid sample.
@@ -132,10 +135,10 @@ class PowerFile:
         return int(line.time_ns[0]), int(line.time_ns[-1])
 
     def energy_j(self, channel: str, begin_ns: int, end_ns: int) -> float:
-        """Energy of a window of the meter's clock.
+        """Energy of a channel in a window between two times of the meter's clock.
 
         Raises:
-            MeasurementError: the window is empty, or reaches beyond what was recorded.
+            MeasurementError: the window is empty, or extends beyond the recording.
             RunDamaged: the file is damaged.
         """
         _outline(self.facts.of(channel)).check(begin_ns, end_ns)
@@ -177,10 +180,10 @@ class PowerFile:
         return in_given_order
 
     def window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
-        """Energy between two times, with the inputs of its uncertainty.
+        """Energy between two times, with the quantities that determine its uncertainty.
 
         Raises:
-            MeasurementError: the window is empty, or reaches beyond what was recorded.
+            MeasurementError: the window is empty, or extends beyond the recording.
             RunDamaged: the file is damaged.
         """
         energy_j = self.energy_j(channel, begin_ns, end_ns)
@@ -210,7 +213,7 @@ class PowerFile:
         )
 
     def peak_w(self, channel: str, begin_ns: int, end_ns: int) -> float:
-        """Highest value in a window.
+        """Highest power of a channel in a window.
 
         Raises:
             MeasurementError: the window has no sample.
@@ -219,7 +222,7 @@ class PowerFile:
         return max(part.max_w for part in self._parts(channel, begin_ns, end_ns))
 
     def _line(self, read: Read, number: int) -> PowerLine:
-        """Power over time in a row group, which successive windows usually share."""
+        """Power over time in a row group; kept in memory, as the next window often needs it."""
         line = self._kept_lines.get(number)
         if line is None:
             line = line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
@@ -310,7 +313,7 @@ class PowerFile:
         return found
 
     def without(self, times_ns: Mapping[str, Nanoseconds]) -> PowerFile:
-        """The recording in which the samples at these times, by channel, are missing.
+        """A view of the recording in which the samples at these times, by channel, are missing.
 
         Raises:
             RunDamaged: the file is damaged.
@@ -337,7 +340,7 @@ class PowerFile:
             return samples_of(read(number, ["time_ns", "watts_w", "flags", "amps_a", "volts_v"]))
 
     def falling_edges(self) -> dict[int, Nanoseconds]:
-        """Midpoints between the last high and the first low sample, by digital input."""
+        """Times of falling edges by digital input: midpoints between high and low samples."""
         falls: dict[int, list[Nanoseconds]] = {}
         channel = self.header.capability.channels[0].name
         last: tuple[int, int] | None = None
@@ -381,7 +384,7 @@ class PowerFile:
         return self.header.capability.is_averaging
 
     def _missing_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
-        """Number of NaN rows in a window."""
+        """Number of missing rows in a window; see `missing_ns`."""
         count = 0
         with self._reading() as read:
             for number, group in enumerate(self.facts.groups):
@@ -396,7 +399,7 @@ class PowerFile:
         return count
 
     def _saturated_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
-        """Number of rows in a window that are at the end of a range."""
+        """Number of rows in a window whose value is at the end of the measuring range."""
         count = 0
         with self._reading() as read:
             for number, group in self._numbered(channel):
@@ -413,8 +416,8 @@ class PowerFile:
     def _reading(self) -> Iterator[Read]:
         """Reader of row groups, which opens the file on first use.
 
-        It reuses the metadata that were read before: an hour of a fast meter has thousands of row
-        groups, and reading their metadata takes longer than reading a row group.
+        The reader reuses the metadata that were read before: an hour of a fast meter has thousands
+        of row groups, and reading their metadata takes longer than reading a row group.
         """
         with ExitStack() as stack:
             opened: list[Any] = []
@@ -448,7 +451,7 @@ class PowerFile:
 
 
 def _kept(values: dict[_K, _V], key: _K, value: _V, max_count: int) -> _V:
-    """Add a value, and remove the oldest ones beyond this count; returns the value."""
+    """Add a value to a cache, which drops its oldest values at `max_count`; return the value."""
     while len(values) >= max_count:
         values.pop(next(iter(values)))
     values[key] = value
@@ -492,7 +495,7 @@ def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> RowGrou
 def _range_parts(
     groups: list[RowGroup], energy_j: float, duration_s: float
 ) -> dict[int | None, RangePart]:
-    """Parts of a window by range; segments between row groups are divided in proportion."""
+    """Energy and time by measuring range; segments between row groups are divided in proportion."""
     shares: list[RangeShare] = [share for group in groups for share in group.shares]
     sum_j, sum_s = (
         sum(share.energy_j for share in shares),
@@ -528,7 +531,7 @@ def read_power_facts(directory: Path) -> PowerFacts:
 
 
 def read_facts_of(path: Path) -> PowerFacts:
-    """Metadata of a power file that has any name.
+    """Metadata of a power file, whose name need not be power.parquet.
 
     Raises:
         RunDamaged: the file is not readable, or was not written by edgebench.
@@ -537,7 +540,7 @@ def read_facts_of(path: Path) -> PowerFacts:
 
 
 def _read_metadata(path: Path) -> Any:
-    """Checked Parquet metadata of a file, with which a later reader can open it."""
+    """Read and check the Parquet metadata of a file; later readers of the file reuse them."""
     try:
         with open_parquet(path, POWER_LAYOUT, max_rows=None) as file:
             return file.metadata

@@ -15,7 +15,7 @@ from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol.errors import RunDamaged
 
 MAX_BLOCKS = 1 << 17
-"""Limit on the blocks of an outline, many times the columns of a screen."""
+"""Maximum number of blocks of an outline, many times the number of pixel columns of a screen."""
 _OUTLINE = Layout(
     {
         "channel": pa.int32(),
@@ -26,12 +26,13 @@ _OUTLINE = Layout(
 
 
 def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> PowerOutline:
-    """Outline of a channel; a short recording has a block per sample interval.
+    """Outline of a channel; in a short recording, each block is a single sample interval.
 
     Args:
         file: The recording.
         channel: Name of the channel.
-        finest: Limit on the blocks, which are made from the samples; None: use the stored outline.
+        finest: Maximum number of blocks, which are then computed from the samples; None: read the
+            stored outline.
 
     Raises:
         RunDamaged: the recording cannot be read.
@@ -69,9 +70,10 @@ def check_outline(file: PowerFile) -> None:
 
 
 def _max_rows(file: PowerFile) -> int:
-    """Limit on the blocks of an outline.
+    """Maximum number of blocks that the outline of a recording can have.
 
-    A row with a mean gives two segments of the line; the last block of a channel is short.
+    A row with a mean gives two segments of the power line, and the last block of a channel may be
+    short.
     """
     row_count = sum(group.row_count for group in file.facts.groups)
     return 2 * row_count // OUTLINE_ROWS + 2 * len(file.header.capability.channels) + 2

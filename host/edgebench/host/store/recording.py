@@ -1,4 +1,4 @@
-"""Decodes the recording of a meter into the store.
+"""Decode the recording of a meter into power.parquet.
 
 The received bytes are kept unchanged next to power.parquet, so that they can be decoded again.
 """
@@ -32,7 +32,8 @@ from edgebench.protocol.text import one_line
 
 T = TypeVar("T")
 MAX_POWER_W = 1e9
-"""Limit on the power of a sample, that of a power station; sums over a week do not overflow."""
+"""Limit on the power of a sample, about the power of a power station. Up to this limit, sums over a
+week do not overflow."""
 
 UNKNOWN = Header(
     driver="unknown",
@@ -45,7 +46,7 @@ UNKNOWN = Header(
 
 
 def open_recording(path: Path, trouble: str | None = None) -> Recording:
-    """Recording in a file; a damaged header becomes the trouble of the recording.
+    """Open the recording in a file; a damaged header is reported as trouble of the recording.
 
     Raises:
         OSError: the file cannot be read.
@@ -68,8 +69,8 @@ class DecodedSamples:
 def decode(directory: Path, recording: Recording) -> DecodedSamples:
     """Decode a recording into power.parquet, by row group.
 
-    Bytes that cannot be decoded end the samples, and are reported as trouble of the recording: the
-    bytes of a meter never make a run fail.
+    Decoding ends at bytes that cannot be decoded. Such bytes are reported as trouble of the
+    recording, because bytes of a meter never make a run fail.
 
     Raises:
         OSError: the recording cannot be read, or the file cannot be written.
@@ -82,13 +83,13 @@ def decode(directory: Path, recording: Recording) -> DecodedSamples:
 
 
 def write_power(directory: Path, recording: Recording) -> PowerFacts:
-    """Decode a recording into power.parquet; like `decode`, but returns only its metadata."""
+    """Decode a recording like `decode`; return only the metadata of power.parquet."""
     return decode(directory, recording).facts
 
 
 @dataclass(slots=True)
 class _RecordingDecoder:
-    """Decoder of a whole recording, which records its damage and the arrival of each block."""
+    """Decodes a whole recording; keeps its first damage, and the arrival times of the blocks."""
 
     recording: Recording
     envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
@@ -116,7 +117,7 @@ class _RecordingDecoder:
         """Completeness of the recording, and the reason for an early end."""
         nothing = LossReport(received_count=0)
         loss = self._attempt(self._decoder.loss, nothing) if self._decoder else nothing
-        # The trouble that the meter itself reports is the cause of the session's trouble.
+        # If the meter itself reports trouble, this is the cause of the recording's trouble.
         trouble = loss.trouble or self.recording.trouble or self._damage
         return replace(loss, trouble=trouble, torn_bytes=self._torn_bytes)
 
@@ -146,9 +147,10 @@ class _RecordingDecoder:
         return blocks
 
     def _attempt(self, act: Callable[[], T], otherwise: T) -> T:
-        """Result of an action, or `otherwise` on any error, which is recorded as damage.
+        """Result of an action, or `otherwise` after any exception, which is recorded as damage.
 
-        Each driver's library has its own exceptions for damaged bytes.
+        All exceptions are caught, because the library of each driver has its own exceptions for
+        damaged bytes.
         """
         try:
             return act()

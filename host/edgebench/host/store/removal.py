@@ -1,8 +1,8 @@
 """Removal of stored runs, by id or by age.
 
-A run leaves runs/ by a single rename, so that no reader sees a partial run. Its files are deleted
-after the rename is synced to disk: a power cut must not restore a run without its files. The next
-removal deletes files that a killed removal has left.
+A run leaves runs/ by a single rename, so that no reader sees a partial run. The files of the run
+are deleted after the rename is synced to disk: a power cut must not restore a run without its
+files. The next removal deletes files that a killed removal has left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
     """Remove runs permanently.
 
     Raises:
-        StoreError: a run cannot be removed; the runs before it are removed.
+        StoreError: a run cannot be removed; the runs before it in `run_ids` have been removed.
     """
     removed = store.root / REMOVED
     for run_id in run_ids:
@@ -55,7 +55,7 @@ def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
 def outdated(
     rows: Sequence[RunSummary], *, before_utc: str | None = None, keep_last: int | None = None
 ) -> list[str]:
-    """Ids of the runs from before a time, and of all runs except the newest `keep_last`.
+    """Ids of the runs that are older than a time, or not among the newest `keep_last` runs.
 
     Args:
         rows: The runs, oldest first.

@@ -1,4 +1,4 @@
-"""Location of the recordings of energy meters, and lookup by name."""
+"""Lookup of the recordings of energy meters by name, and their directory in a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgebench.protocol.errors import StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
 SESSIONS = "sessions"
-"""Directory of a store for recordings without an explicit directory."""
+"""Directory in a store for recordings for which the user named no directory."""
 
 
 def find_session(store: Store, name: str) -> Path | None:

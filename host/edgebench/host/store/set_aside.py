@@ -4,11 +4,12 @@
 
 Theory of operation. An analysis that has failed would fail again, and if the run stayed on its
 device, each command would fetch it again. So the run's directory is moved out of incoming/ by a
-single rename, with the error in it. The device may then delete the run, because all of its files
-are here. If a later edgebench can analyse the run, a copy of the directory becomes a stored run.
+single rename, together with the error. The device may then delete the run, because all of its files
+are in the store. If a later version of edgebench can analyse the run, a copy of the directory
+becomes a stored run.
 
-At most `MAX_RUNS` runs are set aside. Further runs stay on their device: a device that sends only
-such runs does not fill the disk, and no run that is set aside is removed in favour of another.
+At most `MAX_RUNS` runs are set aside. Further runs stay on their devices; otherwise, a device could
+fill the disk with runs that cannot be analysed. No older run is removed to make room.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Fault:
     error: str
     """Error of the analysis, a single line."""
     software: str
-    """Name and version of the edgebench that failed to analyse it."""
+    """Name and version of the edgebench that failed to analyse the run."""
     set_aside_utc: str
 
 
@@ -54,16 +55,16 @@ class SetAsideRun:
     run_id: str
     directory: Path
     fault: Fault | None
-    """Why the run was set aside; None if the file is not readable."""
+    """Why the run was set aside; None if fault.json is not readable."""
     expectation: ExpectedRun | None
     """Device and model of the run; None unless this host has started it."""
     files: tuple[str, ...]
-    """Files of the run, by path inside the directory."""
+    """Files of the run, as paths relative to the directory."""
     size_bytes: int
 
     @property
     def made_utc(self) -> str | None:
-        """Time in the run id, or else the time it was set aside; None if both are unknown."""
+        """Time in the run id, or else `set_aside_utc` of the fault; None if both are unknown."""
         return created_utc(self.run_id) or (self.fault.set_aside_utc if self.fault else None)
 
 
@@ -73,7 +74,7 @@ def set_aside(store: Store, run_id: str, error: EdgebenchError, software: str) -
     Args:
         store: The store.
         run_id: The run.
-        error: Why it cannot be analysed.
+        error: Error of the analysis.
         software: Name and version of this edgebench.
 
     Returns:
@@ -102,7 +103,7 @@ def set_aside(store: Store, run_id: str, error: EdgebenchError, software: str) -
 
 
 def known_error(store: Store, run_id: str) -> RunSetAside | None:
-    """Error with which a run was set aside; None if it was not."""
+    """Error with which a run was set aside; None if the run is not set aside."""
     directory = directory_of(store, run_id)
     if not directory.is_dir():
         return None
@@ -153,7 +154,7 @@ def remove_set_aside(store: Store, run_ids: Sequence[str]) -> None:
     """Remove runs that are set aside.
 
     Raises:
-        StoreError: a run cannot be removed; those before it are removed.
+        StoreError: a run cannot be removed; the runs before it in `run_ids` have been removed.
     """
     for run_id in run_ids:
         directory = directory_of(store, run_id)

@@ -6,5 +6,6 @@
 To add a transport, write a file with a class that has `name`, `connect` and `discover` (`Transport`
 in base.py), and add it to registry.py. A transport that carries a stream to the agent's port, such
 as a tunnel, derives from `PinnedTransport` (pinned.py) and defines `name`, `dial` and `discover`:
-TLS, pins, retries, errors and watching many devices at once are shared.
+such a transport shares the code for TLS, certificate pins, retries, errors, and for watching many
+devices at once.
 """

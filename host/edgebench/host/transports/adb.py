@@ -1,6 +1,6 @@
-"""TLS through adb, to the agent on a phone's loopback address.
+"""TLS connections through adb to the agent on a phone, which listens on loopback.
 
-The adb server opens the stream to a port of the phone. `adb forward`, which opens a port on
+The adb server opens a stream to the agent's port on the phone. `adb forward`, which opens a port on
 this machine for all of its users, is not needed.
 """
 
@@ -37,7 +37,7 @@ class AdbTransport(PinnedTransport):
         """Create the transport, without connecting.
 
         Args:
-            identity_path: As for every pinned transport.
+            identity_path: Returns the path of the file with this host's key and certificate.
             environment: Variables that name the adb server; None: the variables of this process.
             usb_devices: Directory in which the kernel lists USB devices and their interfaces.
         """
@@ -46,7 +46,7 @@ class AdbTransport(PinnedTransport):
         self._usb_devices = usb_devices
 
     def dial(self, place: Endpoint) -> PlainStream:
-        """Open a stream to a port of a phone.
+        """Open a stream to the agent's port on a phone.
 
         Raises:
             AgentNotStarted: no process listens at the port.
@@ -74,7 +74,7 @@ class AdbTransport(PinnedTransport):
         return PlainStream(stream, end_reason)
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Phones that the adb server lists; the server is started only if a phone is plugged in."""
+        """List the adb server's phones; the server is started only if a phone is plugged in."""
         try:
             server = AdbServer(self._environment)
             if server.is_running() or (

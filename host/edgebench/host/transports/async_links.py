@@ -1,8 +1,9 @@
 """Connections to agents in an event loop, for a host that watches many agents at once.
 
-The handshake, the pin and the errors are the same as in `pinned.py` and `link.py`; the differences
-are that no thread waits for a connection, and that a connection takes little memory. Only the
-streams of transports other than TCP are opened in threads, because they are few.
+The handshake, the check of the pinned certificate and the errors are the same as in `pinned.py` and
+`link.py`. Unlike there, no thread waits for a connection, and a connection takes little memory.
+Only the streams of transports other than TCP are opened in threads, because there are few such
+streams.
 """
 
 from __future__ import annotations
@@ -42,22 +43,23 @@ from edgebench.system.control_address import ControlAddress
 _T = TypeVar("_T")
 
 QUICK_S = 0.3
-"""Time within which a running device accepts a connection. A device that is off must not occupy a
-slot until its connection times out."""
+"""Time within which a running device accepts a connection. After this time, an attempt releases its
+slot, so that a device that is off does not occupy the slot until the attempt times out."""
 SMALL_PAYLOAD_BYTES = 4096
-"""Space for the payload of a notice, in addition to the longest header."""
+"""Maximum size of a notice's payload, in addition to the longest header."""
 TLS_BUFFER_BYTES = 16 * 1024
-"""Bytes that are read at a time: the size of a TLS record. Source: RFC 8446, section 5.1."""
+"""Number of bytes that are read at a time: the size of a TLS record. Source: RFC 8446, section
+5.1."""
 _OPTIONS: dict[str, Any] = WEBSOCKET_OPTIONS | {
     "max_size": 4 + MAX_HEADER_BYTES + SMALL_PAYLOAD_BYTES,
     "max_queue": 4,
-    # A ping costs a task per connection; watchers detect the silence of an agent themselves.
+    # A ping needs a task per connection; watchers themselves detect that an agent sends nothing.
     "ping_interval": None,
 }
 
 
 class PinnedAgentConnection(ClientConnection):
-    """A connection that is aborted before any data is sent if the certificate is not pinned."""
+    """A connection that is aborted before any data is sent, if the certificate is not pinned."""
 
     def __init__(self, endpoint: Endpoint, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -82,17 +84,18 @@ class PinnedAgentConnection(ClientConnection):
 async def open_pinned(
     endpoint: Endpoint, context: ssl.SSLContext, slots: asyncio.Semaphore, dial: Dial | None = None
 ) -> ClientConnection:
-    """A connection to the first address at which the pinned agent responds.
+    """Connect to the first address at which the pinned agent responds.
 
     Args:
         endpoint: The agent's addresses and pin.
         context: TLS settings of this host, shared by all connections because each takes 30 KB.
-        slots: Limits the number of simultaneous handshakes. A slow address releases its slot.
+        slots: Limits the number of simultaneous handshakes. A connection attempt to an address that
+            responds slowly does not occupy a slot.
         dial: Opens the plain stream, in a thread; None: TCP, in this event loop.
 
     Raises:
-        Unreachable: no agent responds at any address, or it ends connections before it shows a
-            certificate.
+        Unreachable: no agent responds at any address, or the other side ends connections before it
+            shows a certificate.
         NotPaired: another agent responds, or the agent is not paired with this host.
     """
     failures = Failures(endpoint.name)
@@ -111,7 +114,7 @@ async def _open_one(
     context: ssl.SSLContext,
     slots: asyncio.Semaphore,
 ) -> ClientConnection:
-    """Connect and do the TLS handshake in one slot, because agents time out handshakes soon."""
+    """Connect and do the TLS handshake in the same slot, because agents end handshakes early."""
     connecting: asyncio.Task[PlainStream] | None = None
     try:
         async with slots:
@@ -129,7 +132,7 @@ async def _open_one(
 
 
 async def open_local(state: Path) -> ClientConnection:
-    """A connection to this machine's agent, if it is running.
+    """Connect to this machine's agent, if it is running.
 
     Raises:
         Unreachable: no agent is running.
@@ -161,7 +164,7 @@ async def _open_tcp(place: Endpoint) -> PlainStream:
 
 
 async def _open_in_thread(place: Endpoint, dial: Dial) -> PlainStream:
-    """The stream that a thread opens; it is closed if the caller has stopped waiting."""
+    """Open the stream in a thread; close it if the caller has stopped waiting."""
 
     def close(stream: PlainStream) -> None:
         stream.socket.close()
@@ -173,10 +176,10 @@ async def _open_in_thread(place: Endpoint, dial: Dial) -> PlainStream:
 
 
 async def _in_thread(call: Callable[[], _T], discard: Callable[[_T], None]) -> _T:
-    """Result of a call that may block; its thread does not keep the event loop from ending.
+    """Run a blocking call in a thread that does not keep the event loop from ending.
 
     Args:
-        call: The call.
+        call: Function to call.
         discard: Receives the result if the caller has stopped waiting.
     """
     future: Future[_T] = Future()
@@ -251,8 +254,8 @@ def _shrink(transport: asyncio.BaseTransport) -> None:
     """Give a TLS connection a small buffer.
 
     asyncio allocates a buffer of 256 KiB per connection and fills it with zeros, although a batch
-    has only half a kilobyte. This buffer is four fifths of the memory of a watched device. If the
-    buffer's attribute has another name, nothing changes.
+    of samples has only half a kilobyte. That buffer takes four fifths of the memory that a watched
+    device needs. If the attributes of asyncio have other names, the buffer is left as it is.
     Source: CPython 3.11 to 3.14, `asyncio.sslproto.SSLProtocol.__init__`.
     """
     tls: Any = getattr(transport, "_ssl_protocol", None)

@@ -21,7 +21,8 @@ class Endpoint:
     port: int
     """Port at all addresses; 0 if the transport has no ports."""
     identity_file: str = ""
-    """Only private key for a login on the way to the agent; empty: the keys in the settings."""
+    """Path of the only private key to use for an SSH login; empty: the keys that the user's SSH
+    configuration names."""
 
     @property
     def address(self) -> str:
@@ -29,19 +30,19 @@ class Endpoint:
         address = self.addresses[0] if self.addresses else "?"
         if not self.port:
             return address
-        if address.count(":") == 1:  # HOST:PORT of a carrier with its own ports
+        if address.count(":") == 1:  # HOST:PORT of SSH or adb, before the agent's port
             return f"{address} port {self.port}"
         return f"[{address}]:{self.port}" if ":" in address else f"{address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A device that a transport has discovered; no field is verified before a connection."""
+    """A device that a transport has discovered; its properties are not verified yet."""
 
     id: str
     endpoint: Endpoint
     next_step: str
-    """How to make the device usable if it is not known yet."""
+    """Next step of the user to make the device usable, if it is not a known device yet."""
 
 
 class Transport(Protocol):
@@ -61,5 +62,5 @@ class Transport(Protocol):
         ...
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Devices that are visible now; empty if this machine cannot search for them."""
+        """Find the devices that are visible now; none if this machine cannot search for devices."""
         ...

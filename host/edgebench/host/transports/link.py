@@ -1,4 +1,4 @@
-"""An open connection to an agent: frames out, frames in."""
+"""An open connection to an agent, which sends and receives frames."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from edgebench.protocol.errors import AgentBusy, LinkLost, LinkTimeout, Unreacha
 from edgebench.protocol.text import one_line
 
 OPEN_TIMEOUT_S = 30.0
-"""Time limit of each step of opening a connection that the device has accepted. A board that swaps,
-or measures on its only core, takes seconds for its part of a handshake."""
+"""Time limit of each handshake step, after the device has accepted a connection. A board that is
+swapping, or that measures on its only core, takes seconds for its part of a handshake."""
 AGENT_URI = "ws://agent/"
-"""URI of every agent; a transport has its own form of address, which may not fit in a URI."""
+"""URI that is sent to every agent; the agent's actual address depends on the transport, and may not
+fit in a URI."""
 WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,
     "max_size": MAX_FRAME_BYTES,
@@ -35,7 +36,7 @@ WEBSOCKET_OPTIONS: dict[str, Any] = {
 
 
 _OFFLINE = {errno.ENETUNREACH, errno.ENETDOWN}
-"""Errors of a machine without any network, or without a route to an address."""
+"""Error numbers on a machine without any network, or without a route to an address."""
 
 
 class Link:
@@ -57,7 +58,7 @@ class Link:
             self._connection.send(frame)
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """Next frame from the other side.
+        """Receive the next frame from the other side; without `timeout_s`, wait without limit.
 
         Raises:
             LinkTimeout: no frame arrived in time.
@@ -84,7 +85,7 @@ class Link:
 
 @contextmanager
 def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
-    """Raise errors that occur while a connection is opened as `Unreachable` or `AgentBusy`."""
+    """Translate errors that occur while a connection is opened to `Unreachable` or `AgentBusy`."""
     try:
         yield
     except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:

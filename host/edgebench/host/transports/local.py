@@ -1,4 +1,4 @@
-"""The agent on this machine, over its unix socket; started if it is not running."""
+"""Connections to the agent on this machine over its unix socket; the agent is started if needed."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ POLL_S = 0.02
 END_TIMEOUT_S = 10.0
 """Time for an agent to end its run and exit, before it is killed."""
 RESTART_S = 0.2
-"""Pause before the agent is started again. An agent that cannot lock the state directory takes
-longer than this to detect it."""
+"""Pause before the agent is started again; shorter than the time that an agent needs to detect that
+the state directory is locked."""
 FAILED_LOG = "start-failed.log"
 """Log of the last agent that did not start, in the agent's state directory."""
 USED_TIMEOUT_S = 5.0
@@ -63,12 +63,13 @@ class LocalTransport:
     def connect(self, endpoint: Endpoint) -> Link:
         """Open a connection to this machine's agent, which is started if it is not running.
 
-        The agent has to run in the environment of this process, unless `any_environment` was set.
-        An agent that was started by a command of another environment exits first.
+        The agent has to run in the Python environment of this process, unless `any_environment` was
+        set. An idle agent that a command of another environment started exits, and a new agent is
+        started.
 
         Raises:
-            LeaseHeld: a command of another environment uses the agent.
-            OtherEnvironment: an agent of another environment serves this machine.
+            LeaseHeld: a command of another Python environment uses the agent.
+            OtherEnvironment: an agent of another Python environment serves this machine.
             TargetError: the agent does not start.
         """
         environment = this_environment()
@@ -85,17 +86,17 @@ class LocalTransport:
 
 
 def is_running(state: Path | None = None) -> bool:
-    """Whether the agent's socket exists on this machine; `state` as for the transport."""
+    """Whether the socket of this machine's agent exists in the state directory `state`."""
     return ControlAddress(state or Path(user_paths(os.environ).agent_state)).is_there
 
 
 def _connect(state: Path, environment: PythonEnvironment) -> Link:
-    """A connection to the agent on this machine, if it runs in this environment.
+    """Connect to the agent on this machine, if it runs in the given Python environment.
 
     Raises:
         Unreachable: no agent runs, or it is exiting.
         LeaseHeld: the agent runs in another environment and is in use.
-        OtherEnvironment: an agent of another environment serves this machine.
+        OtherEnvironment: an agent of another Python environment serves this machine.
     """
     deadline_s = time.monotonic() + USED_TIMEOUT_S
     while True:
@@ -201,7 +202,7 @@ def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
 
 
 def _may_hold_state(state: Path) -> bool:
-    """Whether this user may create or write to the state directory; if not, no agent can start."""
+    """Whether this user may create or write to the state directory, as an agent needs to start."""
     try:
         nearest = next(path for path in (state, *state.parents) if path.exists())
         return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
@@ -211,13 +212,13 @@ def _may_hold_state(state: Path) -> bool:
 
 @contextmanager
 def simulated_agent(state: Path, board: str) -> Iterator[None]:
-    """An agent that serves a simulated board to the commands of this machine, until the end.
+    """Run an agent that serves a simulated board to this machine, until the block ends.
 
-    It also exits when no command was connected for a while, so that it does not outlive a process
-    that was killed.
+    The agent also exits when no command was connected for a while, so that it does not outlive this
+    process if this process is killed.
 
     Args:
-        state: Its state directory, which `LocalTransport` takes, too.
+        state: State directory of the agent, which is also the argument of `LocalTransport`.
         board: Name of the simulated board.
 
     Raises:
@@ -265,12 +266,12 @@ def _start(
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """Kill an agent that is no longer needed; returns its log."""
+    """Kill an agent that is no longer needed; return the agent's log."""
     process.kill()
     return process.communicate()[1].decode("utf-8", "replace")
 
 
 def _last_line(log: str) -> str:
-    """Last line of an agent's log that is not a hint: hints are for an agent started by hand."""
+    """Last line of an agent's log, except hints, which are for users who start an agent by hand."""
     lines = [line for line in log.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1].removeprefix("error: ") if lines else ""

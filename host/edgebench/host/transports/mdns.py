@@ -1,4 +1,4 @@
-"""mDNS: agents that announce themselves on the local network."""
+"""Discovery by mDNS of agents that announce themselves on the local network."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from edgebench.protocol.text import printable
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 SETTLE_S = 0.3
-"""Time without a new announcement after which no more are expected."""
+"""Time without a new announcement, after which no further announcements are expected."""
 LEAST_S = 0.8
 RESOLVE_TIMEOUT_MS = 1000
 
 
 def listen(timeout_s: float) -> list[Announcement]:
-    """Announcements that arrive within this time; ends early when no more arrive.
+    """Collect announcements for at most `timeout_s` seconds; end early when no more arrive.
 
-    The records are read from the cache after all have arrived: resolving each service in the
-    browser's callback loses a fifth of them if hundreds of devices respond at once.
+    The records are read from zeroconf's cache after all announcements have arrived. If hundreds of
+    devices respond at once, resolving each service in the callback of the `ServiceBrowser` would
+    lose a fifth of the services.
     """
     try:
         zeroconf = Zeroconf(ip_version=IPVersion.All if _has_ipv6() else IPVersion.V4Only)

@@ -3,10 +3,10 @@
     PinnedTransport.dial ─▶ PlainStream ─▶ TLS, pin compared ─▶ WebSocket ─▶ Link
       (TCP, adb, …)                     (this file, for all of them)
 
-No authority and no name is checked: the handshake proves that the agent owns the key of the
-certificate that it presents, and the fingerprint identifies the expected certificate. The
-fingerprint is compared before this host sends any application data, so the carrier of the stream
-need not be trusted.
+Neither a certificate authority nor a host name is checked: the handshake proves that the agent owns
+the key of the certificate that it presents, and the fingerprint identifies the expected
+certificate. The fingerprint is compared before this host sends any application data, so the
+programs and networks that carry the stream need not be trusted.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from edgebench.protocol.identity import fingerprint
 CONNECT_TIMEOUT_S = 10.0
 """Time limit for opening a plain stream: the kernel of a running device responds at once."""
 BUSY_S = 10.0
-"""Time during which a connection that ends before the agent shows its certificate is tried again:
-an agent drops connections at random while too many are waiting."""
+"""Time during which this host retries to connect if connections end before the agent shows its
+certificate: an agent drops connections at random while too many connections are waiting."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 1.0
 """Shortest and longest pause between two attempts; each is up to twice the previous pause."""
 REFUSALS = 2
-"""This host counts as refused after this number of consecutive connections that end right after the
-handshake. A single connection may have taken too long while others were waiting."""
+"""If this number of consecutive connections end right after the handshake, the agent counts as
+refusing this host. A single connection may end for another reason: it took too long while other
+connections were waiting."""
 END_ERRORS = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)
 """Errors of a connection that the other side has closed."""
 
@@ -57,15 +58,16 @@ class PlainStream:
     socket: socket.socket
     """Connected stream socket, TCP or unix."""
     end_reason: Callable[[], EdgebenchError | None] = lambda: None
-    """Called once if the other side ends the stream before the agent has shown its certificate.
-    Returns the error that is the cause, if the carrier of the stream reports it. None: another
-    attempt is made, because a flooded agent also ends connections. May wait for some seconds, in
-    any thread."""
+    """Callback that is called once, in any thread, if the other side ends the stream before the
+    agent has shown its certificate; the callback may wait for some seconds. It returns the error
+    that is the cause, if the program that carries the stream reports the cause. If it returns None,
+    another attempt is made, because an agent with too many connections also ends connections."""
 
 
 Dial = Callable[[Endpoint], PlainStream]
-"""Opens the plain stream to an endpoint with a single address, within `CONNECT_TIMEOUT_S` and in
-any thread. Raises `Unreachable`, or an `OSError` that `link.opening` translates."""
+"""Function that opens the plain stream to an endpoint with a single address, within
+`CONNECT_TIMEOUT_S` and in any thread. It raises `Unreachable`, or an `OSError` that `link.opening`
+translates."""
 
 
 class PinnedTransport(ABC):
@@ -92,11 +94,11 @@ class PinnedTransport(ABC):
 
     @abstractmethod
     def dial(self, place: Endpoint) -> PlainStream:
-        """Open the plain stream, as `Dial` describes it."""
+        """Open the plain stream to an endpoint with a single address, as `Dial` describes."""
 
     @abstractmethod
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Devices that are visible now; empty if this machine cannot search for them."""
+        """Find the devices that are visible now; none if this machine cannot search for devices."""
 
 
 def places(endpoint: Endpoint) -> list[Endpoint]:
@@ -120,11 +122,11 @@ class Failures:
         except Unreachable as exc:
             self._silent[place.address] = exc
         except NotPaired as exc:
-            # After a wrong agent at one address, the right agent may be at the next.
+            # If a wrong agent is at this address, the right agent may be at the next address.
             self._refusal = self._refusal or exc
 
     def error(self) -> Unreachable | NotPaired:
-        """A single error with all reasons."""
+        """Create a single error with the reasons of all addresses."""
         silent = [*self._silent.values()]
         addresses: dict[str, list[str]] = {}
         for address, exc in self._silent.items():
@@ -155,7 +157,7 @@ class _EarlyEnd(Exception):
 
 
 def _connect(endpoint: Endpoint, identity_path: Path, dial: Dial) -> Link:
-    """Connect to one address, with retries as long as no application data was exchanged.
+    """Connect to an address, with retries as long as no application data was exchanged.
 
     Raises:
         AgentBusy: the agent ends connections before it shows its certificate.
@@ -185,14 +187,14 @@ def _connect(endpoint: Endpoint, identity_path: Path, dial: Dial) -> Link:
 
 
 def busy_error(peer: str, attempts: int, passed_s: float) -> AgentBusy:
-    """Error about an agent that ended all connections before it showed its certificate."""
+    """Create the error for a server that ended all connections before it showed a certificate."""
     times = "a connection" if attempts == 1 else f"{attempts} connections within {passed_s:.0f} s"
     reason = f"ended {times} before it showed a certificate: it is flooded, or is not an agent"
     return AgentBusy(f"{peer} {reason}", reason=f"server {reason}")
 
 
 def _connect_once(endpoint: Endpoint, context: ssl.SSLContext, dial: Dial) -> Link:
-    """Connect to one address, once."""
+    """Make a single attempt to connect to an address."""
     peer = peer_name(endpoint)
     with opening(peer, CONNECT_TIMEOUT_S):
         stream = dial(endpoint)
@@ -214,7 +216,7 @@ def _connect_once(endpoint: Endpoint, context: ssl.SSLContext, dial: Dial) -> Li
 
 
 def peer_name(endpoint: Endpoint) -> str:
-    """The agent at an endpoint, for error texts."""
+    """Name of the agent at an endpoint, for error texts."""
     return f"{endpoint.name} ({endpoint.address})"
 
 
@@ -222,7 +224,7 @@ def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
     """Check the certificate, in DER, that the agent presented in the handshake.
 
     Raises:
-        WrongAgent: it is not the pinned certificate.
+        WrongAgent: the certificate is not the pinned certificate.
     """
     shown = fingerprint(certificate or b"")
     if shown != endpoint.pin:
@@ -236,9 +238,9 @@ def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
 def expecting_answer(peer: str) -> Iterator[None]:
     """Raise `NotPaired` if the connection ends instead of carrying the pinned agent's first reply.
 
-    In TLS 1.3 the client's handshake ends before the agent has checked the client's certificate. A
-    refusal therefore appears only afterwards, and never before the agent has shown its own
-    certificate.
+    In TLS 1.3, the client's handshake ends before the agent has checked the client's certificate.
+    The agent's refusal therefore appears only after the client's handshake, and never before the
+    agent has shown its own certificate.
     """
     try:
         yield

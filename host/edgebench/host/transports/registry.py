@@ -18,14 +18,15 @@ def transports(
     *,
     any_environment: bool = False,
 ) -> dict[str, Transport]:
-    """Every way to reach an agent, by name.
+    """All transports, by name.
 
     Args:
         identity_path: Returns the path of the file with this host's key and certificate; creates
             the file if it does not exist.
-        agent_state: State directory of the agent on this machine; None: the user's own.
-        any_environment: Whether that agent may run in another Python environment than this
-            process, because nothing is measured.
+        agent_state: State directory of the agent on this machine; None: the default directory of
+            this user.
+        any_environment: Whether the agent on this machine may run in another Python environment
+            than this process, because nothing is measured.
     """
     every: tuple[Transport, ...] = (
         LocalTransport(agent_state, any_environment=any_environment),

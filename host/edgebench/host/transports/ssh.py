@@ -2,9 +2,9 @@
 
     this process ── socket pair ── ssh -W 127.0.0.1:PORT ── SSH ── agent's port on the device
 
-No port is opened on this machine. The tunnel is one process, which ends with its connection. It
-carries TLS with pins: hosts on the way cannot read it, and access to the device's SSH account is
-not enough to use the agent.
+No port is opened on this machine. The tunnel is a single process, which ends with its connection.
+The tunnel carries TLS with pinned certificates: hosts on the way cannot read the data, and access
+to the device's SSH account is not enough to use the agent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from edgebench.protocol.errors import EdgebenchError, Unreachable, UsageError
 LOOPBACK = "127.0.0.1"
 """Address of the agent on the device."""
 END_TIMEOUT_S = 10.0
-"""Time for `ssh` to end after its stream has ended: a host on the way may be slower than the
+"""Time for `ssh` to end after its stream has ended; a host on the way may end more slowly than the
 device."""
 
 
@@ -46,7 +46,7 @@ class SshTransport(PinnedTransport):
     name = "ssh"
 
     def dial(self, place: Endpoint) -> PlainStream:
-        """Start a tunnel; only the first bytes from the device show whether it works.
+        """Start a tunnel; only the first bytes from the device show whether the tunnel works.
 
         Raises:
             Unreachable: `ssh` is not installed, or rejects its configuration.
@@ -71,7 +71,7 @@ class SshTransport(PinnedTransport):
 
 
 class _Tunnel:
-    """A process of `ssh` that carries one stream."""
+    """A process of `ssh` that carries a single stream."""
 
     def __init__(self, peer: str, address: SshAddress, config: SshConfig) -> None:
         self._peer, self._address, self._config = peer, address, config
@@ -81,11 +81,10 @@ class _Tunnel:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Options of `ssh`."""
+        """Options of `ssh` for the login, without the destination."""
         return login_words(self._config, self._folder / "log", can_prompt=False)
 
     def open(self, words: list[str]) -> PlainStream:
-        """Start the process."""
         ours, theirs = socket.socketpair()
         try:
             with theirs, (self._folder / "output").open("wb") as output:
@@ -113,7 +112,7 @@ class _Tunnel:
         self._has_ended.set()
 
     def _end_reason(self) -> EdgebenchError | None:
-        """Why the tunnel did not reach the agent; None if the agent ended the stream."""
+        """Reason why the tunnel did not reach the agent; None if the agent ended the stream."""
         if not self._has_ended.wait(END_TIMEOUT_S) or self._status != FAILED:
             return None
         failure = failure_of(

@@ -3,9 +3,10 @@
     text ─▶ SshAddress ── ssh -G ─▶ SshConfig          as configured in ~/.ssh/config
                      └─── ssh … ──▶ its log, stderr ─▶ SshFailure
 
-`ssh` alone determines how to log in: aliases, jumps, proxy commands, certificates, keys of agents
-and of hardware, `known_hosts`. Its messages are parsed only in this file. They are not translated,
-and their wording has been stable for many versions; an unknown message is quoted.
+`ssh` alone determines how to log in: aliases, jump hosts, proxy commands, certificates, keys of
+agents and of hardware, `known_hosts`. Only this file parses the messages of `ssh`. OpenSSH does not
+translate its messages, and their wording has been stable for many versions; an unknown message is
+quoted.
 
 Source of the messages: OpenSSH 9.2, sshconnect.c, sshconnect2.c, packet.c, kex.c, channels.c.
 """
@@ -31,12 +32,12 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import one_line, printable
 
 CONNECT_TIMEOUT_S = 15
-"""Time for a device to accept a connection and to show its host key, unless ~/.ssh/config sets a
-limit."""
+"""Time limit for a device to accept a connection and to show its host key, unless ~/.ssh/config
+sets a limit."""
 ALIVE_INTERVAL_S = 15
-"""Time without a byte from the device after which a response is requested, unless ~/.ssh/config
-sets it; after three requests without a response the connection is closed. Source: ssh_config(5),
-ServerAliveCountMax."""
+"""Time without a byte from the device, after which `ssh` requests a response, unless ~/.ssh/config
+sets this time; after three requests without a response, `ssh` closes the connection. Source:
+ssh_config(5), ServerAliveCountMax."""
 CONFIG_TIMEOUT_S = 30.0
 MAX_LOG_BYTES = 256 * 1024
 FAILED = 255
@@ -45,14 +46,14 @@ FAILED = 255
 
 @dataclass(frozen=True, slots=True)
 class SshAddress:
-    """The destination of a login with `ssh`; its `str` can be parsed by `parse_address`."""
+    """The destination of a login with `ssh`; `parse_address` can parse its string form."""
 
     user: str | None
-    """None: the user in ~/.ssh/config, else the name of the local user."""
+    """User name; None: the user in ~/.ssh/config, else the name of the local user."""
     host: str
     """Host name, address, or alias of ~/.ssh/config."""
     port: int | None = None
-    """None: the port in ~/.ssh/config, else 22."""
+    """Port; None: the port in ~/.ssh/config, else 22."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -61,7 +62,7 @@ class SshAddress:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Arguments of `ssh` for the destination; the words of a command follow directly."""
+        """Arguments of `ssh` for the destination; the words of a remote command follow directly."""
         port = ("-p", str(self.port)) if self.port else ()
         user = ("-l", self.user) if self.user else ()
         return (*port, *user, "--", self.host)
@@ -74,7 +75,7 @@ class SshAddress:
 
 
 def parse_address(text: str) -> SshAddress | None:
-    """A login from `[USER@]HOST[:PORT]` or `ssh://…`; None for any other text.
+    """Parse `[USER@]HOST[:PORT]` or `ssh://…`; return None for any other text.
 
     An IPv6 address is in brackets.
 
@@ -95,27 +96,27 @@ def parse_address(text: str) -> SshAddress | None:
 
 @dataclass(frozen=True, slots=True)
 class SshConfig:
-    """The settings of `ssh` for an address, as far as they are used here."""
+    """The settings of `ssh` for an address that this module uses."""
 
     host_name: str
     known_hosts: tuple[str, ...]
     strict_checking: str
-    """StrictHostKeyChecking: yes, ask, accept-new, no."""
+    """Value of StrictHostKeyChecking: yes, ask, accept-new or no."""
     is_proxied: bool
     """Whether `ssh` reaches the device through other programs or hosts."""
     control_path: str | None
-    """Control socket that the user's own logins share; None if none is configured."""
+    """Control socket that the user's own logins share; None if no control socket is configured."""
     has_connect_timeout: bool
     has_alive_interval: bool
 
 
 def find_ssh() -> str | None:
-    """Path of the user's `ssh`; None if it is missing, or on systems without control sockets."""
+    """Path of the user's `ssh`; None if it is missing, or the system has no control sockets."""
     return shutil.which("ssh") if os.name == "posix" else None
 
 
 def read_config(program: str, address: SshAddress, identity_file: Path | None) -> SshConfig:
-    """The settings of ~/.ssh/config and the system's configuration for an address.
+    """Read the settings for an address from ~/.ssh/config and the system's configuration.
 
     Raises:
         UsageError: `ssh` rejects a line of the configuration, or does not read it in time.
@@ -157,7 +158,7 @@ def read_config(program: str, address: SshAddress, identity_file: Path | None) -
 
 
 def identity_words(identity_file: Path | None) -> tuple[str, ...]:
-    """Options to use only this private key, because a server ends a login after a few keys."""
+    """Options by which `ssh` offers only this key: a server ends a login after a few keys."""
     if identity_file is None:
         return ()
     return ("-i", str(identity_file), "-oIdentitiesOnly=yes")
@@ -168,7 +169,7 @@ def login_words(config: SshConfig, log: Path, *, can_prompt: bool) -> tuple[str,
 
     Args:
         config: Settings of `ssh` for the address.
-        log: File for the messages, except prompts and the output of programs on the way.
+        log: File for the messages of `ssh`, except prompts and the output of programs on the way.
         can_prompt: Whether `ssh` may prompt for a password on the terminal.
     """
     options = ["LogLevel=DEBUG1", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no"]
@@ -185,21 +186,21 @@ def login_words(config: SshConfig, log: Path, *, can_prompt: bool) -> tuple[str,
 
 
 class FailureKind(Enum):
-    """Kind of failure, by what has to be fixed."""
+    """Kind of a failure of `ssh`, by what the user has to fix."""
 
     UNREACHABLE = auto()
-    """The network, or the device."""
+    """The network or the device has to be fixed."""
     REFUSED = auto()
-    """The user's access: the host key is not trusted, or the login is refused."""
+    """The user's access has to be fixed: the host key is not trusted, or the login is refused."""
     TOO_MANY_KEYS = auto()
-    """The user's access: the login was refused before the right key was offered."""
+    """The user's access has to be fixed: the login was refused before the right key was offered."""
     NO_STREAM = auto()
-    """The device: it accepts the login, but does not connect to the port."""
+    """The device has to be fixed: it accepts the login, but does not connect to the port."""
 
 
 @dataclass(frozen=True, slots=True)
 class SshFailure:
-    """The failure of `ssh`, as a kind and a text."""
+    """A failure of `ssh`, as a kind and a text."""
 
     kind: FailureKind
     text: str
@@ -220,7 +221,8 @@ class _Rule:
     kind: FailureKind
     pattern: str
     text: str
-    """Text of the failure; braces contain groups of the pattern or facts of `_first_match`."""
+    """Template of the failure's text; words in braces name groups of the pattern, or facts of
+    `_first_match`."""
 
 
 _UNREACHABLE, _REFUSED = FailureKind.UNREACHABLE, FailureKind.REFUSED
@@ -298,21 +300,21 @@ _RULES = (
     ),
 )
 _PROXY_ENDED = re.compile(r"Connection (?:closed|reset) by UNKNOWN port 65535|.*: Broken pipe")
-"""Message if the program that connects to the device has ended."""
+"""Pattern of the messages after the program that connects to the device has ended."""
 _ABOUT_KEYS = re.compile(
     r"Load key |sign_and_send_pubkey: |no such identity: |Couldn't sign |.*sk-"
 )
-"""Beginning of messages about the user's keys."""
+"""Pattern of the beginning of messages about the user's keys."""
 _DEBUG = re.compile(r"debug\d: ")
 
 
 def failure_of(
     address: SshAddress, config: SshConfig, log: str, output: str, *, status: int | None = None
 ) -> SshFailure:
-    """The failure of a run of `ssh`, from its messages.
+    """Determine the failure of `ssh` from its messages.
 
     Args:
-        address: The login.
+        address: Destination of the login.
         config: Settings of `ssh` for the address.
         log: Log of `ssh`.
         output: Standard error of `ssh`, with the messages of the programs that connect to the
@@ -339,7 +341,7 @@ def failure_of(
 def _first_match(
     messages: Sequence[str], address: str, config: SshConfig, log: str = "", **known: str
 ) -> SshFailure | None:
-    """The failure of the first rule that fits a message, filled in from the log and `known`."""
+    """Failure by the first rule that matches a message, with facts from the log and `known`."""
     shown = re.search(r"^debug1: Server host (?:key|certificate): (\S+ [^\s,]+)", log, re.MULTILINE)
     offending = re.search(r"^Offending \S+ key in (.+):(\d+)", log, re.MULTILINE)
     offered = len(re.findall(r"^debug1: Offering public key: ", log, re.MULTILINE))

@@ -9,12 +9,12 @@ from edgebench.host.transports.pinned import CONNECT_TIMEOUT_S, PinnedTransport,
 
 
 class TlsTransport(PinnedTransport):
-    """TLS over TCP."""
+    """Transport over TLS and TCP, for agents that this host reaches directly."""
 
     name = "tls"
 
     def dial(self, place: Endpoint) -> PlainStream:
-        """Connect to the port of the endpoint's address."""
+        """Open a TCP connection to the endpoint's address and port."""
         plain = socket.create_connection(
             (place.addresses[0], place.port), timeout=CONNECT_TIMEOUT_S
         )
@@ -22,7 +22,7 @@ class TlsTransport(PinnedTransport):
         return PlainStream(plain)
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Agents that announce themselves on the local network."""
+        """Find agents that announce themselves on the local network."""
         # Imported here because zeroconf imports asyncio, and most commands need no discovery.
         from edgebench.host.transports import mdns
 

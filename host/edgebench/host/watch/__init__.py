@@ -1,4 +1,4 @@
-"""Watching many agents at once: their state, and samples of their temperature and clock."""
+"""Watching of many agents at once: states of devices, and samples of temperature and clock."""
 
 from edgebench.host.watch.farm import watch
 from edgebench.host.watch.update import Absence, Batch, StateChange, Update

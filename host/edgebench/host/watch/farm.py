@@ -1,10 +1,10 @@
 """Watch many devices at once, in a single event loop.
 
-Theory of operation. Each agent has a single connection and task; a device takes no thread. The
-tasks put their updates into a short common queue. If the caller is slow, the queue fills up, the
-tasks stop reading, and finally the agents close the connections, so no buffer grows without limit.
-Another task checks once a second for agents that have become silent, which is cheaper than a timer
-per agent.
+Theory of operation. There is a single connection and a single task per agent, and no thread per
+device. The tasks put their updates into a short common queue. If the caller is slow, the queue
+fills up, the tasks stop reading, and finally the agents close the connections, so no buffer grows
+without limit. Another task checks once a second for agents that no longer send data, which is
+cheaper than a timer per agent.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from edgebench.system.paths import user_paths
 MAX_WAITING = 256
 """Maximum number of updates that wait for the caller to iterate."""
 PARALLEL_HANDSHAKES = 16
-"""Maximum number of simultaneous TLS handshakes: each takes 2 ms of CPU, and those of a whole farm
-at once would time out."""
+"""Maximum number of simultaneous TLS handshakes: each takes 2 ms of CPU time, so that simultaneous
+handshakes of a whole farm would time out."""
 CHECK_S = 1.0
 
 
 async def watch(
     devices: Sequence[KnownDevice], files: HostFiles, *, state: Path | None = None
 ) -> AsyncGenerator[Update, None]:
-    """Yield updates of these devices, first their current state, until the caller stops iterating.
+    """Yield updates of devices, first their current states, until the caller stops iterating.
 
-    The updates end earlier only if every agent has broken the protocol.
+    The updates end earlier only if every agent has violated the protocol.
 
     Args:
         devices: Devices to watch. A device without a seat stands for every seat of its agent.
         files: Identity of this host.
-        state: State directory of the agent on this machine; None: the user's own. The agent is
-            watched if it is running, and never started.
+        state: State directory of the agent on this machine; None: the default directory of this
+            user. The agent is watched if it is running, and never started.
     """
     updates: asyncio.Queue[Update | None] = asyncio.Queue(MAX_WAITING)
     context = client_context(files.identity_path())

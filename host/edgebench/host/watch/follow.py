@@ -33,16 +33,18 @@ from edgebench.protocol.live import unpack_samples
 
 ANSWER_TIMEOUT_S = 30.0
 SILENCE_S = 20.0
-"""Time without a reading after which an agent counts as away. An agent sends a reading every
-second, but a board that swaps may take seconds for any operation."""
+"""Time without a reading, after which an agent counts as absent. An agent sends a reading every
+second, but a board that is swapping may take seconds for any operation."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
-"""Shortest and longest pause before reconnecting to an agent; each pause is twice the previous."""
+"""Shortest and longest pause before reconnecting to an agent; each pause is twice the previous
+pause."""
 JITTER = 0.25
-"""Random variation of a pause, as a share of the pause. Without it, all watchers of a rack would
-reconnect at once after the rack is switched on."""
+"""Random variation of a pause, as a share of the pause. Without this variation, all watchers of a
+rack would reconnect at once after the rack is switched on."""
 NOTICES_PER_SEAT, NOTICES_WINDOW_S = 100, 10.0
-"""Maximum number of notices of a seat per window. A seat sends a notice every second, and
-the notices of a network outage may arrive at once. The limit is three times those of 30 s."""
+"""Maximum number of notices per seat, and the period in seconds for which this limit applies. A
+seat sends a notice every second, and the notices that were delayed by a network outage may arrive
+at once. The limit is three times the number of notices of 30 s."""
 
 Open = Callable[[], Awaitable[ClientConnection]]
 _T = TypeVar("_T", bound=m.Message)
@@ -60,8 +62,9 @@ class AgentWatch:
         """Prepare to watch; `follow` connects.
 
         Args:
-            devices: Devices of an agent: some of its seats, or the agent with all of its seats.
-            open_connection: Connects to the agent.
+            devices: Known devices of the agent: some of its seats, or a single device that stands
+                for all seats.
+            open_connection: Opens a connection to the agent.
             put: Receives each update; while it waits, nothing is read from the agent.
         """
         self._device = devices[0]
@@ -85,7 +88,7 @@ class AgentWatch:
         self._notice_count = 0
 
     async def follow(self) -> None:
-        """Watch the agent until it breaks the protocol."""
+        """Watch the agent until it violates the protocol."""
         while True:
             try:
                 await self._listen()
@@ -110,7 +113,7 @@ class AgentWatch:
             self._connection = None
 
     async def _listen(self) -> None:
-        """Watch over a single connection until it ends with an error."""
+        """Receive notices over a single connection until the connection fails."""
         connection = await self._open()
         self._received_s = self._window_s = time.monotonic()
         self._notice_count = 0

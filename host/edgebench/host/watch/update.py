@@ -11,20 +11,21 @@ from edgebench.protocol.messages import SeatState
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A device cannot be watched now; sent when the absence begins and when its reason changes."""
+    """A device cannot be watched now; reported when the absence begins or its reason changes."""
 
     device: str
     """Name of the device; `AGENT/SEAT` if its agent has several seats."""
     since_s: float
-    """Unix time at which the device was last present, or else at which the watch began."""
+    """Unix time at which the device was last present; if it never was, the time at which the watch
+    began."""
     reason: str
     is_final: bool = False
-    """Whether the agent broke the protocol, so that no reconnection is attempted."""
+    """Whether the agent violated the protocol, so that no reconnection is attempted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A device is present, or its holder, run or phase has changed."""
+    """A device has become present, or its holder, run or phase has changed."""
 
     device: str
     state: SeatState
@@ -32,7 +33,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Readings of a device since the previous batch, about once a second."""
+    """Readings of a device since the previous batch; reported about once a second."""
 
     device: str
     samples: LiveSamples

@@ -14,12 +14,13 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 LIMIT_V, LIMIT_A = 28.0, 7.0
-"""Assumed for all models. If the range of a tester is smaller, clipped values have no flag."""
+"""Limits of the measuring range, assumed for all models. If the range of a tester is smaller,
+clipped values have no flag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FnirsiSettings:
-    """Facts of a recording's header."""
+    """Settings that are stored as facts in a recording's header."""
 
     is_reversed: bool
     limit_v: float
@@ -28,7 +29,7 @@ class FnirsiSettings:
 
 
 class FnirsiDecoder(UniformDecoder):
-    """Places whole reports in sequence; missing reports show only in the rate."""
+    """Assigns times to the samples of complete reports; a lost report only lowers the rate."""
 
     def __init__(self, settings: FnirsiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -38,7 +39,7 @@ class FnirsiDecoder(UniformDecoder):
         """Whether the first report with samples has arrived; its samples are garbage."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that this packet completes."""
         blocks = []
         for report, skipped_bytes in self._framer.feed(packet.data):
             self._lose(skipped_bytes)
@@ -52,12 +53,12 @@ class FnirsiDecoder(UniformDecoder):
         return blocks
 
     def finish(self) -> list[SampleBlock]:
-        """Nothing is held back; damaged bytes at the end count as lost samples."""
+        """Return no samples, because none are held back; count damaged bytes as lost samples."""
         self._lose(self._framer.finish())
         return []
 
     def _lose(self, skipped_bytes: int) -> None:
-        """Skip the samples of about as many reports as the damaged bytes fill."""
+        """Count the samples of damaged reports as lost; `skipped_bytes` determines their number."""
         if skipped_bytes and self._is_begun:
             self.timeline.desync()
             reports = max(1, round(skipped_bytes / REPORT_BYTES))

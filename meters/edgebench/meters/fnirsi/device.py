@@ -1,7 +1,7 @@
-"""An FNIRSI tester: found, started, kept awake during a recording, then left to fall silent.
+"""An FNIRSI tester as a meter; it sends samples for a second after each start command.
 
     start    INIT · START
-    session  START again every half second: the tester sends for a second after each
+    session  START again every half second, so that the tester keeps sending
     stop     send nothing more, and read until the tester is silent; a tester that cannot send its
              last reports hangs until it is unplugged
 
@@ -33,7 +33,7 @@ MODELS = {
     (0x2E3C, 0x0049): ("FNB48S", 0.12),
     (0x2E3C, 0x5558): ("FNB58", 0.12),
 }
-"""Model by USB id, and the seconds over which the tester smears a change of power.
+"""Model by USB id, and the time in seconds over which the tester smears a change of power.
 
 Source: fqueze/usb-power-profiling, README: observed on a C1 and an FNB48S, assumed for the others.
 """
@@ -44,11 +44,11 @@ _AWAKE_S = 0.5
 _QUIET_S = 0.1
 _RESPONSE_S = 2.0
 _ASSUMED = "assumed: no FNIRSI data sheet was available"
-"""If a tester is less accurate, the stated uncertainty is too small."""
+"""If a tester is less accurate than assumed, the stated uncertainty is too small."""
 
 
 class KeepAlive(Dialog):
-    """A transport to a tester that keeps it from falling silent after a second."""
+    """A transport to a tester that renews the start command, so that the tester keeps sending."""
 
     def __init__(self, transport: ByteStream, device: HidDevice) -> None:
         super().__init__(transport)
@@ -67,13 +67,13 @@ class KeepAlive(Dialog):
         run_dry(self._transport, complaint, _RESPONSE_S)
 
     def read(self, timeout_s: float) -> bytes:
-        """Return bytes that have arrived; renews the start command when due."""
+        """Return the bytes that have arrived; renew the start command every half second."""
         if time.monotonic() - self._kept_awake_s > _AWAKE_S:
             self._keep_awake()
         return super().read(timeout_s)
 
     def first_power_w(self) -> float:
-        """Current power, which also checks that the tester responds.
+        """Measure the present power in W, which also checks that the tester responds.
 
         Raises:
             TargetError: no samples arrive, or the device is not a tester.
@@ -168,7 +168,7 @@ def make_meter(options: Options) -> Fnirsi:
 
 
 def _wake(device: HidDevice, connect: Callable[[str], ByteStream]) -> KeepAlive:
-    """Connect to a device, after checking that it is a tester: the path may be a keyboard's."""
+    """Connect to a device; reject a device that is not a tester, such as a keyboard."""
     if device.vendor and (device.vendor, device.product) not in MODELS:
         raise UsageError(
             f"{device.path} is not an FNIRSI tester but {device.name or 'another device'} "

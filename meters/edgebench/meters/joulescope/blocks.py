@@ -1,8 +1,9 @@
-"""Blocks of samples from pyjoulescope_driver, packed into bytes for the recording, and unpacked.
+"""Packs blocks of samples from pyjoulescope_driver into bytes for a recording, and unpacks them.
 
-A block belongs to a single signal. Its `sample_id` counts samples at the instrument's own rate,
-independent of the requested rate: the next should be `sample_id + len(data) * decimate_factor`.
-Digital inputs are packed, with the first sample in the least significant bit of the first byte.
+A block belongs to a single signal. A block's `sample_id` counts samples at the instrument's own
+rate, independent of the requested rate: the `sample_id` of the next block should be
+`sample_id + len(data) * decimate_factor`. Samples of digital inputs are packed as bits, with the
+first sample in the least significant bit of the first byte.
 
 Source: pyjoulescope_driver, binding.pyx (stream signals in Python) and record.py (meaning of
 sample_id).
@@ -22,7 +23,7 @@ from edgebench.protocol.errors import MeasurementError
 
 CURRENT, VOLTAGE, POWER = "s/i/!data", "s/v/!data", "s/p/!data"
 KEYS = ("sample_id", "utc", "sample_rate", "decimate_factor", "time_map", "data")
-"""Keys of a published block that are recorded."""
+"""Keys of a published block whose values are recorded."""
 INPUT_COUNT = 4
 _MESSAGE_MAX_BYTES = 1 << 26
 
@@ -44,10 +45,10 @@ class Block:
     topic: str
     first_tick: int
     step: int
-    """Ticks between two samples."""
+    """Number of ticks between two samples."""
     tick_hz: float
     values: Floats
-    """Shape (n,); digital inputs are 0 and 1."""
+    """Values of the samples, shape (n,); 0 or 1 for a digital input."""
 
     @property
     def end_tick(self) -> int:
@@ -70,7 +71,7 @@ class Unpacker:
         self._unpacker = msgpack.Unpacker(max_buffer_size=_MESSAGE_MAX_BYTES)
 
     def feed(self, data: bytes) -> Iterator[Block]:
-        """Blocks that are complete now.
+        """Yield the blocks that these bytes complete.
 
         Raises:
             MeasurementError: the bytes are not valid blocks.

@@ -1,8 +1,8 @@
-"""Turns blocks of a Joulescope into samples: power, with current, voltage and inputs at its times.
+"""Turns blocks of a Joulescope into samples of power, current, voltage and digital inputs.
 
-Power is computed in the instrument, at its own rate, before decimation: it defines the timeline,
-and the other signals are looked up at its ticks. They arrive in separate blocks, so a block of
-power waits for them, for half a second at most.
+The instrument computes power at its own rate, before decimation. So power defines the timeline, and
+the other signals are looked up at the ticks of power. These signals arrive in separate blocks, so a
+block of power waits for them, at most half a second.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _NS_PER_S = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoulescopeSettings:
-    """Facts of a recording's header."""
+    """Settings that are stored as facts in a recording's header."""
 
     input_count: int
     """Number of digital inputs recorded."""
     limit_a: float
-    """Limits of the measuring range."""
     limit_v: float
+    """Limits of the highest ranges of current and voltage."""
 
 
 class JoulescopeDecoder(UniformDecoder):
-    """Holds blocks of power until the other signals for their time are available."""
+    """Holds blocks of power back until the other signals of the same time have arrived."""
 
     def __init__(self, settings: JoulescopeSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -59,7 +59,7 @@ class JoulescopeDecoder(UniformDecoder):
         self._next_tick = 0
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that this packet completes."""
         has_power = False
         for block in self._unpacker.feed(packet.data):
             if block.topic == POWER:
@@ -71,11 +71,11 @@ class JoulescopeDecoder(UniformDecoder):
         return self._ready(is_last=False)
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that waited for other signals."""
+        """Return the samples that still wait for other signals."""
         return self._ready(is_last=True)
 
     def _take(self, block: Block, rx_ns: int) -> bool:
-        """Queue a block of power; False if its time does not continue the stream."""
+        """Queue a block of power; if it does not continue the stream, drop it and return False."""
         if self._origin is None:
             self._origin = self._next_tick = block.first_tick
         lost, rest = divmod(block.first_tick - self._next_tick, block.step)

@@ -1,6 +1,6 @@
 """The Joulescope as a meter.
 
-    open     device_paths · open (restoring its state)
+    open     device_paths · open (with the mode "restore", which leaves the state unchanged)
     session  ranges? · ranges auto · h/fs, the rate · ctrl of each signal on … off · previous ranges
     close    close · finalize
 
@@ -31,8 +31,8 @@ INSTALL = install_command("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
 UNFILTERED_HZ = 1_000_000
-"""Rate at which samples are those of the converter; a lower rate is made by a low-pass filter, so
-that no activity falls between two samples.
+"""Rate at which samples come directly from the converter. At lower rates, a low-pass filter
+computes the samples, so that activity between two samples is included.
 
 Source: joulescope_driver, src/downsample.c (filters of 39 and 89 taps, or means) and its callers in
 js110_usb.c and js220_usb.c, on_sampling_frequency."""
@@ -44,7 +44,7 @@ _ASSUMED = "assumed for all ranges: see your instrument's data sheet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoulescopeSetup:
-    """Options of the user."""
+    """The user's options for a Joulescope."""
 
     serial: str = ""
     """Serial number of the instrument to use; empty: the only instrument."""
@@ -52,7 +52,8 @@ class JoulescopeSetup:
     input_count: int | None = None
     """Number of digital inputs to record; None: all."""
     is_power_on: bool = False
-    """Switch on a device whose supply is cut by the range "off" for the session, then off again."""
+    """If the current range is "off", which cuts the device's supply: switch the supply on for the
+    session, and off again afterwards."""
 
 
 class Joulescope(InstrumentMeter[JoulescopeUnit]):
@@ -65,7 +66,7 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
         self._setup = setup
 
     def _describe(self, connection: JoulescopeUnit) -> Header:
-        """Identify the instrument without changing it; a session is what sets range and rate."""
+        """Identify the instrument without changing it; only a session sets range and rate."""
         setup, unit = self._setup, connection
         unit.take(setup.serial)
         input_count = _INPUTS.get(unit.model, INPUT_COUNT)
@@ -122,7 +123,7 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
 
 
 def make_meter(options: Options) -> Joulescope:
-    """Create the meter for `002557,rate=100k,inputs=1,power`; the serial number is optional."""
+    """Create the meter for options like `002557,rate=100k,inputs=1,power`; 002557 is optional."""
     rate_hz = options.rate("rate", RATE_HZ)
     if rate_hz not in RATES_HZ:
         raise UsageError(
@@ -145,7 +146,7 @@ def load_driver() -> JoulescopeDriver:
     """Load the vendor's driver.
 
     Raises:
-        TargetError: it is not installed.
+        TargetError: the vendor's driver is not installed.
     """
     try:
         import pyjoulescope_driver

@@ -12,7 +12,7 @@ from edgebench.meters.base import Floats
 from edgebench.meters.joulescope.blocks import Block
 
 BLOCKS_MAX = 4096
-"""Number of blocks kept for a signal if the power at their time does not arrive."""
+"""Maximum number of blocks that are kept for a signal while the power at their time is missing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class SignalBlocks:
     """The last value returned by `bits_at`."""
 
     def add(self, block: Block) -> None:
-        """Append a block."""
+        """Append a block; the oldest block is dropped if there are more than `BLOCKS_MAX`."""
         self._blocks.append(block)
         self.end_tick = block.end_tick
 
@@ -50,7 +50,10 @@ class SignalBlocks:
         return values
 
     def bits_at(self, wanted: Block) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """Digital input at these ticks, and where it is missing and therefore carried forward."""
+        """Values of a digital input at the ticks of `wanted`, and a mask of missing values.
+
+        A missing value repeats the last known value.
+        """
         values = self.at(wanted)
         is_carried = np.isnan(values)
         known = np.concatenate([[self._last], values])

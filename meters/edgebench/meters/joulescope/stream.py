@@ -1,7 +1,7 @@
 """Byte stream of the blocks that a Joulescope publishes, for a session to read.
 
-The vendor's driver calls back from its own thread, which only packs a block and queues it. The
-queue is bounded: if it is not read, blocks are lost, which shows in the numbering of the next.
+The vendor's driver calls back from its own thread; the callback only packs a block and queues it.
+The queue is bounded: if it is full, blocks are lost, and the next block's `sample_id` shows this.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from edgebench.meters.joulescope.blocks import control_topic, pack
 from edgebench.protocol.errors import TargetError
 
 WAITING_MAX_BYTES = 1 << 28
-"""Two minutes of power at 100 kHz with four inputs at 2 MHz."""
+"""Maximum size of the queue: two minutes of current, voltage and power at 100 kHz, with four inputs
+at 2 MHz."""
 REMOVED_TOPIC = "@/!remove"
 """Topic published with the path of a device when it is unplugged."""
 
 OnBlock = Callable[[str, Any], None]
-"""Callback that gets a topic and its value."""
+"""Callback that receives a topic and its value."""
 
 
 class JoulescopeDriver(Protocol):
@@ -94,7 +95,7 @@ class BlockStream:
             self._begun.close()  # continues after a failed callback
 
     def read(self, timeout_s: float) -> bytes:
-        """Return blocks that have arrived."""
+        """Return the packed blocks that have arrived; b"" on timeout."""
         with self._changed:
             if not self._line and not self._is_gone:
                 self._changed.wait(timeout_s)

@@ -3,13 +3,13 @@
 A fixed voltage range would silently clip a higher supply voltage. So a recording sets the ranges to
 automatic, and restores the previous ranges afterwards.
 
-The device under test is never switched without permission: a current range of "off" has cut its
-supply, and any other range would power it. Recording with such an instrument requires the option
-`power`; afterwards, restoring the range cuts the supply again.
+The device under test is never powered without the user's permission. With the current range "off",
+the instrument cuts the device's supply, and any other range would power the device. So recording
+with this range requires the option `power`; afterwards, restoring the range cuts the supply again.
 
 Source: pyjoulescope_driver: the topics, their metadata (0 is off) and entry_points/info.py (the
 firmware's version); joulescope_driver, doc/js220.txt and doc/js320.json (modes 0 to 3 are off, 4 is
-automatic, 5 manual, and the choice 0 is off).
+automatic, 5 is manual; in manual mode, the selected range 0 is off).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _RANGES = {"js110": {_CHOICE: "auto", "s/v/range/select": "15 V"}}
 _RANGES_OTHERS = {"s/i/range/mode": "auto", "s/v/range/mode": "auto"}
 """Ranges of current and voltage for a recording."""
 _MANUAL = (5, "manual")
-"""Modes in which the choice selects the range."""
+"""Values of the range mode in which the topic `_CHOICE` selects the range."""
 _OFF = (0, "off")
 _OFF_MODES = (*_OFF, 1, 2, 3)
 
 
 class JoulescopeUnit:
-    """Connection to an instrument, through a driver that may manage several."""
+    """Connection to an instrument, through a driver that may manage several instruments."""
 
     def __init__(self, driver: JoulescopeDriver) -> None:
         self.driver = driver
@@ -84,7 +84,7 @@ class JoulescopeUnit:
         return f"{number >> 24}.{number >> 16 & 0xFF}.{number & 0xFFFF}"
 
     def set_up(self, rate_hz: int, *, is_power_on: bool) -> None:
-        """Set the ranges to automatic, and the rate.
+        """Set the sampling rate, and set the ranges to automatic.
 
         Raises:
             TargetError: a command fails, or the range is off and `is_power_on` is not set.
@@ -101,7 +101,8 @@ class JoulescopeUnit:
                     "is off: add `power`, which switches it on for a recording, as in "
                     f"joulescope:{self.serial},power"
                 )
-            self.ranges_before = before  # also if only a reply is lost
+            # Stored before the commands: a command may take effect although its reply is lost.
+            self.ranges_before = before
             for topic, wanted in ranges.items():
                 self.driver.publish(f"{self.path}/{topic}", wanted)
             self.driver.publish(f"{self.path}/h/fs", rate_hz)

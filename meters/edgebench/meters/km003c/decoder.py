@@ -1,4 +1,4 @@
-"""Turns messages of a KM003C into samples: polled readings, or the tester's own queue."""
+"""Turns messages of a KM003C into samples, from polled readings or from the tester's own queue."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 LIMIT_V, LIMIT_A = 50.0, 6.0
-"""Assumed: no ChargerLAB data sheet was available. If its range is smaller, clipped values have no
-flag; if it is larger, good values are rejected as saturated."""
+"""Limits of the measuring range, assumed because no ChargerLAB data sheet was available. If the
+true range is smaller, clipped values have no flag; if it is larger, valid values are flagged as
+saturated."""
 TICK_NS = 1_000_000_000 // SEQUENCE_HZ
 BACKLOG_TICKS = 10 * SEQUENCE_HZ
-"""Ticks by which the sequence may run ahead of the elapsed time; assumed to exceed the length of
-the tester's queue."""
+"""Number of ticks by which the sequence number may advance beyond the elapsed time; assumed to
+exceed the length of the tester's queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Km003cSettings:
-    """Facts of a recording's header."""
+    """Settings that are stored as facts in a recording's header."""
 
     is_reversed: bool = False
     is_queue: bool = False
 
 
 class ReadingDecoder(PolledDecoder):
-    """A point per response; a damaged response is a missing value."""
+    """Makes a point from each response; a damaged response becomes a missing value."""
 
     def __init__(self, header: Header, settings: Km003cSettings) -> None:
         super().__init__(header)
         self._sign = sign_of(settings.is_reversed)
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The point of a round's single response."""
+        """Return the point of a polling round, which has a single response."""
         [(time_ns, message)] = readings
         try:
             voltage_v, current_a = values_of(message or b"")
@@ -64,26 +65,26 @@ class ReadingDecoder(PolledDecoder):
 
 
 class QueueDecoder(UniformDecoder):
-    """Places samples by their sequence, which wraps around every 65.5 s.
+    """Assigns times to samples by their sequence number, which wraps around every 65.5 s.
 
-    A session gives up on a tester that is silent for less time than that, so the sequence never
-    makes a whole turn between two responses. A response is damaged if its sequence number repeats,
-    or has advanced by more than the elapsed time allows. A backward step appears as an advance by
-    almost the full range.
+    A session ends after a shorter silence of the tester, so the sequence number never advances by
+    its whole range between two responses. A response counts as damaged if its sequence number
+    repeats, or has advanced by more than the elapsed time allows. A step backward appears as an
+    advance by almost the whole range.
     """
 
     def __init__(self, settings: Km003cSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self._sign = sign_of(settings.is_reversed)
         self._last_tick: int | None = None
-        """Tick of the last sample, unwrapped; the first is 0."""
+        """Tick of the last sample, without wrapping around; the first sample has tick 0."""
         self._last_sequence = 0
         self._last_sample_rx_ns = 0
         self._good_rx_ns = 0
         self._last_rx_ns = 0
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples of a response."""
+        """Return the samples of a response; none if the response is damaged."""
         self._last_rx_ns = packet.last_rx_ns
         try:
             samples = samples_of(packet.data)
@@ -99,7 +100,10 @@ class QueueDecoder(UniformDecoder):
         return [block]
 
     def finish(self) -> list[SampleBlock]:
-        """Nothing is held back; the duration of damage at the end determines how many are lost."""
+        """Return no samples, because none are held back; count the lost samples at the end.
+
+        The number of lost samples follows from the time since the last undamaged response.
+        """
         lost = round((self._last_rx_ns - self._good_rx_ns) * self.timeline.rate_hz / 1e9)
         if self.timeline.received_count and lost > 0:
             self.timeline.lose(lost, "damaged on the way")
@@ -107,10 +111,10 @@ class QueueDecoder(UniformDecoder):
         return []
 
     def _ticks(self, sequence: NDArray[np.uint16], rx_ns: int) -> NDArray[np.int64]:
-        """Milliseconds since the first sample.
+        """Milliseconds from the first sample to each of these samples.
 
         Raises:
-            ValueError: the sequence cannot continue the last samples.
+            ValueError: the sequence numbers do not continue the last samples.
         """
         if not len(sequence):
             return np.zeros(0, np.int64)

@@ -1,14 +1,16 @@
-"""KM003C: polled for readings, or drained through its own queue.
+"""The KM003C as a meter: polled for readings, or read through its own queue.
 
-    readings   GET_DATA ADC for each, on the host's clock, up to 500 per second
+    readings   GET_DATA ADC for each reading, with the host's clock, up to 500 per second
     queue      CONNECT · START_GRAPH · GET_DATA ADC_QUEUE, repeatedly · STOP_GRAPH
 
-The queue uses the tester's own clock and numbers its samples, but a tester supplies it only to a
-program that authenticates as its maker's. edgebench does not authenticate: if a tester withholds
-its queue, the reason is reported. Readings need no authentication.
+Samples in the queue are numbered, and timed by the tester's own clock. But a tester supplies its
+queue only to a program that authenticates as a program of the maker. edgebench does not
+authenticate: if a tester withholds its queue, the reason is reported. Readings need no
+authentication.
 
 Source: okhsunrog/km003c-protocol-research, docs/protocol_reference.md, docs/usb_transport.md,
-docs/features/authentication.md (unauthenticated, START_GRAPH is accepted and the queue empty).
+docs/features/authentication.md (without authentication, START_GRAPH is accepted, but the queue is
+empty).
 """
 
 from __future__ import annotations
@@ -54,18 +56,19 @@ _INTERFACE, _OUT, _IN = 0, 0x01, 0x81
 _RESPONSE_S = 1.0
 _UNANSWERED_MAX = 5
 _FETCH_S = 0.02
-"""Time between two fetches of the queue: a response holds up to 48 samples, at 1000 per second."""
+"""Time between two fetches of the queue: a response holds up to 48 samples, and at most 1000
+samples per second are taken."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
-"""Largest number of messages that an earlier client may have left."""
+"""Largest number of messages that an earlier client may have left unread."""
 _QUIET_S = 0.02
 _ASSUMED = "assumed: no ChargerLAB data sheet was available"
-"""If a tester is less accurate, the stated uncertainty is too small."""
+"""If a tester is less accurate than assumed, the stated uncertainty is too small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Km003cSetup:
-    """Options of the user."""
+    """The user's options for a KM003C."""
 
     rate_hz: float = RATE_HZ
     is_queue: bool = False
@@ -73,7 +76,7 @@ class Km003cSetup:
 
 
 class Km003cDialog(Dialog):
-    """Requests, each matched with its response by number."""
+    """Sends requests, and matches each response with its request by number."""
 
     def __init__(self, transport: BulkTransport, response_s: float) -> None:
         super().__init__(transport)
@@ -83,7 +86,11 @@ class Km003cDialog(Dialog):
         self._unanswered_count = 0
 
     def query(self, kind: int, attribute: int = 0) -> bytes:
-        """Send a request; returns its response, or b"" on timeout. Late responses are discarded."""
+        """Send a request and return its response, or b"" on timeout; discard late responses.
+
+        Raises:
+            TargetError: the tester did not respond to several requests in a row.
+        """
         self._number = (self._number + 1) % 256
         self._transport.write(request(kind, self._number, attribute))
         deadline_s = time.monotonic() + self._response_s
@@ -98,7 +105,7 @@ class Km003cDialog(Dialog):
         return b""
 
     def first_reading(self) -> tuple[float, float]:
-        """Current values of voltage and current.
+        """Read the present voltage in V and current in A.
 
         Raises:
             TargetError: the device does not respond, or is not a KM003C.
@@ -114,7 +121,7 @@ class Km003cDialog(Dialog):
             raise TargetError(f"no KM003C found: {received} in {self._response_s:g} s") from exc
 
     def reading(self) -> Reading:
-        """A reading, with the time in the middle of the request."""
+        """Take a reading; its time is the middle of the request."""
         return timed(lambda: self.query(GET_DATA, ADC) or None)
 
     def start_graph(self, rate_number: int) -> None:
@@ -133,7 +140,7 @@ class Km003cDialog(Dialog):
         self.query(STOP_GRAPH)
 
     def read(self, timeout_s: float) -> bytes:
-        """New samples as an undecoded message; b"" if none are available yet."""
+        """Fetch new samples as an undecoded message; b"" if none are available yet."""
         time.sleep(min(timeout_s, _FETCH_S))
         message = self.query(GET_DATA, ADC_QUEUE)
         is_data = kind_of(message)[0] == PUT_DATA and len(message) > 4
@@ -209,7 +216,8 @@ class Km003c(InstrumentMeter[Km003cDialog]):
             while not _has_samples(dialog.read(_FETCH_S)):
                 if time.monotonic() > deadline_s:
                     raise TargetError(
-                        "this tester supplies its queue only to its maker's programs: leave out "
+                        "this tester provides its sample queue only to its maker's programs: "
+                        "leave out "
                         f"`queue` to poll it up to {RATE_MAX_HZ:g} times per second"
                     )
         finally:  # even after an error: an abandoned queue would keep filling

@@ -24,7 +24,7 @@ from edgebench.meters.base import Floats
 CONNECT, ACCEPT, GET_DATA, START_GRAPH, STOP_GRAPH, PUT_DATA = 0x02, 0x05, 0x0C, 0x0E, 0x0F, 0x41
 ADC, ADC_QUEUE = 0x0001, 0x0002
 QUEUE_RATES_HZ = (2, 10, 50, 1000)
-"""Rates of the queue; START_GRAPH takes their index."""
+"""Rates of the queue; START_GRAPH takes the index of a rate in this tuple."""
 SEQUENCE_HZ = 1000
 SEQUENCE_SIZE = 1 << 16
 MICRO = 1e-6
@@ -78,7 +78,7 @@ def samples_of(message: bytes) -> QueueSamples:
     """Samples of a response to GET_DATA ADC_QUEUE; possibly none.
 
     Raises:
-        ValueError: the message is not such a response.
+        ValueError: the message is not a response to GET_DATA ADC_QUEUE.
     """
     is_empty = len(message) == _HEAD_BYTES
     count, payload = (0, b"") if is_empty else _part(message, ADC_QUEUE)
@@ -93,7 +93,7 @@ def samples_of(message: bytes) -> QueueSamples:
 
 
 def _part(message: bytes, wanted: int) -> tuple[int, bytes]:
-    """Count and payload of the part with this attribute."""
+    """Count and payload of the part with this attribute; raises ValueError if there is none."""
     if kind_of(message)[0] != PUT_DATA:
         raise ValueError("no data")
     at = _HEAD_BYTES

@@ -6,9 +6,9 @@ r"""The text stream of a PowerShield: one sample per line.
     error: Overcurrent >59mA, …        description of an error
     summary … end                      after the last sample
 
-Theory of operation. Lines are classified by length, for whole arrays at once; samples among them
-are parsed by column, and only the few other lines are parsed individually. A line of digits that is
-not a sample is the remains of a sample.
+Theory of operation. Lines are classified by length, with array operations on all lines at once. The
+lines that are samples are parsed column by column; only the few other lines are parsed
+individually. A line of digits that is not a complete sample is the remains of a damaged sample.
 
 Source: ST UM2243; the help text of the firmware, quoted in mlcommons/tiny, benchmark/runner,
 power_manager.py; the separators and the NUL: lazicdanilo/LPM01A-lib.
@@ -45,14 +45,17 @@ _REMAINS = re.compile(rb"[0-9+-]+")
 
 
 class AsciiReader:
-    """Finds samples and lines in bytes that come in pieces of any size."""
+    """Finds samples and other lines in bytes that arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._is_over = False
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[Item]:
-        """Complete items; a last line without a line end is discarded."""
+        """Return the items of all complete lines; a line without a line end waits for more bytes.
+
+        At the end of the stream, a line without a line end is discarded.
+        """
         text = self._rest + data.translate(None, b"\0\r")
         end = text.rfind(b"\n") + 1
         self._rest = text[end:]
@@ -71,7 +74,7 @@ class AsciiReader:
         items: list[Item] = []
         done = 0
         for nth, line in enumerate(np.flatnonzero(~is_sample)):
-            until = int(line) - nth  # samples before it
+            until = int(line) - nth  # number of samples before this line
             if until > done:
                 items.append(Values(values[done:until], exponents[done:until]))
             done = until
@@ -101,7 +104,10 @@ class AsciiReader:
 def _samples(
     chars: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], Floats, NDArray[np.uint8]]:
-    """Which lines are samples, shape (lines,); their values and negative exponents, shape (n,)."""
+    """Mask of lines that are samples, and the samples' values and negative exponents.
+
+    The mask has shape (lines,), the values and exponents have shape (samples,).
+    """
     is_sample = ends - begins == _SAMPLE_CHARS
     rows = chars[begins[is_sample][:, None] + np.arange(_SAMPLE_CHARS)]
     digits = rows[:, [0, 1, 2, 3, 5, 6]] - np.uint8(ord("0"))  # non-digits wrap beyond 9

@@ -1,6 +1,6 @@
 r"""The binary stream of a PowerShield.
 
-    sample   16 bits, big-endian: exponent 0..E in the first four, then 12 bits of mantissa;
+    sample   16 bits, big-endian: 4 bits of exponent, 0..E, then 12 bits of mantissa;
              value = mantissa * 16**-exponent
     record   F0 F1 text FF FF   error            F0 F4 FF FF        end
              F0 F2 text FF FF   information      F0 F5 FF FF        overcurrent
@@ -8,10 +8,11 @@ r"""The binary stream of a PowerShield.
                    buffer % u8 FF FF             F0 F7 mV u16 FF FF supply voltage
 
 Theory of operation. No sample starts with F, so F0 followed by F1 to F7 starts a record, even if
-bytes before it were lost. Between two records the number of bytes is even; if it is odd, or if a
-sample starts with F, a byte was lost somewhere between them. The samples after the loss cannot be
-identified, so the whole part is discarded, and so is the part after a damaged record. Therefore
-samples are held back until the next record, for a second at most.
+bytes before it were lost. The number of bytes between two records is even; if it is odd, or if a
+sample starts with F, a byte between the two records was lost. The boundaries of the samples after
+the loss are unknown, so all bytes between the two records are discarded. After a damaged record,
+all bytes up to the next record are discarded. Therefore samples are held back until the next
+record, for at most a second.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A; the help text of its firmware, quoted
 in mlcommons/tiny, benchmark/runner, power_manager.py.
@@ -51,7 +52,8 @@ _RECORD = re.compile(
 _FRAME_BYTES = 4
 _PAYLOAD_BYTES = {0xF1: _TEXT_MAX_BYTES, 0xF2: _TEXT_MAX_BYTES, 0xF3: 5, 0xF7: 2}
 _HELD_MAX_BYTES = 1 << 22
-"""Twenty seconds at the highest rate: without a record in that time the stream is broken."""
+"""Bytes of twenty seconds at the highest rate; a stream without a record in as many bytes is
+broken."""
 _OVERFLOW_BIT = 1 << 31
 
 
@@ -76,7 +78,7 @@ class BinaryReader:
         self._is_over = False
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[Item]:
-        """Items that are complete now."""
+        """Return the items that these bytes complete."""
         items: list[Item] = []
         self._rest += data
         while not self._is_over and (start := _START.search(self._rest, self._searched)):
@@ -94,7 +96,7 @@ class BinaryReader:
         return items + self._leave(is_last)
 
     def _leave(self, is_last: bool) -> list[Item]:
-        """No record is left: keep the rest until the next record arrives."""
+        """Keep bytes without a record until the next record arrives; decode them at the end."""
         rest = self._rest
         self._searched = max(0, len(rest) - 1)  # the last byte may be the first of a record
         is_broken = len(rest) > _HELD_MAX_BYTES

@@ -1,7 +1,7 @@
 """Capability and uncertainty of a PowerShield.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A, p. 23-24: ranges, accuracy, bandwidth
-and the voltage drop. The step of a value is the step of its format.
+and the voltage drop. The resolution of a value is the step of its number format.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from edgebench.meters.lpm01a.settings import Lpm01aSetup
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit, term
 
 DROP_V = 0.06
-"""The supply is below the configured voltage by less than this."""
+"""Limit of the voltage drop, by which the supply is lower than the configured voltage."""
 _ACCURACY = 0.02
 _BANDWIDTH_HZ = 100e3
 _DYNAMIC_MAX_A, _STATIC_MAX_A = 0.050, 0.200
 _TABLE = "ST UM2243, p. 23-24"
 _FINEST = {binary.RADIX: 8, text.RADIX: 10}
-"""Steps below a nanoampere are finer than the instrument's resolution."""
+"""Highest exponent with an uncertainty term, by the radix of the format: steps below a nanoampere
+are finer than the instrument's resolution."""
 
 
 def supply_deviation(supply_v: float, reported_v: float | None) -> str | None:
-    """How a reported voltage deviates from the set voltage; None: by no more than the drop."""
+    """Describe how a reported voltage deviates from the set voltage; None: at most by `DROP_V`."""
     if reported_v is None or abs(reported_v - supply_v) <= DROP_V:
         return None
     return f"LPM01A was set to {supply_v:g} V but reports {reported_v:g} V, limit {DROP_V:g} V off"
@@ -56,7 +57,7 @@ def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
 
 
 def uncertainty(setup: Lpm01aSetup, supply_v: float) -> tuple[UncertaintyTerm, ...]:
-    """Terms of gain, format step per exponent, supply and clock."""
+    """Uncertainty terms of gain, step of the format per exponent, supply voltage and clock."""
     is_static, is_energy = setup.is_static, setup.is_energy
     gain = term(
         Kind.GAIN,

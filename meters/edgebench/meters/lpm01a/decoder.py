@@ -1,4 +1,4 @@
-"""Turns the bytes of a PowerShield into samples: either format, placed by its time stamps."""
+"""Turns the bytes of a PowerShield, in either format, into samples on the meter's own time."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 STAMP_S = 1.0
-"""Interval of the stamps, the only evidence of how many samples were sent by a given time."""
+"""Interval of the time stamps; only they show how many samples were sent by a given time."""
 
 
 class Lpm01aDecoder(UniformDecoder):
-    """Holds the samples of a second until its stamp arrives."""
+    """Holds back the samples of each second until the time stamp of this second arrives."""
 
     def __init__(self, settings: Lpm01aSettings) -> None:
         setup = settings.setup
@@ -49,7 +49,7 @@ class Lpm01aDecoder(UniformDecoder):
         """The last sample, until it is known whether an edge follows it directly."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that this packet completes."""
         blocks = self._take(self._reader.feed(packet.data))
         if self._is_begun:
             # A packet looks late while samples are held back; the packet with a stamp counts.
@@ -57,7 +57,7 @@ class Lpm01aDecoder(UniformDecoder):
         return blocks
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back for more bytes."""
+        """Return the samples that were held back until the next time stamp."""
         blocks = self._take(self._reader.feed(b"", is_last=True))
         placed = self._stamps.finish()
         blocks += self._blocks(placed) if placed else []
@@ -107,7 +107,7 @@ class Lpm01aDecoder(UniformDecoder):
             )
 
     def _flag_of(self, voltage_v: float) -> Flag:
-        """Flag of powers that were computed with the configured voltage, by the actual voltage."""
+        """Flag of the powers, which are computed with the configured, not with this voltage."""
         if self.settings.setup.is_energy:
             return Flag.NONE  # the meter uses the voltage that it measures
         if voltage_v < self.settings.supply_v - DROP_V:
@@ -115,7 +115,10 @@ class Lpm01aDecoder(UniformDecoder):
         return Flag.SATURATED if voltage_v > self.settings.supply_v + DROP_V else Flag.NONE
 
     def _blocks(self, placed: PlacedValues) -> list[SampleBlock]:
-        """Complete samples: the last stays open if the sample after it determines its level."""
+        """Make blocks of complete samples; with rising edges, the last waits for the next sample.
+
+        With rising edges, the level of a sample depends on whether an edge follows it directly.
+        """
         if self.settings.setup.events is not EventEdge.RISING:
             return [self._block(placed, placed.is_edge)]
         waiting = joined(self._held, placed)
@@ -143,10 +146,10 @@ class Lpm01aDecoder(UniformDecoder):
         )
 
     def _digital(self, is_marked: NDArray[np.bool_]) -> NDArray[np.uint8] | None:
-        """The event input: at rest except for one sample next to each edge of the selected kind.
+        """Level of the event input: at rest, except for a single sample at each selected edge.
 
-        A mark lies between two samples, for either kind of edge: the sample after a falling edge is
-        low, and the sample before a rising edge is high.
+        Either kind of edge appears as a step from high to low: the sample right after a falling
+        edge is low, and the sample right before a rising edge is high.
         """
         events = self.settings.setup.events
         if events is None:

@@ -1,4 +1,4 @@
-"""The PowerShield itself: found, taken over, configured, started, stopped, and released.
+"""The PowerShield as a meter: identification, configuration, start, stop and release.
 
     open     stop, if it streams · version, powershield, status · htc, volt get, hrc, if needed
     session  htc · volt get, volt, volt get, if a voltage is requested · acqmode … acqtime inf ·
@@ -6,11 +6,12 @@
              pwr on, if requested · start … stop · pwr off
     close    the former volt, if another was set · hrc, if it was taken over
 
-A unit can be identified without taking it over, and only a session configures it: listing the
-connected meters changes nothing. It calibrates itself after each `volt`, so that is sent once.
+A unit can be identified without taking control from its buttons (`htc`), and only a session
+configures the unit, so listing the connected meters changes nothing. The unit calibrates itself
+after each `volt`, so this command is sent only once.
 
-The static mode is configured as requested. Users report that it yields one mean per acquisition
-instead of a stream; a recording of such a unit reports lost samples.
+The static mode is configured if the user requests it. Users report that a unit in this mode sends a
+single mean per acquisition instead of a stream; the recording then reports lost samples.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.plain import from_plain
 
 USB_ID = (0x0483, 0x5740)
-"""USB id of all serial ports based on ST's software, so the port is queried for its identity."""
+"""USB id of all serial ports that use ST's software, so the instrument is identified by a query."""
 BAUD_RATE = 3_686_400
 _SET_STEP_V = 0.05
-"""Assumed: users set multiples of it."""
+"""Assumed: users set multiples of this voltage."""
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 
 
@@ -59,14 +60,14 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         check(setup)
         self._setup = setup
         self._is_taken = False
-        """Controlled by the host, not by its own buttons."""
+        """Whether the unit is controlled by the host instead of by its own buttons."""
         self._is_set_up = False
         self._is_powered = False
-        """Whether this session switched the supply on and not off yet."""
+        """Whether this session has switched the supply on, and not off again yet."""
         self._before_v: float | None = None
-        """Voltage before this session set another one; None: unchanged, or not reported."""
+        """Voltage before this session changed it; None: unchanged, or not reported."""
         self._deviating_v: float | None = None
-        """Voltage that is reported in place of the requested one."""
+        """Voltage that the unit reports instead of the requested voltage; None: no deviation."""
 
     def _describe(self, connection: Lpm01aDialog) -> Header:
         """Identify the unit; a running stream is stopped, because it blocks all queries."""
@@ -108,7 +109,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
                 "hrc": self._is_taken,
             }
             for command in (command for command, is_due in commands.items() if is_due):
-                with suppress(TargetError):  # each one, whatever became of those before it
+                with suppress(TargetError):  # the other commands are sent even if this one fails
                     connection.query(command)
         finally:
             connection.close()
@@ -116,7 +117,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
             self._before_v = self._deviating_v = None
 
     def _set_up(self, dialog: Lpm01aDialog, header: Header) -> Header:
-        """Configure the unit for the first session; returns the header with the reported voltage.
+        """Configure the unit in the first session; return the header with the reported voltage.
 
         Raises:
             TargetError: the unit rejects a command, does not respond, or reports a voltage at which
@@ -133,7 +134,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
 
     def _start(self, dialog: Lpm01aDialog) -> None:
         if self._setup.is_power_on:
-            self._is_powered = True  # also if only the reply is lost
+            self._is_powered = True  # set first: the command may take effect without a reply
             dialog.query("pwr on")
         dialog.query("start")
 
@@ -153,8 +154,8 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         """Set the requested voltage, before the supply is switched on.
 
         Raises:
-            TargetError: the unit reports a higher voltage than the set one, and would supply a
-                device with it that may not tolerate it.
+            TargetError: the supply is to be switched on, but the unit reports a higher voltage than
+                requested, which the device may not tolerate.
         """
         supply_v = self._setup.supply_v
         if supply_v is None:
@@ -174,7 +175,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         self._deviating_v = now_v
 
     def _supply_v(self, dialog: Lpm01aDialog) -> float:
-        """Voltage that will be set, or that the unit reports as set."""
+        """Requested voltage, or the voltage that the unit reports if no voltage is requested."""
         if self._setup.supply_v is not None:
             return self._setup.supply_v
         self._take(dialog)
@@ -192,7 +193,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
 
 
 def make_meter(options: Options) -> Lpm01a:
-    """Create the meter for `/dev/ttyACM0,supply=3.3,rate=100k,output=energy`."""
+    """Create the meter for options like `/dev/ttyACM0,supply=3.3,rate=100k,output=energy`."""
     setup = parse_setup(options)
     path = options.finish().address
     return Lpm01a(lambda: SerialTransport(path or find_port(*USB_ID), BAUD_RATE), setup)
@@ -203,9 +204,10 @@ def _volt(supply_v: float) -> str:
 
 
 def _as_set(reported_v: float) -> float:
-    """The voltage that was set, from the reported one.
+    """Infer the voltage that was set from the reported voltage, by rounding.
 
-    A report may be millivolts off, which would add up from run to run.
+    The reported voltage may be some millivolts off. If the reported voltage were set again without
+    rounding, such errors would add up from run to run.
     """
     low_v, high_v = SUPPLY_LIMITS_V
     return min(high_v, max(low_v, round(reported_v / _SET_STEP_V) * _SET_STEP_V))
@@ -225,7 +227,7 @@ def _volts_of(response: str) -> float | None:
 
 
 def _commands(setup: Lpm01aSetup) -> list[str]:
-    """Commands in an order in which each is valid, whatever the unit's previous settings."""
+    """Commands for this setup, in an order that is valid for any previous settings of the unit."""
     rate_hz = setup.rate_hz
     commands = [
         "freq 1k",  # supported by every output and format

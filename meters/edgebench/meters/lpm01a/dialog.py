@@ -27,11 +27,11 @@ _DETAIL = re.compile(rb"Error detail:\s*([^\r\n]+)\r?\n")
 
 
 class Lpm01aRefusal(TargetError):
-    """The unit responds to a command with an error."""
+    """The unit responded to a command with an error."""
 
 
 class Lpm01aDialog(Dialog):
-    """Sends commands, and keeps bytes received after a response for the next read."""
+    """Sends commands; bytes that arrive after a response are kept for the next read."""
 
     def __init__(self, transport: ByteStream, response_s: float = RESPONSE_S) -> None:
         super().__init__(transport)
@@ -46,7 +46,7 @@ class Lpm01aDialog(Dialog):
         return super().read(timeout_s)
 
     def query(self, command: str) -> str:
-        """Send a command; returns the text of its acknowledgement after the command itself.
+        """Send a command and return its acknowledgement, without the repetition of the command.
 
         Raises:
             TargetError: the unit reports an error, or does not respond.
@@ -70,10 +70,10 @@ class Lpm01aDialog(Dialog):
         return text.removeprefix(command.partition(" ")[2]).strip()
 
     def rouse(self, command: str) -> None:
-        """Make the unit responsive: end a stream left by another client, which blocks all queries.
+        """Send a query, and end a stream that another client has left running.
 
-        A unit at rest receives only the query. A slow stream is detected by the rejection of the
-        query, a fast stream by its bytes.
+        A running stream blocks all queries. A fast stream is detected by its bytes, a slow stream
+        by the rejection of the query. A unit at rest receives only the query.
 
         Raises:
             TargetError: the stream does not stop, or the unit does not respond.
@@ -86,7 +86,7 @@ class Lpm01aDialog(Dialog):
             self.stop()
 
     def stop(self) -> None:
-        """End a stream, if any, and discard its remaining bytes.
+        """Stop the stream if a stream is running, and discard its remaining bytes.
 
         Raises:
             TargetError: the stream does not stop.
@@ -97,6 +97,6 @@ class Lpm01aDialog(Dialog):
         run_dry(self._transport, complaint, self._response_s)
 
     def _reason(self, received: bytes) -> str:
-        """Reason for an error, from the line after it; old firmware sends none."""
+        """Reason for an error, from the line after the error; old firmware sends no reason."""
         detail = _DETAIL.search(read_until(self._transport, _DETAIL, _QUIET_S, received))
         return detail[1].decode("ascii", "replace").strip() if detail else "no reason given"

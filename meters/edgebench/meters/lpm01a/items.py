@@ -17,7 +17,8 @@ class Values:
     values: Floats
     """Current in A, or energy in J of the preceding interval; shape (n,)."""
     exponents: NDArray[np.uint8]
-    """Negative power of the format's radix per sample, which determines its step."""
+    """Exponent of each sample, negated; the base is the radix of the format. The exponent
+    determines the step of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,12 @@ class Stamp:
     buffer_ratio: float
     """Fill level of the meter's buffer, 0…1."""
     is_overflow: bool = False
-    """Samples are lost because the buffer overflowed."""
+    """Whether samples are lost because the meter's buffer overflowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Invalid bytes: samples are lost here."""
+    """A place in the stream where bytes are invalid, so that samples are lost."""
 
     count: int
     """Minimum number of lost samples."""
@@ -42,7 +43,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The event input D7 had an edge of the selected kind here."""
+    """An edge of the selected kind at the event input D7."""
 
     number: int
     """Number of the event; after 99, 999 or a longer row of nines it may restart at 0."""

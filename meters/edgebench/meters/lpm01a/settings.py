@@ -18,7 +18,7 @@ SUPPLY_LIMITS_V = (1.8, 3.3)
 RATES_HZ = (*(m * 10**e for e in range(5) for m in (1, 2, 5)), 100_000)
 ENERGY_MAX_HZ = 10_000
 ASCII_MAX_HZ = 5_000
-"""Highest rate of an unlimited recording as text; at 10 kHz, a recording lasts a second."""
+"""Highest rate of a recording as text without a time limit; at 10 kHz, the limit is a second."""
 
 
 class EventEdge(Enum):
@@ -30,39 +30,41 @@ class EventEdge(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lpm01aSetup:
-    """Options of the user."""
+    """The user's options for a PowerShield."""
 
     rate_hz: int
     supply_v: float | None = None
     """Voltage to set; None: keep the unit's setting."""
     is_energy: bool = False
-    """Energy of intervals, instead of the current at instants."""
+    """Whether the unit sends the energy of intervals, instead of the current at instants."""
     is_ascii: bool = False
     is_static: bool = False
-    """Range of up to 200 mA, for a current that does not change."""
+    """Whether to use the unit's static mode: up to 200 mA, for a current that does not change."""
     is_high: bool = False
-    """The unit's mode for high current, instead of its best resolution."""
+    """Whether to use the unit's mode for high currents, instead of the mode for best resolution."""
     events: EventEdge | None = None
     is_power_on: bool = False
-    """Switch the device's supply on for the session, and off again afterwards."""
+    """Whether to switch the device's supply on for the session, and off again afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lpm01aSettings:
-    """Facts of a recording's header."""
+    """Settings that are stored as facts in a recording's header."""
 
     setup: Lpm01aSetup
     supply_v: float
-    """Configured, or reported by the unit: the stream contains no voltage."""
+    """Supply voltage, as configured or as reported by the unit; the stream contains no voltage."""
     deviating_v: float | None = None
-    """Voltage that the unit reports if it deviates by more than `DROP_V`, volts; None: no
-    deviation, or no report."""
+    """Reported voltage, if it differs from `supply_v` by more than `DROP_V`; None: no deviation, or
+    no report."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The header's facts; without a deviation, those of recordings made before it was added.
+        """Facts for the recording's header; `deviating_v` is left out if it is None.
 
-        Recordings are comparable only if the digests of these facts are equal.
+        So a recording without a deviation has the same facts as a recording from before
+        `deviating_v` existed: recordings are comparable only if the digests of their facts are
+        equal.
         """
         facts: dict[str, Any] = to_plain(self)
         if self.deviating_v is None:
@@ -109,7 +111,7 @@ def check(setup: Lpm01aSetup) -> None:
     """Reject settings that the unit does not support.
 
     Raises:
-        UsageError: a value exceeds its limit.
+        UsageError: a value is outside its limits, or the unit does not support the combination.
     """
     check_supply(setup.supply_v, SUPPLY_LIMITS_V, "LPM01A gives")
     rate_hz = setup.rate_hz

@@ -1,12 +1,13 @@
 """Places samples on the meter's own time, and finds missing samples.
 
-Theory of operation. Samples are not numbered. Once per second the meter sends its time, from which
-the expected number of samples follows by the rate. So samples are held back until the next stamp.
-If some are missing, the place of the loss is known if bytes were damaged. Otherwise the samples of
-that second are placed at its start, and the gap covers the whole second. Samples after the last
-stamp, less than a second, are not verified.
+Theory of operation. Samples are not numbered. Once per second, the meter sends its time as a stamp;
+this time and the rate yield the expected number of samples. So samples are held back until the next
+stamp. If samples are missing and bytes were damaged, the damaged bytes show the place of the loss.
+If samples are missing without damaged bytes, the samples of that second are placed at its start,
+and the gap covers the whole second. The samples after the last stamp, less than a second, are not
+verified.
 
-The first stamp is 0: samples before it are not part of the recording, and are not passed here.
+The first stamp is 0: samples before it are not part of the recording, and the decoder drops them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from edgebench.meters.lpm01a.items import Stamp, Values
 from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60
-"""Limit of a stamp's lead over the samples: a session gives up on a silent meter long before."""
+"""Largest plausible lead of a stamp over the samples; a larger lead is a damaged stamp, because a
+session ends long before a meter has been silent for this time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +35,7 @@ class PlacedValues:
     exponents: NDArray[np.uint8]
     flags: NDArray[np.uint8]
     is_edge: NDArray[np.bool_]
-    """An event occurred right before the sample."""
+    """Whether an event occurred right before the sample."""
 
     def __getitem__(self, places: slice) -> PlacedValues:
         return PlacedValues(*(getattr(self, field.name)[places] for field in fields(self)))
@@ -49,13 +51,13 @@ def joined(first: PlacedValues | None, second: PlacedValues) -> PlacedValues:
 
 @dataclass(slots=True, eq=False)
 class StampTimeline:
-    """Collects the samples of a second, and places them when its stamp arrives."""
+    """Collects the samples of a second, and places them when the stamp of this second arrives."""
 
     uniform: UniformTimeline
     first_end: int = 0
-    """1 if a value covers the interval before it, so that the first value ends one period later."""
+    """1 if a value covers an interval, so that the first value ends a period later; otherwise 0."""
     standing: Flag = Flag.NONE
-    """Flags of all samples from here on."""
+    """Flags of all samples that are added from now on."""
     _parts: list[Values] = field(default_factory=list[Values])
     _part_flags: list[Flag] = field(default_factory=list[Flag])
     _marks: list[tuple[int, Flag]] = field(default_factory=list[tuple[int, Flag]])
@@ -65,12 +67,12 @@ class StampTimeline:
     _hole_at: int | None = None
     """Place of the first loss in this second."""
     _hole_count: int = 0
-    """Minimum number of samples lost in it."""
+    """Minimum number of samples lost in this second."""
     _excess: int = 0
-    """Samples in excess of what the stamps imply."""
+    """Number of samples beyond the number that the stamps imply."""
 
     def add(self, values: Values) -> None:
-        """Append samples."""
+        """Append samples, with the flags in `standing`."""
         self._parts.append(values)
         self._part_flags.append(self.standing)
         self._count += len(values.values)

@@ -1,1 +1,1 @@
-"""Monsoon HVPM: a supply for the device that measures current and voltage at 5000 Hz."""
+"""Monsoon HVPM: a power supply that also measures current and voltage, at 5000 Hz."""

@@ -1,13 +1,14 @@
 """Calibration of a Monsoon HVPM: from raw values of its two converters to amperes.
 
-Both converters measure the main current simultaneously: fine, up to some ten milliamperes, and
-coarse, over the whole range. Every 1.25 s both sample their zero and their reference once; the
-means of the last five readings of each calibrate the values that follow:
+Both converters measure the main current simultaneously: the fine converter up to some ten
+milliamperes, the coarse converter over the whole range. Every 1.25 s, both converters sample their
+zero and their reference once. The means of the last five readings of the zero and of the last five
+readings of the reference calibrate the values that follow:
 
     current = (raw - zero - offset) · scale / (reference - zero - offset)
 
-in mA, for the fine converter in µA; offset and scale are stored in the unit. Values before the
-fifth readings are calibrated by the first five.
+The current is in mA, for the fine converter in µA; offset and scale are stored in the unit. Values
+before the fifth readings are calibrated with the first five readings.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/sampleEngine.py (formula, means), calibrationData.py (a
 reading of 0 is invalid), HVPM.py (threshold).
@@ -52,18 +53,18 @@ class Converter:
     """Calibration of a converter."""
 
     column: str
-    """Field of its raw values in an observation."""
+    """Name of the field of an observation that contains the converter's raw values."""
     scale_a: float
     offset: float
     _line: _Line | None = None
     _last: dict[SampleKind, deque[int]] = field(default_factory=_readings)
 
     def count(self, observations: Observations, kinds: NDArray[np.uint8]) -> int:
-        """Number of zero or of reference readings among these, whichever is smaller."""
+        """Number of zero readings or of reference readings among these, whichever is smaller."""
         return min(len(self._raw(observations, kinds, kind)) for kind in READING_KINDS)
 
     def begin(self, observations: Observations, kinds: NDArray[np.uint8]) -> None:
-        """Calibrate with the first five readings among these, or fewer if there are no more.
+        """Calibrate with the first five readings among these, or with all if there are fewer.
 
         Raises:
             MeasurementError: the reference is not above zero.
@@ -74,7 +75,7 @@ class Converter:
         self._line = self._line_of(float(zeros.mean()), float(references.mean()))
 
     def current_a(self, observations: Observations, kinds: NDArray[np.uint8]) -> Floats:
-        """Current of each observation, shape (n,); includes new readings in the calibration.
+        """Convert observations to currents, shape (n,); update the calibration with new readings.
 
         Raises:
             MeasurementError: the reference is not above zero.

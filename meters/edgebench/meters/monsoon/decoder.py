@@ -1,8 +1,8 @@
 """Turns packets of a Monsoon HVPM into samples: calibration, choice of the converter, losses.
 
 Observations are held back until the unit is calibrated, which takes some seconds. An observation
-used for calibration has a place on the timeline and an interpolated value with a flag; a longer
-pause counts as a loss.
+that is used for calibration contains no measurement; its place on the timeline gets an interpolated
+value with a flag. A longer run of observations without a measurement counts as a loss.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/HVPM.py and sampleEngine.py (voltage).
 """
@@ -31,18 +31,19 @@ VOLT = 62.5e-6 * 4
 """Step of the main voltage."""
 VOLTAGE_END = 65_535
 FINE, COARSE = 0, 1
-"""Ranges."""
+"""Range numbers of the fine and of the coarse converter."""
 INTERPOLATED_MAX = 10
-"""Longest run of observations without a value that is interpolated: assumed, 2 ms, more than a
-calibration needs."""
+"""Maximum number of successive observations without a measurement whose values are interpolated;
+assumed: 2 ms, which is more than a calibration needs."""
 HELD_MAX_S = 30.0
-"""Limit after which a unit counts as uncalibrated: nearly five times what five readings take."""
+"""Time without calibration after which a recording fails: nearly five times the time of five
+readings."""
 _LOST = "dropped by the meter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonsoonSettings:
-    """Facts of a recording's header."""
+    """Calibration constants of a unit, stored as facts in a recording's header."""
 
     fine_scale_a: float
     coarse_scale_a: float
@@ -53,7 +54,7 @@ class MonsoonSettings:
 
 
 class MonsoonDecoder(UniformDecoder):
-    """Holds the calibration, and observations that wait for it or for a neighbour."""
+    """Decodes packets; holds observations back until the calibration and the next measurement."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)
@@ -65,16 +66,20 @@ class MonsoonDecoder(UniformDecoder):
         self._is_calibrated = False
         self._rest = b""
         self._waiting: list[tuple[Observations, NDArray[np.int64]]] = []
-        """Observations, and the number missing before each."""
+        """Waiting observations, and the number of missing observations before each of them."""
         self._waiting_count = 0
-        """Number of places that these will take."""
+        """Number of places on the timeline that the waiting observations will take."""
         self._lost = 0
-        """Observations missing after the last that arrived."""
+        """Number of missing observations after the last observation that arrived."""
         self._last: tuple[int, float, float] | None = None
         """Place, current and voltage of the last sample."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that are complete; none until the unit is calibrated.
+
+        Raises:
+            MeasurementError: the unit was not calibrated within 30 s.
+        """
         data = self._rest + packet.data
         whole = len(data) // RECORD_BYTES * RECORD_BYTES
         self._rest = data[whole:]
@@ -95,7 +100,11 @@ class MonsoonDecoder(UniformDecoder):
         return []
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back; calibrated with fewer readings if there are no more."""
+        """Return the samples that were held back; calibrate with fewer readings if necessary.
+
+        Raises:
+            MeasurementError: the recording is too short to contain a calibration.
+        """
         blocks: list[SampleBlock] = []
         if self._waiting:
             if not self._calibrate(1):
@@ -126,7 +135,7 @@ class MonsoonDecoder(UniformDecoder):
         return self._is_calibrated
 
     def _blocks(self) -> list[SampleBlock]:
-        """Samples up to the last measurement that waits; later observations keep waiting."""
+        """Samples up to the last waiting measurement; later observations keep waiting."""
         if not self._waiting:
             return []
         observations = np.concatenate([packets for packets, _ in self._waiting])
@@ -146,7 +155,7 @@ class MonsoonDecoder(UniformDecoder):
         return [self._block(observations[:end], lost[:end])]
 
     def _currents(self, observations: Observations) -> tuple[Floats, NDArray[np.bool_]]:
-        """Currents, and a mask of those from the coarse converter; updates the calibration."""
+        """Currents, and a mask of values from the coarse converter; updates the calibration."""
         kinds = kinds_of(observations)
         fine_a = self._fine.current_a(observations, kinds)
         coarse_a = self._coarse.current_a(observations, kinds)
@@ -154,7 +163,7 @@ class MonsoonDecoder(UniformDecoder):
         return np.where(is_coarse, coarse_a, fine_a), is_coarse
 
     def _block(self, observations: Observations, lost: NDArray[np.int64]) -> SampleBlock:
-        """Samples of observations that end with a measurement."""
+        """Make a block from observations, the last of which is a measurement."""
         current_a, is_coarse = self._currents(observations)
         is_measured = kinds_of(observations) == SampleKind.MEASUREMENT
         is_kept = is_measured | _is_in_short_run(~is_measured)
@@ -191,7 +200,7 @@ class MonsoonDecoder(UniformDecoder):
     def _filled(
         self, places: NDArray[np.int64], values: Floats, is_value: NDArray[np.bool_], column: int
     ) -> Floats:
-        """Values, interpolated between measurements where they are missing. Shape (n,)."""
+        """Interpolate missing values between measurements; returns shape (n,)."""
         known, known_places = values[is_value], places[is_value]
         if self._last is not None:
             known = np.concatenate([[self._last[column]], known])
@@ -200,7 +209,7 @@ class MonsoonDecoder(UniformDecoder):
 
 
 def _is_in_short_run(is_without: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which observations without a value form runs short enough to be interpolated."""
+    """Mask of observations without a measurement whose run is short enough to be interpolated."""
     edges = np.flatnonzero(np.diff(is_without, prepend=False, append=False))
     is_short = is_without.copy()
     for begin, end in edges.reshape(-1, 2):

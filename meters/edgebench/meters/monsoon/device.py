@@ -1,4 +1,4 @@
-"""Monsoon HVPM: identified by its registers, configured if requested, started and stopped.
+"""The Monsoon HVPM as a meter: identification by its registers, configuration, start and stop.
 
     open     stop · model, serial number, versions, scales, offsets, main voltage
     session  select voltages of main and USB · set voltage and power, if requested · START, with a
@@ -6,7 +6,7 @@
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/pmapi.py, HVPM.py (limits of the DAC's calibration, beyond
 which the output voltage of a unit may be wrong), sampleEngine.py (1250 ms). Android,
-acts/controllers/monsoon_lib/api/hvpm/monsoon.py (0.8 to 13.5 V; a register reads as it was set).
+acts/controllers/monsoon_lib/api/hvpm/monsoon.py (0.8 to 13.5 V; a register returns its set value).
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _HVPM = 2
 _MODELS = {1: "LVPM", _HVPM: "HVPM"}
 _DAC_LIMITS = {Register.DAC_LOW: (0xD000, 0xF000), Register.DAC_HIGH: (0xC000, 0xD000)}
 _WINDOW_SAMPLES = 20
-"""Samples in the shortest window: assumed, so that its ends are a small part of it."""
+"""Number of samples in the shortest window; assumed, so that the samples at its ends are a small
+part of the window."""
 _SAME_V = 1e-3
-"""Voltages closer than this are not set again."""
+"""A requested voltage that is closer than this to the present voltage is not set again."""
 _ASSUMED = "assumed: no Monsoon data sheet was available"
-"""If a unit is less accurate, the stated uncertainty is too small."""
+"""If a unit is less accurate than assumed, the stated uncertainty is too small."""
 _UNCERTAINTY = (
     *(term(Kind.GAIN, 0.01, _ASSUMED, of_range=place) for place in (FINE, COARSE)),
     term(Kind.OFFSET, 50e-6, _ASSUMED, Unit.AMPERE, of_range=FINE),
@@ -55,14 +56,14 @@ _UNCERTAINTY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonsoonSetup:
-    """Options of the user."""
+    """The user's options for a Monsoon HVPM."""
 
     supply_v: float | None = None
-    """Voltage of the main output during the recording; None: keep the current setting."""
+    """Voltage of the main output during the recording; None: keep the present setting."""
     is_power_on: bool = False
     """If the output is off, switch it on for the recording, and off again afterwards."""
     is_averaging: bool = False
-    """Samples are means, according to the user."""
+    """Whether samples are means of their interval, according to the user."""
 
 
 class Monsoon(InstrumentMeter[MonsoonLink]):
@@ -76,7 +77,7 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
         super().__init__(lambda: MonsoonLink(connect()))
         self._setup = setup or MonsoonSetup()
         self._before: dict[Register, int] = {}
-        """Previous values of registers that a session has set."""
+        """Previous values of the registers that a session has changed and not restored yet."""
         check_supply(self._setup.supply_v, SUPPLY_LIMITS_V, "a Monsoon HVPM gives")
 
     def _describe(self, connection: MonsoonLink) -> Header:
@@ -130,7 +131,7 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
             self._before.clear()
 
     def _refuse_output(self, link: MonsoonLink) -> None:
-        """Reject an output that is off, and a unit whose voltage cannot be set reliably.
+        """Reject an output that is off, or a requested voltage that cannot be set reliably.
 
         Raises:
             UsageError: `power` is given without a voltage.

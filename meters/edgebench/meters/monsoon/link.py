@@ -19,7 +19,8 @@ from edgebench.protocol.errors import TargetError
 CALIBRATION_MS = 1250
 """Interval of calibrations in ms, as in Monsoon's client (sampleEngine.py)."""
 _GATHER_S = 0.02
-"""Time to gather transfers for a write; a packet holds up to three observations."""
+"""Time during which transfers are gathered and then written together, because a packet holds only
+up to three observations."""
 _QUIET_S = 0.05
 _DRAIN_S = 2.0
 
@@ -32,7 +33,7 @@ class MonsoonLink:
         self.texts = transport.texts
 
     def register(self, register: Register, size: int = 2) -> int:
-        """Value of a register, of this many bytes.
+        """Read a register whose value has `size` bytes.
 
         Raises:
             TargetError: the unit is sampling, or sends too few bytes.
@@ -45,7 +46,7 @@ class MonsoonLink:
         return int.from_bytes(response[:size], "little")
 
     def signed(self, register: Register) -> int:
-        """Value of a register that may be negative."""
+        """Read a register whose value has two bytes and may be negative."""
         value = self.register(register)
         return value - (1 << 16) if value >= 1 << 15 else value
 
@@ -55,7 +56,7 @@ class MonsoonLink:
         self._transport.control_out(GET_OR_SET, value & 0xFFFF, index, value.to_bytes(4, "little"))
 
     def start(self) -> None:
-        """Sample until `stop`."""
+        """Start sampling; the unit samples until `stop`."""
         self._transport.control_out(START, CALIBRATION_MS, 0, FOREVER.to_bytes(4, "little"))
 
     def stop(self) -> None:
@@ -71,7 +72,7 @@ class MonsoonLink:
                 raise TargetError(f"the Monsoon still sends data {_DRAIN_S:g} s after the stop")
 
     def read(self, timeout_s: float) -> bytes:
-        """Packets of about 20 ms, as records."""
+        """Return the packets of about 20 ms, as records; b"" on timeout."""
         records: list[bytes] = []
         deadline_s = time.monotonic() + _GATHER_S
         left_s = timeout_s

@@ -4,13 +4,14 @@
     observation   current coarse and fine of the main output, of USB and of the auxiliary input;
                   voltage of the main output and of USB; u16, big-endian; gain of USB; gain and, in
                   bits 4 and 5, kind of the main output; 18 bytes
-    a request     SET: value u32, its low half in wValue, its third byte in the high byte of wIndex,
-                  whose low byte is the register; GET: wIndex is the register, 4 bytes are returned
+    a request     SET: value u32; its low half is also in wValue, its third byte in the high byte of
+                  wIndex; the low byte of wIndex is the register
+                  GET: wIndex is the register, 4 bytes are returned
 
-`dropped` counts the packets that the unit had no room for. It is 65535 in the first milliseconds.
+`dropped` counts the packets for which the unit had no room; in the first milliseconds, it is 65535.
 
 A recording stores transfers as records of fixed length: a byte for the length of the transfer and
-64 for its content, so that many records can be read at once.
+64 bytes for its content, so that many records can be decoded at once.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/pmapi.py (requests), Operations.py (registers, kinds),
 HVPM.py (byte order); Android, tools/test/connectivity, acts/controllers/monsoon_lib/sampling/hvpm,
@@ -36,7 +37,7 @@ GET_OR_SET, START, STOP = 0x01, 0x02, 0x03
 BUSY = 0xFFFFFFFE
 """Value of any register while the unit samples."""
 FOREVER = 0xFFFFFFFF
-"""Number of samples to take: until the stop request."""
+"""Number of samples in a start request, for sampling until the stop request."""
 VOLTS = 1 << 20
 """Steps of the main voltage register per volt."""
 _HEAD_BYTES = 4
@@ -47,12 +48,12 @@ Observations = NDArray[np.void]
 
 
 class Register(IntEnum):
-    """Numbers of the unit's registers; writable registers read back as they were set."""
+    """Numbers of the unit's registers; reading a writable register returns its set value."""
 
     MAIN_FINE_SCALE = 0x1A
     MAIN_COARSE_SCALE = 0x1B
     VOLTAGE_CHANNEL = 0x23
-    """0: voltages of main and USB."""
+    """Selects the voltages to measure; 0: main output and USB."""
     MAIN_FINE_OFFSET = 0x25
     MAIN_COARSE_OFFSET = 0x26
     MAIN_VOLTAGE = 0x41
@@ -65,7 +66,7 @@ class Register(IntEnum):
 
 
 class SampleKind(IntEnum):
-    """Input of the converters."""
+    """Input of the converters during an observation."""
 
     MEASUREMENT = 0x00
     ZERO = 0x10
@@ -108,13 +109,13 @@ class PacketRun:
     observations: Observations
     """Shape (n,)."""
     lost: NDArray[np.int64]
-    """Observations missing before each, and after the last, shape (n + 1,)."""
+    """Number of missing observations before each observation and after the last, shape (n + 1,)."""
     damaged_count: int
-    """Packets that are shorter than their header claims."""
+    """Number of packets that are shorter than their header claims."""
 
 
 def record_of(transfer: bytes) -> bytes:
-    """Convert a transfer to a record."""
+    """Convert a transfer to a record of `RECORD_BYTES`."""
     return bytes([len(transfer)]) + transfer[:PACKET_BYTES].ljust(PACKET_BYTES, b"\0")
 
 
@@ -131,10 +132,10 @@ class PacketReader:
         self._dropped = NOT_COUNTED
 
     def read(self, data: bytes) -> PacketRun:
-        """Observations of whole records.
+        """Return the observations in complete records.
 
-        Dropped packets count as full, because the unit drops packets when the host is late; their
-        actual content is unknown.
+        A dropped packet, whose content is unknown, counts as three missing observations, the
+        maximum, because the unit drops packets when the host is late.
         """
         records: NDArray[np.void] = np.frombuffer(data, _RECORD)
         counts = records["count"].astype(np.int64)
@@ -143,7 +144,7 @@ class PacketReader:
         lost_packets = self._lost_packets(records, is_whole)
         counts[~is_whole] = 0
         missing = lost_packets * OBSERVATIONS_MAX
-        # A damaged packet counts as a loss of three, because its header is not reliable.
+        # A damaged packet counts as three missing observations, because its header is unreliable.
         missing[~is_whole] += OBSERVATIONS_MAX
         is_there = np.arange(OBSERVATIONS_MAX) < counts[:, None]
         lost = np.zeros(int(counts.sum()) + 1, np.int64)

@@ -23,19 +23,20 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 SWITCH_SAMPLES = 2
-"""Samples after a saturated sample within which the unit switches to a higher range; Nordic's
-filter treats the same number as affected by a switch (spike_filter.py)."""
+"""Number of samples after a saturated sample within which the unit switches to a higher range;
+in Nordic's filter, a switch affects the same number of samples after it (spike_filter.py)."""
 _ADC_AND_RANGE = np.uint32((1 << 17) - 1)
 _ADC = np.uint32((1 << 14) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ppk2Settings:
-    """Facts of a recording's header."""
+    """Settings that are stored as facts in a recording's header."""
 
     calibration: Calibration
     supply_v: float
-    """Configured (source mode) or given by the user: the meter does not measure voltage."""
+    """Supply voltage, as configured in source mode or as given by the user: the meter does not
+    measure voltage."""
     is_source: bool
     is_filtered: bool = True
     defaulted: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ class Ppk2Settings:
 
 
 class Ppk2Decoder(UniformDecoder):
-    """Keeps the framing, the filter and the timeline between packets."""
+    """Decodes packets, and keeps the state of framing, filter and timeline between packets."""
 
     def __init__(self, settings: Ppk2Settings) -> None:
         super().__init__(RATE_HZ)
@@ -53,17 +54,17 @@ class Ppk2Decoder(UniformDecoder):
         self._table = calibration_table(settings.calibration, settings.supply_v)
         self._last_beyond = np.zeros(0, np.bool_)
         self._last_ranges = np.zeros(0, np.uint8)
-        """The last samples, until it is known whether a range switch follows them."""
+        """Ranges of the last samples, until it is known whether a range switch follows them."""
         self._standing = Flag.UNCALIBRATED if settings.defaulted else Flag.NONE
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that this packet completes."""
         blocks = [self._block(run) for run in self._framer.feed(packet.data)]
         self.timeline.arrive(packet.last_rx_ns)
         return blocks
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back for more bytes."""
+        """Return the samples that were held back until their framing was certain."""
         return [self._block(run) for run in self._framer.feed(b"", is_last=True)]
 
     def loss(self) -> LossReport:

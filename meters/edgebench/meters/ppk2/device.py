@@ -1,4 +1,4 @@
-"""PPK2: identified by its calibration, configured, started and stopped.
+"""The PPK2 as a meter: identification by its calibration, configuration, start and stop.
 
 Source: commands: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; NordicSemiconductor/
 pc-nrfconnect-ppk, src/constants.ts (opcodes).
@@ -34,9 +34,9 @@ from edgebench.protocol.plain import to_plain
 
 USB_ID = (0x1915, 0xC00A)
 BAUD_RATE = 115_200
-"""Ignored by the unit."""
+"""Baud rate of the serial port, which the unit ignores."""
 SUPPLY_LIMITS_V = (0.8, 5.0)
-"""Voltage at the output in source mode, and at the input in ampere-meter mode.
+"""Limits of the voltage at the output in source mode, and at the input in ampere-meter mode.
 
 Source: Nordic, PPK2 user guide.
 """
@@ -72,11 +72,12 @@ class Ppk2Setup:
     """How the device is connected and powered."""
 
     supply_v: float | None = None
-    """Voltage of the output as a source, or of the device's own supply; None: as configured."""
+    """Voltage of the output in source mode, otherwise of the device's own supply; None: the unit's
+    present setting, in source mode only."""
     is_source: bool = False
-    """The unit powers the device; this alone does not switch the supply on."""
+    """Whether the unit powers the device; `is_power_on` determines when the supply is on."""
     is_power_on: bool = False
-    """Switch the device's supply on for the session, and off again afterwards."""
+    """Whether to switch the device's supply on for the session, and off again afterwards."""
 
 
 class Ppk2(InstrumentMeter[ByteStream]):
@@ -90,11 +91,11 @@ class Ppk2(InstrumentMeter[ByteStream]):
         self._setup = setup or Ppk2Setup()
         self._is_set_up = False
         self._is_powered = False
-        """Whether this session switched the supply on and not off yet."""
+        """Whether this session has switched the supply on, and not off again yet."""
         self._reported_mv: int | None = None
         """Voltage that the unit was set to when it was opened; None: not reported."""
         self._before_mv: int | None = None
-        """Voltage before this session set another one; None: unchanged, or not reported."""
+        """Voltage before this session changed it; None: unchanged, or not reported."""
         does = "gives" if self._setup.is_source else "measures at"
         check_supply(self._setup.supply_v, SUPPLY_LIMITS_V, f"PPK2 {does}")
 
@@ -188,7 +189,7 @@ class Ppk2(InstrumentMeter[ByteStream]):
 
 
 def make_meter(options: Options) -> Ppk2:
-    """Create the meter for `/dev/ttyACM0,supply=3.3,source,power`; the port is optional."""
+    """Create the meter for options like `/dev/ttyACM0,supply=3.3,source`; the port is optional."""
     setup = Ppk2Setup(
         supply_v=options.number("supply"),
         is_source=options.switch("source"),
@@ -204,7 +205,7 @@ def _supply(millivolts: int) -> bytes:
 
 
 def _query(transport: ByteStream) -> Metadata:
-    """Read the unit's metadata, after stopping a stream that may still run."""
+    """Stop a stream that may still be running, and read the unit's metadata."""
     response = b""
     for _ in range(_ATTEMPTS):
         transport.write(bytes([_STOP]))
@@ -217,6 +218,6 @@ def _query(transport: ByteStream) -> Metadata:
 
 
 def _drain(transport: ByteStream, who: str) -> None:
-    """Discard pending bytes; a console or another instrument may never fall silent."""
+    """Discard pending bytes; raise TargetError if bytes keep arriving, as from a console."""
     after = f"data {_RESPONSE_S:g} s after the stop command"
     run_dry(transport, f"{who} still sends {after}", _RESPONSE_S)

@@ -1,12 +1,12 @@
 """Metadata of a PPK2: its calibration, as text.
 
-Lines of `Key: value`, terminated by `END`. The response may arrive in any number of reads, after
-bytes of a stopped stream; a value may be `-nan` if the factory did not measure it. The flag
-`Calibrated: 0` also appears on calibrated units, so it is stored but not trusted. Of the slopes and
-offsets of the five ranges, only R and O have no usable default.
+The metadata consist of lines of `Key: value`, terminated by `END`. The response may arrive in any
+number of reads, after bytes of a stopped stream; a value may be `-nan` if the factory did not
+measure it. The flag `Calibrated: 0` also appears on calibrated units, so it is stored but not
+trusted. Of the calibration constants of each range, only R and O have no usable default.
 
-Source: format and command 0x19: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, and the responses
-of real units in its issue 49; the same defaults.
+Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py (format, command 0x19, defaults), and the
+responses of real units in its issue 49.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Metadata:
     vdd_mv: float | None
     hardware: str
     defaulted: tuple[str, ...]
-    """Constants that the unit did not send, or that are not numbers."""
+    """Names of constants that have defaults, because the unit did not send them as numbers."""
     text: str
 
 

@@ -1,11 +1,12 @@
-"""Filter over range switches, as in the PPK2's own application.
+"""Filter for artefacts at range switches, as in the PPK2's own application.
 
-At a range switch and for two samples after it the current is an artefact of the instrument. The
-application shows a moving average there instead: exponential, with weight 0.18, or 0.06 in the
-highest range. In the highest range the first two of those samples are excluded from the averages.
+The first sample in a new range, and the two samples after it, are artefacts of the instrument. The
+application replaces these three samples by an exponential moving average, with the weight 0.18, or
+0.06 in the highest range. In the highest range, the averages exclude the first two of the three.
 
-Theory of operation. Only the ranges determine which samples are excluded. So they are removed, the
-averages of the rest are computed linearly, and the results are inserted where the filter applies.
+Theory of operation. Which samples are excluded depends only on the ranges. So the excluded samples
+are removed, the averages of the other samples are computed with array operations, and the results
+are inserted where the filter applies.
 
 Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, get_adc_result.
 """
@@ -22,9 +23,9 @@ from edgebench.meters.base import Floats
 WEIGHT, WEIGHT_HIGHEST = 0.18, 0.06
 HIGHEST_RANGE = 4
 TOUCHED = 3
-"""Samples at and after a switch whose values come from the filter."""
+"""Number of samples, from a switch on, whose values come from the filter."""
 HELD = 2
-"""Number of those samples that the averages in the highest range exclude."""
+"""Number of samples, from a switch on, that the averages exclude in the highest range."""
 _NEGLIGIBLE = 1e-18
 """A weight too small to change a double."""
 _NEVER = TOUCHED
@@ -38,9 +39,10 @@ class MovingAverage:
         self.last: float | None = None
 
     def over(self, values: Floats) -> Floats:
-        """The average after each value, shape (n,), n >= 1.
+        """Compute the average after each value, shape (n,), n >= 1.
 
-        After the step of distance 2^k each place holds the weighted sum of the last 2^(k+1) values.
+        After the step with distance 2^k, each element is the weighted sum of the last 2^(k+1)
+        values.
         """
         decay = 1 - self._weight
         average = self._weight * values
@@ -61,13 +63,13 @@ class SpikeFilter:
     _average: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT))
     _highest: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT_HIGHEST))
     _since: int = _NEVER
-    """Distance of the next sample from the last switch."""
+    """Distance of the next sample from the last switch, in samples."""
     _last_range: int | None = None
 
     def apply(
         self, current_a: Floats, ranges: NDArray[np.uint8]
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Filtered current, and where the filter replaced it; both shape (n,), n >= 1."""
+        """Filter a current; returns it with a mask of the replaced samples, shapes (n,), n >= 1."""
         since = self._samples_since(ranges)
         touched = since < TOUCHED
         held = touched & (ranges == HIGHEST_RANGE) & (since < HELD) | np.isnan(current_a)
@@ -92,7 +94,7 @@ class SpikeFilter:
         return filtered, touched
 
     def _samples_since(self, ranges: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Samples since the last range switch; 0 at a switch."""
+        """Number of samples from the last range switch to each sample; 0 at a switch."""
         count = len(ranges)
         first = ranges[0] if self._last_range is None else self._last_range
         is_switch = np.empty(count, np.bool_)

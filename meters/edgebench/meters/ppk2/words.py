@@ -5,8 +5,8 @@
 Theory of operation. Converter and range are 17 bits, so calibration is a table lookup. The
 counter shows how many words are lost, modulo 64. If one to three bytes are lost, all following
 words consist of the wrong bytes, and the counter jumps: after five mismatches in eight words, the
-other three offsets are tried over the next kilobyte. A mismatch is held back for seven more words,
-because words with lost framing must not be taken for samples.
+other three offsets are tried over the next kilobyte. From a mismatch on, words are held back until
+seven more words have arrived, because words with lost framing must not be decoded as samples.
 
 Source: fields and conversion: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; the recovery of the
 framing was inspired by ppk2lab's description, and written from scratch.
@@ -26,12 +26,13 @@ WORD_BYTES = 4
 COUNTERS = 64
 SATURATED_ADC = 0x3FFF
 HIGHEST_A = 1.0
-"""Highest current that Nordic allows (PPK2 user guide). The converter ends above it."""
+"""Highest current that Nordic allows (PPK2 user guide). The converter saturates at a higher
+current."""
 _ADC_MULT = 1.8 / 163840
 _TABLE_SIZE = 1 << 17
 _MISMATCHES, _AMONG = 5, 8
 _TRIAL_WORDS = 256
-"""A kilobyte, over which the offsets are compared."""
+"""Number of words, a kilobyte, over which the offsets are compared."""
 
 Words = NDArray[np.uint32]
 
@@ -65,9 +66,9 @@ class WordRun:
 
     words: Words
     lost: NDArray[np.int64]
-    """Words known to be lost before each, modulo 64."""
+    """Number of words known to be lost before each word, modulo 64."""
     is_desync: bool
-    """The framing was lost before the first word."""
+    """Whether the framing was lost before the first word."""
 
 
 @dataclass(slots=True)
@@ -79,10 +80,10 @@ class WordFramer:
     _next_counter: int | None = None
     _is_desync: bool = False
     _is_trusted: bool = False
-    """The offset has been tested already: the mismatches are actual losses."""
+    """Whether the offset has been tested, so that mismatches are actual losses."""
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[WordRun]:
-        """Complete words, split where the framing was lost."""
+        """Return the complete words, as a run of words for each part with the same framing."""
         self._rest += data
         found: list[WordRun] = []
         while (framed := self._frame(is_last)) is not None:
@@ -117,7 +118,7 @@ class WordFramer:
         return self._frame(is_last)
 
     def _score(self, offset: int) -> int:
-        """Mismatches if words start at this offset; fewer is better."""
+        """Number of mismatches if words start at this offset; fewer is better."""
         count = min(_TRIAL_WORDS, (len(self._rest) - offset) // WORD_BYTES)
         if count < 2:
             return _TRIAL_WORDS
@@ -143,7 +144,7 @@ class WordFramer:
 def _believable(is_wrong: NDArray[np.bool_], is_last: bool) -> tuple[int, bool]:
     """Number of words that are samples, and whether the framing is lost after them.
 
-    With is_last, words at the end are accepted without further evidence.
+    If `is_last` is true, words at the end are accepted without further evidence.
     """
     wrong = np.flatnonzero(is_wrong)
     if not wrong.size:

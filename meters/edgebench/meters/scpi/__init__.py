@@ -1,1 +1,1 @@
-"""Bench instruments that speak SCPI, by VISA."""
+"""Bench instruments that are controlled with SCPI commands, over VISA."""

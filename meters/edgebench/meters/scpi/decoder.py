@@ -1,6 +1,7 @@
 """Decoders of SCPI recordings: blocks from instruments with their own timer, or polled readings.
 
-Samples are not numbered: they are placed in sequence, and a loss shows in the rate.
+Samples in blocks are not numbered, so their times follow from their order, and a loss of samples
+shows only in the rate.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from edgebench.protocol.plain import from_plain
 
 
 class BlockDecoder(UniformDecoder):
-    """Turns responses into samples; missing values of the instrument count as lost."""
+    """Turns blocks into samples; values that the instrument marks as missing count as lost."""
 
     def __init__(self, settings: ScpiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self.settings = settings
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples of a response."""
+        """Return the samples of a response; none if the response is damaged."""
         try:
             content = content_of(packet.data)
         except TargetError:  # a damaged recording: the number of lost samples is unknown

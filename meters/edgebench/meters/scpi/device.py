@@ -1,4 +1,4 @@
-"""SCPI instrument: identified, then controlled by the module of its family.
+"""SCPI instruments as meters: identification, and choice of the module that controls the family.
 
 N6700 … N6705    elog.py          the external data log
 WT310 … WT5000   power_meter.py   the displayed values
@@ -32,7 +32,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
-"""Families by the reported model; the first match applies."""
+"""Families, each with a pattern of the reported model and its class; the first match applies."""
 _KNOWN = "N6700 to N6705, WT300 to WT5000, 344xxA, SDM3000"
 
 
@@ -46,7 +46,7 @@ class Scpi(InstrumentMeter[ScpiLink]):
         self._setup = setup
 
     def _describe(self, connection: ScpiLink) -> Header:
-        """Identify the instrument and describe its session, which is what configures it."""
+        """Identify the instrument and describe its session; only the session configures it."""
         info = identity_of(connection, 4 if self._setup.query is None else 1)
         self._instrument = self._family(info, connection.name)(connection, self._setup, info)
         return self._instrument.describe()
@@ -67,7 +67,9 @@ class Scpi(InstrumentMeter[ScpiLink]):
 
 
 def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
-    """Identify an instrument. Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
+    """Identify an instrument by its response to `*IDN?`.
+
+    Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
 
     Args:
         link: Link to the instrument.
@@ -93,7 +95,7 @@ def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
 
 
 def make_meter(options: Options) -> Scpi:
-    """Create the meter for `TCPIP::192.168.1.5::5025::SOCKET,channel=2,rate=1000`."""
+    """Create the meter for options like `TCPIP::192.168.1.5::5025::SOCKET,channel=2,rate=1000`."""
     setup = parse_setup(options)
     address = options.finish().address
 

@@ -4,8 +4,9 @@
     session  FORM REAL · SENS:ELOG:FUNC:… · SENS:ELOG:PER · SENS:ELOG:PER? · TRIG:ELOG:SOUR BUS
              INIT:ELOG · TRIG:ELOG · FETC:ELOG? repeatedly · ABOR:ELOG
 
-A record is the mean current and the mean voltage of a period. Records are not numbered; the
-instrument keeps 20 s of them and overwrites unfetched records, which shows in the rate.
+A record is the mean current and the mean voltage of a period. The instrument keeps the records of
+20 s, and overwrites records that were not fetched in this time. Records are not numbered, so such a
+loss shows only in the rate.
 
 Source: Keysight N6705C, Operating and Service Guide, External Data Logging: commands, order of a
 record, 102.4 µs for each quantity, periods in steps of 20.48 µs, 20 s of buffer.
@@ -26,11 +27,11 @@ from edgebench.protocol.plain import to_plain
 
 _STEP_NS = 20_480
 _PERIOD_MIN_STEPS = 10
-"""Steps in the shortest period for two quantities."""
+"""Number of steps in the shortest period for two quantities."""
 RATE_MAX_HZ = 1e9 / (_PERIOD_MIN_STEPS * _STEP_NS)
 RATE_HZ = 1000.0
 RECORD_BYTES = 8
-"""Current and voltage, float32."""
+"""Size of a record: current and voltage, each float32."""
 _MODULE = "assumed for any module: see your module's data sheet"
 
 
@@ -43,7 +44,7 @@ class Elog(DataLogger):
         """Whether the last response was full, so that more records are waiting."""
 
     def describe(self) -> Header:
-        """Header with the nearest period that the instrument supports."""
+        """Return the header, with the supported period that is nearest to the requested rate."""
         refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz or RATE_HZ
         if rate_hz > RATE_MAX_HZ:
@@ -54,7 +55,7 @@ class Elog(DataLogger):
         return self._header_of(period_s(rate_hz))
 
     def _set_up(self) -> Header:
-        """Configure the log; the header has the period that the instrument reports."""
+        """Configure the log; return the header with the period that the instrument reports."""
         place = self._place
         self._link.forget_errors()
         self._send(
@@ -71,7 +72,7 @@ class Elog(DataLogger):
         return self._header_of(self._link.query_period(f"SENS:ELOG:PER? {place}"))
 
     def read(self, timeout_s: float) -> bytes:
-        """Records since the last fetch as an undecoded block; waits up to 0.1 s for new records."""
+        """Wait up to 0.1 s, then fetch new records as an undecoded block; b"" if there are none."""
         if not self._is_behind:
             time.sleep(min(timeout_s, FETCH_S))
         response = self._link.query_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")

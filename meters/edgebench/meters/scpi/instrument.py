@@ -1,4 +1,4 @@
-"""Base of instrument families: configured when a recording starts, then polled or drained.
+"""Base classes of instrument families, which are configured when a recording starts.
 
 PolledInstrument   a query per value
 DataLogger         logs by its own timer into a memory, which is read block by block
@@ -19,7 +19,7 @@ from edgebench.meters.stream import StreamSession
 from edgebench.protocol.errors import UsageError
 
 FETCH_S = 0.1
-"""Time between two queries, in which blocks accumulate."""
+"""Time between two fetches, in which records accumulate in the instrument."""
 FETCH_COUNT = 4096
 """Maximum number of records in a block."""
 BUSY_RATIO = 0.8
@@ -37,7 +37,7 @@ class Instrument(ABC):
 
     @abstractmethod
     def describe(self) -> Header:
-        """Header with the planned settings, as far as known; by queries only.
+        """Return the header with the planned settings as far as known; send nothing but queries.
 
         Raises:
             EdgebenchError: the instrument does not respond, or an option is missing.
@@ -45,11 +45,11 @@ class Instrument(ABC):
 
     @abstractmethod
     def session(self, header: Header, path: Path) -> Recorder:
-        """Create a recording; it configures the instrument at its start and stores the result."""
+        """Create a recording, which configures the instrument and stores the actual settings."""
 
     @abstractmethod
     def _set_up(self) -> Header:
-        """Configure quantity and rate; returns the header with the actual settings."""
+        """Configure quantity and rate, and return the header with the actual settings."""
 
 
 class PolledInstrument(Instrument):
@@ -68,7 +68,7 @@ class PolledInstrument(Instrument):
         )
 
     def _fastest_hz(self, wanted_hz: float) -> float:
-        """Rate of the fastest of a few readings: the first may include the choice of a range."""
+        """Rate of the fastest of a few readings; the first may be slow, if it selects a range."""
         fastest_hz = 0.0
         for _ in range(_TRIALS):
             before_s = time.monotonic()
@@ -79,10 +79,10 @@ class PolledInstrument(Instrument):
         return fastest_hz
 
     def _possible_hz(self, wanted_hz: float) -> float:
-        """The default rate, or else the highest possible rate; a requested rate is never lowered.
+        """Return the wanted rate or the highest possible rate, whichever is lower.
 
         Raises:
-            UsageError: readings take too long for the requested rate.
+            UsageError: the user requested a rate for which readings take too long.
         """
         fastest_hz = self._fastest_hz(wanted_hz)
         if self._setup.rate_hz is not None and wanted_hz > fastest_hz:
@@ -104,7 +104,7 @@ class DataLogger(Instrument):
 
     @abstractmethod
     def read(self, timeout_s: float) -> bytes:
-        """Records since the last fetch as an undecoded block; waits up to 0.1 s for new records."""
+        """Wait up to 0.1 s, then fetch new records as an undecoded block; b"" if there are none."""
 
     @abstractmethod
     def _start(self) -> None:

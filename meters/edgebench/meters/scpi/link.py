@@ -1,10 +1,11 @@
 """Link to an instrument over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, through pyvisa.
 
-A socket and a serial port carry bytes without message boundaries: a response ends with a line end,
-a block contains its own length. The other interfaces carry whole messages.
+A socket and a serial port carry bytes without message boundaries: the end of a response is a line
+end, and the end of a block follows from the length in the block. The other interfaces carry whole
+messages.
 
-An instrument that does not respond in time is given up, because its late response would be taken
-for the response to the next query.
+After an instrument has not responded in time, further queries are rejected, because the late
+response would be mistaken for the response to the next query.
 
 Source: pyvisa-py, tcpip.py: a socket closed by the other side reads as a timeout.
 """
@@ -38,7 +39,7 @@ class ScpiLink:
         self._response_s = response_s
         self._is_stream = is_stream
         self._is_late = False
-        """Whether a response timed out, so that the next bytes may belong to it."""
+        """Whether a response timed out, so that the next bytes may belong to that response."""
         self.name = name
         """Address as given by the user."""
 
@@ -52,24 +53,24 @@ class ScpiLink:
             self._resource.write_raw(command.encode("ascii") + b"\n")
 
     def query(self, command: str) -> bytes:
-        """Send a query; returns the response without its line end.
+        """Send a query and return the response without its line end.
 
         Raises:
-            TargetError: no response in time.
+            TargetError: the instrument does not respond in time.
         """
         self._put(command)
         with self._about(command):
             return self._line(_LINE_MAX_BYTES).rstrip(b"\r\n")
 
     def query_text(self, command: str) -> str:
-        """Send a query; returns the response as text."""
+        """Send a query and return the response as text."""
         return self.query(command).decode("ascii", "replace").strip()
 
     def query_period(self, command: str) -> float:
-        """Send a query; returns the interval between two values in seconds.
+        """Send a query and return the interval between two values in seconds.
 
         Raises:
-            TargetError: no response in time, or not a number above 0.
+            TargetError: the instrument does not respond in time, or not with a number above 0.
         """
         return self.period_of(self.query_text(command), command)
 
@@ -77,7 +78,7 @@ class ScpiLink:
         """Parse the response to a query as the interval between two values in seconds.
 
         Raises:
-            TargetError: it is not a number above 0; 9.91E+37 means that there is no value.
+            TargetError: the response is not a number above 0, or is 9.91E+37, which means no value.
         """
         try:
             period_s = float(response)
@@ -94,10 +95,10 @@ class ScpiLink:
         return period_s
 
     def query_block(self, command: str) -> bytes:
-        """Send a query for a block; returns the whole block with its header.
+        """Send a query for a block, and return the whole block with its header.
 
         Raises:
-            TargetError: no response in time, or not a block.
+            TargetError: the instrument does not respond in time, or not with a block.
         """
         self._put(command)
         with self._about(command):
@@ -130,7 +131,7 @@ class ScpiLink:
         self._resource.close()
 
     def _put(self, command: str) -> None:
-        """Send a query, unless a response to an earlier query is still due."""
+        """Send a query; raise TargetError if a response to an earlier query is still due."""
         if self._is_late:
             raise TargetError(f"{self.name} did not respond to an earlier query: connect again")
         self.write(command)

@@ -4,8 +4,8 @@
     all models         FORM:DATA ASC · CONF:CURR:DC · CURR:DC:NPLC · READ? for each value
     34465A, 34470A     their own timer fills the memory · R? reads it block by block
 
-A multimeter measures no voltage: the user must state the supply voltage of the device. The drop at
-the meter's shunt reduces the actual voltage.
+A multimeter measures either current or voltage, so the user must state the supply voltage of the
+device. The drop at the meter's shunt reduces the actual voltage.
 
 Source: Keysight Truevolt Series, Operating and Service Guide: READ?, R?, SAMP:SOUR TIM, NPLC;
 Siglent SDM Series, Programming Guide: the commands of the 34401A.
@@ -39,14 +39,15 @@ RATE_MAX_HZ = 2000.0
 _MEMORY_RATE_HZ = 1000.0
 _POLLED_RATE_HZ = 10.0
 _RANGE_A = 3.0
-"""Default range with memory: an automatic range would interrupt the timer when it changes."""
+"""Default range of models with memory; a change of an automatic range would interrupt the timer."""
 _LINE_CYCLE_S = 0.02
 """Power line cycle at 50 Hz; at 60 Hz an aperture is shorter."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Selectable apertures in power line cycles."""
 _ERROR = "SYST:ERR?"
 _MARGIN = 1.25
-"""Factor on a reading's apertures that covers the overhead of instrument and line."""
+"""Ratio of the duration of a reading to the sum of its apertures; it covers the overhead of the
+instrument and of the connection."""
 _CHANNELS = (Channel("current", "supply of the device, as wired"),)
 _ASSUMED = "assumed for any multimeter: see your multimeter's data sheet"
 
@@ -57,12 +58,12 @@ class Multimeter(PolledInstrument):
     poll_command = "READ?"
 
     def describe(self) -> Header:
-        """Header with the requested rate; the session checks whether the rate is possible."""
+        """Return the header with the requested rate; the session checks if the rate is possible."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         return self._header_of(self._setup.rate_hz or _POLLED_RATE_HZ)
 
     def _set_up(self) -> Header:
-        """Measure direct current, as often as readings allow.
+        """Configure direct current; return the header with the rate that readings allow.
 
         Raises:
             UsageError: the requested rate is too high.
@@ -87,10 +88,10 @@ class Multimeter(PolledInstrument):
 
 
 class MemoryMultimeter(DataLogger):
-    """Ammeter that measures by its own timer."""
+    """An ammeter that measures at the pace of its own timer, into its memory."""
 
     def describe(self) -> Header:
-        """Header with the requested period."""
+        """Return the header with the requested period; the session may change the period."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         if self._wanted_hz > RATE_MAX_HZ:
             raise UsageError(
@@ -104,7 +105,7 @@ class MemoryMultimeter(DataLogger):
         return self._setup.rate_hz or _MEMORY_RATE_HZ
 
     def _set_up(self) -> Header:
-        """Set range, aperture and timer; the header has the period that the instrument reports."""
+        """Set range, aperture and timer; return the header with the period that is reported."""
         configure(self._link, self._setup.range_a or _RANGE_A)
         self._send(
             f"CURR:DC:NPLC {aperture_cycles(self._wanted_hz):g}",
@@ -132,7 +133,7 @@ class MemoryMultimeter(DataLogger):
         return header_of(self._info, capability, self._setup, ResponseKind.MULTIMETER_MEMORY)
 
     def read(self, timeout_s: float) -> bytes:
-        """Readings since the last fetch as an undecoded block; waits up to 0.1 s for new ones."""
+        """Wait up to 0.1 s, then fetch new values as an undecoded block; b"" if there are none."""
         time.sleep(min(timeout_s, FETCH_S))
         response = self._link.query_block(f"R? {FETCH_COUNT}")
         return response if content_of(response) else b""
@@ -145,13 +146,13 @@ class MemoryMultimeter(DataLogger):
 
 
 def configure(link: ScpiLink, range_a: float | None) -> None:
-    """Select direct current as text, in the given or an automatic range.
+    """Select direct current, responses as text, and the given range or an automatic range.
 
     Raises:
         TargetError: the instrument rejects the configuration.
     """
     link.write("FORM:DATA ASC")  # an earlier client may have left REAL
-    link.forget_errors()  # including that of instruments without this command
+    link.forget_errors()  # including the error of instruments without this command
     link.write("CONF:CURR:DC" + (f" {range_a:g}" if range_a else ""))
     link.refuse_errors(_ERROR)
 
@@ -164,10 +165,10 @@ def aperture_cycles(rate_hz: float) -> float:
 
 
 def polled_cycles(rate_hz: float) -> int:
-    """Aperture of polled readings, each of which also measures its zero.
+    """Aperture of polled readings, in power line cycles; a reading also measures its zero.
 
-    The default aperture is ten cycles, and a reading takes 0.4 s. All these instruments support 1,
-    10 and 100 cycles; with 100, the 4 s of a reading exceed the time limit of a response.
+    With the default aperture of ten cycles, a reading takes 0.4 s. All these instruments support 1,
+    10 and 100 cycles. With 100 cycles, a reading takes 4 s, more than the time limit of a response.
     """
     free_s = BUSY_RATIO / rate_hz
     return 10 if free_s >= _MARGIN * 2 * 10 * _LINE_CYCLE_S else 1
@@ -202,7 +203,7 @@ def header_of(
 
 
 class MultimeterDecoder(PolledDecoder):
-    """A current per point, multiplied by the supply voltage."""
+    """Makes a point from each current, multiplied by the supply voltage."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -212,7 +213,7 @@ class MultimeterDecoder(PolledDecoder):
         self._supply_v = settings.supply_v
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The point of a round's single value."""
+        """Return the point of a polling round, which has a single value."""
         [(time_ns, response)] = readings
         values = numbers_of(response or b"")
         flags = Flag(int(flags_of(values)[0])) if len(values) == 1 else Flag.MISSING

@@ -3,15 +3,16 @@
     WT310 … WT333E                            ranges of all elements at once: :INPUT:VOLTAGE:RANGE?
     WT500, WT1801 … WT1806E, WT3000, WT5000   ranges by element: :INPUT:VOLTAGE:RANGE:ELEMENT1?
 
-The instrument computes new values at its update rate, each the mean over the time since the last.
-It is polled once per update, so the time of a value is known to within one update.
+The instrument computes new values at its update rate; each value is the mean over the time since
+the last update. The instrument is polled once per update, so the time of a value is known to within
+one update.
 
     open     :RATE? · :INPUT:…:RANGE?, as configured by a person; responses may start with a header
     session  header off · :NUMERIC:… · :RATE, if requested · both queries again · VALUE? repeatedly
 
 Source: Yokogawa IM WT310-17EN, Communication Interface: `:NUMERIC:NORMAL`, `:RATE`, `:INPUT`;
-NAN if there is no data, INF beyond the range. IM WT1801-17EN and IM WT5000-17EN: the same except
-for the ranges, and a model with its options in `*IDN?`, as in WT1806E-5A3-50A3.
+NAN if there is no data, INF beyond the range. IM WT1801-17EN and IM WT5000-17EN: the same commands
+except for the ranges; `*IDN?` returns the model with its options, as in WT1806E-5A3-50A3.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class ElementWt(Wt300):
 
 
 def without_header(response: str) -> str:
-    """Response as it would be with `:COMMUNICATE:HEADER OFF`.
+    """Remove the header that a response has unless `:COMMUNICATE:HEADER OFF` is set.
 
     >>> without_header(":INPUT:VOLTAGE:RANGE 300.0E+00"), without_header("300.0E+00")
     ('300.0E+00', '300.0E+00')
@@ -133,7 +134,7 @@ def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, .
 
 
 class Wt300Decoder(PolledDecoder):
-    """Voltage, current and power per point."""
+    """Makes a point with voltage, current and power from each response."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -141,10 +142,10 @@ class Wt300Decoder(PolledDecoder):
         self._last_ns: int | None = None
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The mean over one update; after missed rounds, the time before it is unknown."""
+        """Return the mean since the last reading; after missed rounds, only over an update."""
         [(time_ns, response)] = readings
         begin_ns = max(time_ns - self._update_ns, self._last_ns or 0)
-        # A slightly late reading covers the whole time since the last.
+        # A slightly late reading covers the whole time since the last reading.
         if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._update_ns:
             begin_ns = self._last_ns
         self._last_ns = time_ns

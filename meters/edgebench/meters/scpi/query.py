@@ -9,9 +9,9 @@
              voltage+current   V and A, or in reverse order; a query may request both, such as
                                MEAS:VOLT?;:MEAS:CURR?, with the response "5.01;0.123"
 
-A value is an instant, queried at random times, unless the user states the averaging time: then it
-is queried once per that time. Whether this is in step with the instrument's own updates is unknown,
-so a value may stem from the previous update.
+By default, a value counts as an instant, and values are queried at random times. If the user states
+the averaging time, a value is queried once per averaging time. Whether these queries are in step
+with the instrument's own updates is unknown, so a value may stem from the previous update.
 
 Source: IEEE 488.2-1992, 8.4.1 and 8.5.2: responses to several queries are separated by semicolons,
 values of a response by commas.
@@ -40,8 +40,8 @@ from edgebench.protocol.plain import from_plain, to_plain
 _RATE_HZ = 10.0
 _MIN_WINDOW_VALUES = 20
 _GAIN_RATIO, _OFFSET_A, _OFFSET_W = 5e-3, 5e-3, 25e-3
-"""Assumed: twice to three times the readback errors stated by makers of bench supplies, 0.2 %
-and some mA in a range of 3 A, at 5 V."""
+"""Assumed: two to three times the readback errors that makers of bench supplies state, 0.2 % and
+some mA in a range of 3 A; the offset of power is the offset of current times 5 V."""
 _ASSUMED = "assumed for any instrument: add the value of your data sheet, as in"
 _STATED = "as stated by the user"
 
@@ -54,7 +54,7 @@ class QueryInstrument(PolledInstrument):
         self.poll_command = setup.query or ""
 
     def describe(self) -> Header:
-        """Header, after a response that matches the option `answer`."""
+        """Send the query once; return the header if the response matches the option `answer`."""
         refuse_others(
             *(self._setup, self._info),
             *("query", "answer", "rate", "mean", "supply", "gain", "offset"),
@@ -151,7 +151,7 @@ class QueryInstrument(PolledInstrument):
 
 
 class QueryDecoder(PolledDecoder):
-    """Decode each response into a point, a missing point if the response has no usable values."""
+    """Makes a point from each response; the point is missing if a value is unusable."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -164,7 +164,7 @@ class QueryDecoder(PolledDecoder):
         self._last_ns: int | None = None
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The point of a round's single response."""
+        """Return the point of a polling round, which has a single response."""
         [(time_ns, response)] = readings
         begin_ns = self._begin_ns(time_ns) if self._capability.is_averaging else None
         values = values_of(response or b"")
@@ -191,7 +191,7 @@ class QueryDecoder(PolledDecoder):
     def _begin_ns(self, time_ns: int) -> int:
         """Start of a mean: the previous response, unless rounds were missed."""
         begin_ns = max(time_ns - self._interval_ns, self._last_ns or 0)
-        # A slightly late reading covers the whole time since the last.
+        # A slightly late reading covers the whole time since the last reading.
         if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._interval_ns:
             begin_ns = self._last_ns
         self._last_ns = time_ns

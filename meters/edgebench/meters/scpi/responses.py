@@ -2,7 +2,7 @@
 
     9.9E+37, INF      beyond the range
     9.91E+37, NAN     no value
-    #<d><length>…     a block: d digits of length, then that many bytes; a line end follows
+    #<d><length>…     a block: a length of d digits, then as many bytes; a line end follows
 
 Source: SCPI 1999.0, volume 1, 7.2.1.5 (infinity and not-a-number); IEEE 488.2-1992, 8.7.9
 (definite length arbitrary block).
@@ -17,14 +17,15 @@ from edgebench.meters.base import Flag, Floats
 from edgebench.protocol.errors import TargetError
 
 SPECIAL = 9e36
-"""Larger than any measured value; 9.9E37 as a float32 is not exactly 9.9E37."""
+"""Threshold above any measured value and below the special values: values are not compared with
+9.9E37 itself, because its float32 is not exactly 9.9E37."""
 _NO_VALUE = 9.905e37
 """Threshold between the two special values."""
 BLOCK_MAX_BYTES = 1 << 24
 
 
 def numbers_of(text: bytes) -> Floats:
-    """Numbers of a response, separated by commas; NaN for other words. Shape (n,)."""
+    """Parse the numbers of a response, separated by commas; NaN for other words; shape (n,)."""
     return np.array([_number(word) for word in text.split(b",")])
 
 

@@ -10,9 +10,10 @@ from edgebench.meters.options import MILLIVOLTS_FROM, Options, check_supply
 from edgebench.protocol.errors import UsageError
 
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
-"""Supply voltages of devices that a multimeter can be wired into."""
+"""Lowest and highest supply voltage of a device whose current a multimeter measures."""
 CHANNELS_MAX = 7
-"""Elements of a WT5000; instruments with fewer channels reject the others themselves."""
+"""Number of elements of a WT5000; instruments with fewer channels reject higher numbers
+themselves."""
 BAUD_LIMITS = (300.0, 4e6)
 _FIELDS = {
     "channel": "channel",
@@ -24,7 +25,7 @@ _FIELDS = {
     "gain": "gain_ratio",
     "offset": "offset",
 }
-"""Fields of ScpiSetup by option; `query` and `baud` apply to any instrument."""
+"""Fields of ScpiSetup by option, without `query` and `baud`, which apply to any instrument."""
 RESPONSE_QUANTITIES = {
     "power": ("power",),
     "current": ("current",),
@@ -51,10 +52,10 @@ class ResponseKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScpiSetup:
-    """Options of the user."""
+    """The user's options for a SCPI instrument."""
 
     channel: int | None = None
-    """Output of a supply, element of a power meter; None: not given, the first."""
+    """Number of a supply's output, or of a power meter's element; None: not given, 1 is used."""
     rate_hz: float | None = None
     """Values per second; None: the instrument's setting, or the default of its family."""
     range_a: float | None = None
@@ -64,9 +65,10 @@ class ScpiSetup:
     query: str | None = None
     """The user's query for the value; None: defined by the instrument's family."""
     quantities: str | None = None
-    """Quantities in its response, a key of ANSWERS; None: power, or current with a supply."""
+    """Quantities in the response to `query`, a key of RESPONSE_QUANTITIES; None: current if
+    `supply_v` is given, otherwise power."""
     mean_s: float | None = None
-    """Averaging time of each response; None: assumed to be an instant."""
+    """Averaging time of the values; None: values are assumed to be instants."""
     gain_ratio: float | None = None
     """Gain error from the data sheet."""
     offset: float | None = None
@@ -82,12 +84,12 @@ class ScpiSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScpiSettings:
-    """Facts of a recording's header."""
+    """Settings that are stored as facts in a recording's header."""
 
     kind: ResponseKind
     supply_v: float | None = None
     quantities: tuple[str, ...] = ()
-    """Quantities of a response to the user's query, in order; empty: not a user's query."""
+    """Quantities in a response to the user's query, in order; empty for other kinds."""
 
 
 def parse_setup(options: Options) -> ScpiSetup:
@@ -119,7 +121,7 @@ def refuse_others(setup: ScpiSetup, info: MeterInfo, *known: str) -> None:
     """Reject options that this instrument does not support.
 
     Raises:
-        UsageError: such an option is given.
+        UsageError: an unsupported option is given.
     """
     for option, name in _FIELDS.items():
         if option not in known and getattr(setup, name) is not None:

@@ -1,7 +1,7 @@
-"""Assigns quantities to the channels of a device: as the user states, or by their units.
+"""Assigns quantities to the channels of a device, as stated by the user or by the channels' units.
 
-A power channel is sufficient; a current requires a voltage, from another channel or stated. An
-oscilloscope measures a current as the voltage across a resistor.
+A channel of power is sufficient; a channel of current also requires a voltage, from another channel
+or stated by the user. An oscilloscope measures a current as the voltage across a resistor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edgebench.protocol.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigrokSetup:
-    """Options of the user."""
+    """The user's options for a sigrok device."""
 
     driver: str
     """Driver of sigrok with its own options."""
@@ -25,11 +25,11 @@ class SigrokSetup:
     power: str | None = None
     current: str | None = None
     voltage: str | None = None
-    """Channel names; None: selected by unit."""
+    """Names of the channels of power, current and voltage; None: selected by unit."""
     supply_v: float | None = None
     shunt_ohm: float | None = None
     mean_s: float | None = None
-    """Averaging time of each reading; None: assumed to be an instant."""
+    """Averaging time of the readings; None: readings are assumed to be instants."""
     gain_ratio: float | None = None
     offset: float | None = None
 
@@ -51,7 +51,7 @@ def settings_of(setup: SigrokSetup, first: FirstReadings, *, is_paced: bool) -> 
     """Select the channels of power, or of current and voltage.
 
     Raises:
-        UsageError: the units are ambiguous, or a named channel does not fit.
+        UsageError: the units are ambiguous, or a named channel has the wrong unit or measures AC.
     """
     units = {name: reading.unit for name, reading in first.by_channel.items()}
     wanted = SigrokSettings(
@@ -88,10 +88,10 @@ def settings_of(setup: SigrokSetup, first: FirstReadings, *, is_paced: bool) -> 
 
 
 def _check_quantities(settings: SigrokSettings) -> None:
-    """Reject quantities that give no power, and superfluous quantities.
+    """Reject incomplete and superfluous quantities.
 
     Raises:
-        UsageError: a voltage is missing, or there are two.
+        UsageError: a current has no voltage or two voltages, or a power has other quantities too.
     """
     voltages = [settings.voltage, settings.supply_v]
     if settings.power is not None:

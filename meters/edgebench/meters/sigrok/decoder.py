@@ -20,24 +20,24 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.plain import from_plain
 
 LATE_ROUNDS = 2.5
-"""Interval in rounds above which readings count as lost."""
+"""Readings count as lost if the time since the last round exceeds this many intervals."""
 HELD_MAX_S = 30.0
 """Maximum time for which values of a channel wait for another channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigrokSettings:
-    """Facts of a recording's header."""
+    """Settings that are stored as facts in a recording's header."""
 
     is_paced: bool
     power: str | None = None
     current: str | None = None
     voltage: str | None = None
-    """Channels of these quantities."""
+    """Names of the channels of power, current and voltage; None: not measured."""
     supply_v: float | None = None
     """Voltage of the device, if no channel measures it."""
     shunt_ohm: float | None = None
-    """Resistor across which the current channel measures the voltage."""
+    """Resistor across which the current channel measures a voltage; None: it measures a current."""
 
     @property
     def channels(self) -> dict[str, str]:
@@ -78,7 +78,7 @@ def _quantities(settings: SigrokSettings, values: dict[str, Floats]) -> _Quantit
 
 
 class UniformSigrokDecoder(UniformDecoder):
-    """Counts the values of each channel; a sample is complete when all channels have a value."""
+    """Counts the values of each channel; a sample is complete when each channel has its value."""
 
     def __init__(self, header: Header, settings: SigrokSettings) -> None:
         super().__init__(header.capability.rate_hz)
@@ -88,7 +88,7 @@ class UniformSigrokDecoder(UniformDecoder):
         self._waiting: dict[str, list[float]] = {name: [] for name in settings.channels}
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that this packet completes."""
         text = self._rest + packet.data
         end = text.rfind(b"\n") + 1
         text, self._rest = text[:end], text[end:]
@@ -127,7 +127,7 @@ class UniformSigrokDecoder(UniformDecoder):
 
 
 class PacedSigrokDecoder(UniformDecoder):
-    """Stamps each round of readings with its arrival time."""
+    """Assigns the arrival time to each round of readings."""
 
     def __init__(self, header: Header, settings: SigrokSettings) -> None:
         super().__init__(header.capability.rate_hz)
@@ -139,7 +139,7 @@ class PacedSigrokDecoder(UniformDecoder):
         self._last_ns: int | None = None
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Return the samples that this packet completes."""
         text = self._rest + packet.data
         end = text.rfind(b"\n") + 1
         text, self._rest = text[:end], text[end:]
@@ -149,7 +149,7 @@ class PacedSigrokDecoder(UniformDecoder):
             unit = units.get(reading.channel)
             if unit is None:
                 continue
-            # A repeated channel belongs to the next round: this round is incomplete.
+            # A channel that repeats begins the next round: its value replaces the last value.
             is_known = reading.unit == unit
             self._round[reading.channel] = reading.value if is_known else np.nan
             if len(self._round) == len(units):

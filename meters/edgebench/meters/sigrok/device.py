@@ -2,10 +2,10 @@
 
     open     --show: name, channels, whether there is a sample rate · --get samplerate · some
              readings: units of the channels, and their rate if the device does not report it
-    session  --continuous --output-format analog, ended by a line on its standard input
+    session  --continuous --output-format analog, ended by a line on the program's standard input
 
-`--output-format csv` is not used: 0.7.2 mixes it with these lines, and drops values of channels
-whose packets differ in length. sigrok does not report losses of the device.
+`--output-format csv` is not used: sigrok-cli 0.7.2 mixes CSV with the lines of `analog`, and drops
+values of channels whose packets differ in length. sigrok does not report losses of the device.
 
 Source: sigrok-cli(1); tested with sigrok-cli 0.7.2: its demo device, an emulated multimeter
 (scpi-dmm) and an emulated supply (scpi-pps).
@@ -32,24 +32,25 @@ from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.plain import to_plain
 
 RATE_MAX_HZ = 100_000
-"""At this rate the host must parse a few megabytes of text per second."""
+"""Highest accepted rate; at this rate, the host must parse a few megabytes of text per second."""
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
 _SHOWN = re.compile(r"^(?P<driver>\S+) - (?P<name>.+) with \d+ channels?: (?P<channels>.+)$", re.M)
 _SERIAL = re.compile(r" \[S/N: (\S+)\]")
 _HAS_RATE = re.compile(r"^\s+samplerate\b", re.M)
 _ROUNDS = 4
-"""Rounds of readings used to measure their rate."""
+"""Number of rounds of readings over which their rate is measured."""
 _FIRST_S = 10.0
 _ALL_S = 0.5
-"""Time within which all channels of a device with a sample rate have arrived: assumed."""
+"""Assumed time within which values of all channels arrive from a device with a sample rate."""
 _WINDOW_SAMPLES = 20
 _LATE_S = 0.25
-"""Assumed: how long a driver of sigrok collects samples before it passes them on."""
+"""Assumed time for which a driver of sigrok collects samples before it passes them on."""
 _GAPLESS_RATIO = 0.1
-"""Maximum relative difference between a mean's time and the interval of the readings."""
+"""Maximum relative difference between averaging time and interval of readings; with a larger
+difference, readings do not count as contiguous means."""
 _GAIN_RATIO, _OFFSET_A, _OFFSET_W = 0.03, 5e-3, 25e-3
-"""Assumed: 3 % is what makers of small oscilloscopes state for a direct voltage; the offsets are
-those of any SCPI instrument (scpi/query.py)."""
+"""Assumed: makers of small oscilloscopes state 3 % for a direct voltage; the offsets are the same
+as for any SCPI instrument (scpi/query.py)."""
 _ASSUMED = "assumed for any instrument: add the value of your data sheet, as in"
 _STATED = "as stated by the user"
 
@@ -91,7 +92,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         return StreamSession(connection, header, path, start=start, stop=connection.stop)
 
     def _rate_options(self, sigrok: Sigrok) -> list[str]:
-        """Options that set the sample rate, after checking that the device accepts it."""
+        """Check that the device accepts the sample rate, and return the options that set it."""
         wanted = self._setup.rate_hz
         options = [] if wanted is None else ["--config", f"samplerate={wanted}"]
         rate = _rate_of(sigrok, options)
@@ -177,7 +178,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
 
 
 def make_meter(options: Options) -> SigrokMeter:
-    """Create the meter of the device found by a driver of sigrok with these options."""
+    """Create the meter of the device that a driver of sigrok finds with these options."""
     addresses = {name: options.text(name) for name in ("conn", "serialcomm")}
     driver = ":".join(
         [options.address, *(f"{name}={value}" for name, value in addresses.items() if value)]
@@ -239,12 +240,12 @@ def _only(channels: list[str]) -> list[str]:
 def _first_readings(
     sigrok: Sigrok, options: list[str], channels: list[str], *, is_paced: bool
 ) -> FirstReadings:
-    """Readings of several rounds, or of one round if the device has a sample rate.
+    """Take readings of several rounds, or of one round if the device has a sample rate.
 
     Args:
         sigrok: The device.
         options: Options of sigrok-cli.
-        channels: Channels that must be among them; empty: unknown.
+        channels: Channels whose readings must arrive; empty: unknown.
         is_paced: Whether the rate is measured over several rounds.
 
     Raises:

@@ -1,7 +1,8 @@
 """sigrok-cli: queries, and its output while an instrument measures.
 
-It is GPL, so it always runs in a separate process. A line on its standard input ends a recording;
-its exit code is then meaningless (0.7.2 reports an internal error after a good recording).
+sigrok-cli is under the GPL, so it always runs in a separate process. A line on its standard input
+ends a recording; the exit code is then meaningless (0.7.2 reports an internal error after a
+complete recording).
 
 Source: sigrok-cli(1); tested with sigrok-cli 0.7.2 and libsigrok 0.5.2.
 """
@@ -23,7 +24,7 @@ from edgebench.protocol.text import one_line
 
 PROGRAM = "sigrok-cli"
 _REQUEST_S = 20.0
-"""Some drivers search for their devices for seconds."""
+"""Time limit of a query; long, because some drivers search for their devices for seconds."""
 _END_S = 5.0
 
 
@@ -48,7 +49,7 @@ class Sigrok:
         """Standard error of the running process: a file, because an unread pipe would fill up."""
 
     def output_of(self, *options: str) -> str:
-        """Output of sigrok-cli with these options.
+        """Run sigrok-cli with these options, and return its output.
 
         Raises:
             TargetError: the device is not found, or the program does not end in time.
@@ -68,7 +69,7 @@ class Sigrok:
         return process.stdout.decode(errors="replace")
 
     def start(self, *options: str) -> None:
-        """Record until `stop`.
+        """Start a recording, which continues until `stop`.
 
         Raises:
             TargetError: the program does not start.
@@ -88,7 +89,7 @@ class Sigrok:
             raise TargetError(f"{PROGRAM} does not start: {one_line(exc)}") from exc
 
     def read(self, timeout_s: float) -> bytes:
-        """Output since the last read; waits up to the timeout for the first byte.
+        """Return the output since the last read; wait up to the timeout for the first byte.
 
         Raises:
             TargetError: the program has ended.

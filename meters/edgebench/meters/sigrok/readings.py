@@ -1,6 +1,6 @@
 """Lines that sigrok-cli prints for analog channels, one per reading: `P1: 101.000 mA DC`.
 
-A value has as many digits as its driver supports for the instrument, and its unit has a prefix.
+The driver of the instrument determines the number of digits of a value; a unit may have a prefix.
 
 Source: libsigrok 0.5.2, output format `analog`, as printed by sigrok-cli 0.7.2.
 """
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
     channel: str
     value: float
-    """In the unit without a prefix; infinite beyond the range, NaN if there is no value."""
+    """Value in the unit without a prefix; infinite beyond the range, NaN if there is no value."""
     unit: str
     """V, A, W, or another unit."""
     step: float

@@ -1,1 +1,1 @@
-"""A meter that computes its values: a known waveform, and nothing measured."""
+"""A meter that computes its values from a known waveform, and measures nothing."""

@@ -1,4 +1,4 @@
-"""Turns packed watts into samples."""
+"""Turns packed powers, float64 in watts, into samples."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SAMPLE = np.dtype("<f8")
 
 
 class SyntheticDecoder(UniformDecoder):
-    """Places means in sequence: nothing is lost between the formula and the file."""
+    """Assigns times to the means by their order, because no mean is lost."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)
         self._rest = b""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now; an incomplete sample is kept for the next packet."""
+        """Return the complete samples; an incomplete sample is kept for the next packet."""
         data = self._rest + packet.data
         count, rest = divmod(len(data), SAMPLE.itemsize)
         self._rest = data[len(data) - rest :]

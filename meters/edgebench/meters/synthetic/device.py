@@ -1,10 +1,11 @@
 """Synthetic meter: always available, with the session of a real meter.
 
-Theory of operation. Without a shape it follows the work of this machine's workers (follow.py). With
-a shape, a sample is the mean of the waveform over its interval, computed from the integral in
-closed form, so that the energy of any number of samples is exact and not estimated. Samples are
-generated as wall time passes and go through the same session and spool as those of a real meter
-(packed float64, watts); they have their own clock, `error` ppm faster than the host's.
+Theory of operation. Without a shape, the power follows the work of this machine's workers
+(follow.py). With a shape, a sample is the mean of the waveform over the sample's interval. The mean
+is computed from the integral in closed form, so the energy of any number of samples is exact and
+not estimated. Samples are generated as time passes, and go through the same session and spool as
+the samples of a real meter (packed float64, watts). The times of samples are of a separate clock,
+which is `error` ppm faster than the host's clock.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _COMPUTED = "synthetic: computed, nothing is measured"
 
 
 class Generator:
-    """Source of the samples that are due."""
+    """Source of the samples of a waveform that are due at the time of each read."""
 
     def __init__(self, settings: SyntheticSettings, clock_ns: Clock) -> None:
         self._settings = settings
@@ -44,7 +45,7 @@ class Generator:
         self._began_ns = self._clock_ns()
 
     def read(self, timeout_s: float) -> bytes:
-        """Samples since the last read; waits up to 10 ms if none are due."""
+        """Return the samples since the last read; wait up to 10 ms if none are due."""
         count = self._due()
         if count == 0:
             time.sleep(min(timeout_s, _TICK_S))
@@ -52,7 +53,7 @@ class Generator:
         return self.samples(count).astype(SAMPLE).tobytes()
 
     def samples(self, count: int) -> Floats:
-        """The next samples, in W."""
+        """Compute the next samples, in W; shape (count,)."""
         wanted = self._settings
         time_s = np.arange(self._sent, self._sent + count + 1) / wanted.rate_hz
         power_w = np.diff(wanted.waveform.energy_j(time_s)) * wanted.rate_hz
@@ -116,5 +117,5 @@ def _uncertainty(settings: SyntheticSettings) -> tuple[UncertaintyTerm, ...]:
 
 
 def make_meter(options: Options) -> Synthetic:
-    """Create the meter for `square,low=0.2,high=1.0,period=0.1`."""
+    """Create the meter for options like `square,low=0.2,high=1.0,period=0.1`."""
     return Synthetic(settings_of(options))

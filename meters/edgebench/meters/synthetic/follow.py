@@ -1,15 +1,15 @@
-"""Power that follows the CPU time of the workers on this machine: it resembles a measurement.
+"""Computed power that follows the CPU time of the workers on this machine, like a measured power.
 
     power = low + (high - low) · CPUs that workers keep busy
 
 So a first run without a meter shows what a metered run looks like: idle, load code, loop. The CPU
-time is exact, from the kernel, but nothing is measured: low and high are made up.
+time is exact, from the kernel, but no power is measured: low and high are invented.
 
 Workers are found in /proc, by the module that they run. On systems other than Linux, and if the
-device is another machine, none are found, and the power is always `low`.
+device is another machine, no workers are found, and the power is always `low`.
 
-Source: linux/kernel/time/posix-cpu-timers.c, clock_getcpuclockid(3): the clock of a process is the
-complement of its number, shifted by 3, with 2 for its time on CPUs.
+Source: linux/kernel/time/posix-cpu-timers.c, clock_getcpuclockid(3): the clock id of a process is
+the complement of its pid, shifted left by 3 bits, plus 2 for the CPU time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ WORKER = b"edgebench.agent.worker.main"
 """Module that a worker runs, as in its command line."""
 _SCAN_S = 0.1
 _CHECKS = 10
-"""Number of checks of a new process, whose command line changes at exec."""
+"""Number of checks of a new process; several, because its command line changes at exec."""
 _PROC = Path("/proc")
 READ_SAMPLES = 1 << 14
 """Maximum number of samples per read, so that a host's sleep does not produce a huge packet."""
 CpuTime = Callable[[], int]
-"""CPU time of the workers since the first call, nanoseconds; never decreases."""
+"""Function that returns the CPU time of the workers since its first call, in nanoseconds; the time
+never decreases."""
 
 
 class WorkerTime:
@@ -65,7 +66,7 @@ class WorkerTime:
         return self._sum_ns
 
     def _scan(self) -> None:
-        """Check new processes."""
+        """Find new workers among the processes."""
         try:
             pids = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}
         except OSError:  # not Linux
@@ -85,7 +86,7 @@ class WorkerTime:
 
 
 class Follower:
-    """Source of the samples that are due."""
+    """Source of the samples that are due; their power follows the CPU time of the workers."""
 
     def __init__(
         self, settings: SyntheticSettings, clock_ns: Clock, cpu_time: CpuTime | None = None
@@ -96,7 +97,7 @@ class Follower:
         self._noise = np.random.default_rng(settings.seed)
         self._began_ns = self._sent = 0
         self._looked: tuple[float, float] = (0, 0)
-        """Time and CPU time of the last read, or of the last sample if more are due."""
+        """Time and CPU time of the last read, or of the last sample if more samples are due."""
         self._edge_ns = 0.0
         """CPU time at the end of the last sample."""
 
@@ -107,7 +108,7 @@ class Follower:
         self._looked = self._began_ns, cpu_ns
 
     def read(self, timeout_s: float) -> bytes:
-        """Samples since the last read; waits for the next sample if none are due."""
+        """Return the samples since the last read; wait for the next sample if none are due."""
         if self._due(self._clock_ns()) == 0:
             next_ns = self._began_ns + (self._sent + 1) * 1e9 / self._rate_hz
             time.sleep(min(timeout_s, max(0.0, (next_ns - self._clock_ns()) / 1e9)))
@@ -125,7 +126,7 @@ class Follower:
         return min(max(0, int(passed_s * self._rate_hz) - self._sent), READ_SAMPLES)
 
     def _samples(self) -> Floats:
-        """The next samples, in W; CPU time between two reads is spread evenly over that time."""
+        """Compute the next samples, in W; CPU time is spread evenly over the time between reads."""
         cpu_ns, now_ns = self._cpu_time(), self._clock_ns()
         count = self._due(now_ns)
         if count == 0:

@@ -7,8 +7,8 @@
 
 each with rate=1000,noise=0.01,seed=7,error=50 (samples per second, W, a number, ppm)
 
-follow derives its power from the work of this machine's workers (follow.py); the energy of the
-others is known in closed form.
+The power of follow is derived from the work of this machine's workers (follow.py); the energy of
+the other shapes is known in closed form.
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ from edgebench.meters.options import Options
 from edgebench.protocol.errors import UsageError
 
 RATE_LIMITS_HZ = (1.0, 200_000.0)
-"""Below, a session would regard the meter as silent; above, Python may not keep up."""
+"""Limits of the rate: at a lower rate, a session would regard the meter as silent; at a higher
+rate, Python may be too slow."""
 FOLLOW_RATE_HZ = 200.0
-"""Fast enough to show a load code, at 0.6 % of a CPU: more would disturb the timed work."""
+"""Default rate of follow: fast enough to show a load code, at a cost of 0.6 % of a CPU; a higher
+rate would disturb the timed work."""
 _FOLLOW_RATE_MAX_HZ = 1000.0
 FOLLOW_NOISE_W = 0.01
-"""Made up, so that equal samples while the workers do nothing do not look like a meter that stands
-still: the noise of the CPU time is there only while they work."""
+"""Invented noise. The CPU time varies only while workers are busy; without this noise, all samples
+would be equal while the workers are idle, as if the meter were stuck."""
 _FOLLOW_W = (2.0, 4.0)
-"""Made up: roughly the power of a single-board computer with no CPU and with one CPU busy."""
+"""Invented: roughly the power of a single-board computer with no busy CPU and with a busy CPU."""
 _POWER_LIMITS_W = (-1e6, 1e6)
 _PERIOD_LIMITS_S = (1e-6, 86_400.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waveform:
-    """Power over the meter's own time."""
+    """Power as a function of the meter's own time."""
 
     shape: Literal["follow", "constant", "square", "ramp"]
     low_w: float
     high_w: float
     period_s: float = 1.0
     duty_ratio: float = 1.0
-    """Share of a square's period that is high, from its start."""
+    """Share of a square's period in which the power is high, from the start of the period."""
 
     def energy_j(self, time_s: Floats) -> Floats:
         """Exact energy in J since time 0; same shape as `time_s`."""
@@ -63,7 +65,7 @@ class Waveform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSettings:
-    """Options of the user, stored as the facts of a recording's header."""
+    """The user's options, which are stored as the facts of a recording's header."""
 
     waveform: Waveform
     rate_hz: float = 1000.0

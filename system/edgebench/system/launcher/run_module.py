@@ -1,9 +1,11 @@
-"""Runs a module as `python -m` does, but without the working directory on its search path.
+"""Run a module as `python -m` does, but without the working directory on the search path.
 
-`python run_module.py MODULE ARGUMENT...`: the interpreter puts the folder of a script in front of
-its search path, where `-m` and `-c` put the working directory. This folder contains no other file,
-and it is removed from the path before any import. `python -P -m` does the same from Python 3.11 on;
-`-I` would also drop PYTHONPATH and the packages of `pip install --user`.
+    python run_module.py MODULE ARGUMENT...
+
+The interpreter puts the folder of a script first on its search path, where `-m` and `-c` put the
+working directory. The folder of this script contains no other file, and the script removes it from
+the path before it imports anything but `sys`. From Python 3.11 on, `python -P -m` does the same.
+`-I` would also ignore PYTHONPATH and the packages of `pip install --user`.
 """
 
 import sys

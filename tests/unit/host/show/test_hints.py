@@ -127,7 +127,7 @@ def test_shape_and_inputs_are_both_left_out() -> None:
     hint = hint_for(
         errors.InputsRefused("no input 'x'"), CommandLine(command="bench", arguments=words)
     )
-    assert hint.endswith("random inputs are drawn: edgebench bench m.onnx --threads 2")
+    assert hint.endswith("to measure with random inputs: edgebench bench m.onnx --threads 2")
 
 
 def test_file_that_was_not_named_is_not_inspected(

@@ -34,11 +34,11 @@ SOURCES: tuple[type[TelemetrySource], ...] = (
     CpuSource,
     WorkerSource,
 )
-"""All sources; a source without data here reports the reason."""
+"""Sources for any Linux system; a source without data on this device reports the reason."""
 ANDROID_SOURCES: tuple[type[TelemetrySource], ...] = (AndroidHeatSource, AndroidStateSource)
-"""Sources of services that only Android has."""
+"""Sources that read services of Android."""
 
 
 def sources_under(root: Path) -> tuple[type[TelemetrySource], ...]:
-    """The sources of the system under this root."""
+    """The sources for the system under this root directory."""
     return (*SOURCES, *ANDROID_SOURCES) if is_android(root) else SOURCES

@@ -1,15 +1,17 @@
-"""What Android's services report: heat, battery, screen and power saver.
+"""Readings of Android's services: heat, battery, screen, power saver and airplane mode.
 
-`dumpsys` is a separate process, which costs some ten milliseconds of CPU, and more in the service
-that it calls. So heat is read every ten seconds, and the rest once a minute, and both at the start
-and end of the sampling: before the worker starts, and after it has ended.
+Each reading runs the command `dumpsys`, which takes some ten milliseconds of CPU time, and more in
+the service that it calls. Heat is therefore read every ten seconds, and the rest once a minute.
+Both are also read at the start of the sampling, before the worker starts, and at the end, after the
+worker has ended.
 
     android.thermal_status      0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5 emergency,
                                 6 shutdown; no reading while it is overridden
     android.thermal_overridden  1 if the status is overridden, and therefore meaningless
     thermal.NAME.hal.temp_c     from the block of current temperatures; the cached block is stale.
-                                The hottest of the HAL's types SKIN and BATTERY also have names,
-                                because the HAL's own names differ between makers
+                                The hottest zone of each of the HAL's types SKIN and BATTERY is also
+                                stored with the type as NAME, because the HAL's own names differ
+                                between makers
     android.battery_status      1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full
     android.plugged             0 nothing, else the sum of 1 AC, 2 USB, 4 wireless, 8 dock
     android.battery_faked       1 while `dumpsys battery` is set to report fixed values; then the
@@ -35,7 +37,7 @@ from edgebench.system.android_commands import run_command
 from edgebench.system.android_settings import SETTINGS
 
 HEAT_HZ, STATE_HZ = 0.1, 1 / 60
-"""Rates at which commands are started."""
+"""Rates at which the commands for heat, and the commands for the other state, are started."""
 _HEAT = ("dumpsys", "thermalservice")
 _TEMPERATURE = re.compile(
     r"Temperature\{mValue=([^,]+), mType=(-?\d+), mName=([^,}]+), mStatus=\d+\}"
@@ -46,10 +48,12 @@ _THRESHOLD = re.compile(
 _NOT_READY = "HAL not ready"
 _CURRENT = "Current temperatures from HAL:"
 _NO_TEMPERATURES = {6, 7, 8}
-"""Types that are voltage, current and percentage of the battery (BCL)."""
+"""Types of readings that are no temperatures, but voltage, current and percentage of the battery
+(BCL)."""
 _NAMED_TYPES = {2: "BATTERY", 3: "SKIN"}
 _NOT_FITTED_C = -100.0
-"""Temperature below which no sensor is fitted; exactly 0 means the same."""
+"""Highest temperature that means that no sensor is fitted; a reading of exactly 0 means the
+same."""
 _MODERATE = 2
 """Index of the threshold from which the device slows down: ThrottlingSeverity.MODERATE."""
 _ASLEEP = {"Asleep": 0.0, "Dozing": 0.0, "Awake": 1.0, "Dreaming": 1.0}
@@ -57,7 +61,7 @@ _PLUGS = (("AC", 1), ("USB", 2), ("Wireless", 4), ("Dock", 8))
 
 
 def read_heat_c(root: Path, zone: str) -> float | None:
-    """Temperature of a zone of the HAL, or of one of its named types; None if there is none."""
+    """Temperature of a zone of the HAL, or of the type SKIN or BATTERY; None if not reported."""
     text = run_command(root, *_HEAT).text
     temp_c = dict(_temperatures(text)).get(f"{zone}.hal", math.nan)
     return None if math.isnan(temp_c) else temp_c
@@ -97,7 +101,7 @@ class AndroidHeat:
         self.sensors = ("android.thermal_status", "android.thermal_overridden", *zones)
 
     def read(self) -> Sequence[float]:
-        """Status, whether it is overridden, and degrees Celsius."""
+        """Thermal status, 1 if the status is overridden, else 0, and each zone's °C."""
         output = run_command(self._root, *_HEAT)
         if output.failure:
             return [math.nan] * len(self.sensors)
@@ -147,7 +151,7 @@ def _or_lowest(temp_c: float) -> float:
 
 
 def _zone(names: Names, name: str) -> str:
-    """Name of a zone: `VIRTUAL-SKIN.hal`, and `VIRTUAL-SKIN.hal1` for the second."""
+    """Name of a zone, such as `VIRTUAL-SKIN.hal`; a second zone of the name gets `.hal1`."""
     number = names.next(name).rpartition(".")[2]
     return f"{name}.hal{'' if number == '0' else number}"
 
@@ -181,7 +185,7 @@ class AndroidStateSource:
     rate_hz_max = STATE_HZ
 
     def open(self, root: Path, worker_pid: int) -> AndroidState:
-        """Call each service once, to find those that are denied."""
+        """Call each service once, to find the services that are denied."""
         return AndroidState(root)
 
 
@@ -213,7 +217,7 @@ class AndroidState:
                 self.absent[sensor] = output.failure
 
     def read(self) -> Sequence[float]:
-        """Values as in the table above; NaN if a service reports nothing."""
+        """Values as in the table of this module; NaN if a service reports nothing."""
         battery = self._output("android.battery", _BATTERY)
         power = self._output("android.screen_on", _POWER)
         saver = self._output("android.power_saver", _SAVER)
@@ -238,7 +242,7 @@ _BRIGHTNESS = SETTINGS["brightness"].get
 
 
 def _battery(text: str) -> list[float]:
-    """Status, plugs, whether it is faked, degrees, volts, charge."""
+    """Status, plugs, 1 if the values are faked, °C, V, and charge as a ratio."""
     if not text:
         return [math.nan] * 6
     is_faked = "UPDATES STOPPED" in text
@@ -269,5 +273,5 @@ def _screen(text: str) -> float:
 
 
 def _switch(text: str) -> float:
-    """0 or 1; null, on a device on which it was never set, is 0."""
+    """0 or 1; the text `null`, which means that the setting was never changed, is 0."""
     return {"1": 1.0, "0": 0.0, "null": 0.0}.get(text.strip(), math.nan)

@@ -1,6 +1,7 @@
 """Cooling devices: /sys/class/thermal/cooling_device*/cur_state, 0 to max_state.
 
-A running fan is not throttling; a running idle injector is, though no frequency changes.
+A fan that runs does not throttle the device. An idle injector that runs throttles the device,
+although no frequency changes.
 
 Source: https://docs.kernel.org/driver-api/thermal/sysfs-api.html
 """

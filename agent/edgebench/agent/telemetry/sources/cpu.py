@@ -1,4 +1,4 @@
-"""Busy share of each CPU. A tick is 10 ms, so windows under about a second are coarse."""
+"""Busy share of each CPU, coarse over less than about a second, because a tick is 10 ms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CpuSource:
 
 
 class CpuReader:
-    """Opened counters."""
+    """Reads the counters of /proc/stat."""
 
     def __init__(self, file: KeptFile) -> None:
         self._file = file
@@ -35,7 +35,7 @@ class CpuReader:
         self.absent: dict[str, str] = {}
 
     def read(self) -> Sequence[float]:
-        """Ratios 0…1; NaN for a CPU that went offline or when no tick has passed."""
+        """Busy ratio of each CPU, 0…1; NaN if the CPU went offline or if no tick has passed."""
         now = parse_cpu_ticks(self._file.read())
         ratios = [_busy_ratio(last, now.get(name)) for name, last in self._last.items()]
         self._last = {name: now.get(name, last) for name, last in self._last.items()}

@@ -1,18 +1,20 @@
 """CPU frequency: /sys/devices/system/cpu/cpufreq/policy*, kHz.
 
-Per policy, never per CPU: the CPUs of a policy share their frequency. Five numbers, because each is
-incomplete:
+Frequencies are read per policy, not per CPU, because the CPUs of a policy share their frequency.
+Five values are read, because each alone is incomplete:
 
     freq_hz             `scaling_cur_freq`: on most drivers the last request, not the real frequency
     freq_hz_average     `cpuinfo_avg_freq`: measured by the hardware, if the kernel has it
     freq_hz_hardware    `cpuinfo_cur_freq`: read from the hardware by the driver, for root only;
-                        unused if the average exists: on some drivers it interrupts the CPU
+                        not read if the average exists, because on some drivers the reading
+                        interrupts the CPU
     freq_hz_cap         `scaling_max_freq`: lowered by the kernel's cooling, and by power modes
     cycles              the integral of frequency over time since boot, from `time_in_state`; the
-                        difference between two readings, over the time between, is the mean
-                        frequency, however slowly it is sampled
+                        difference between two readings, divided by the time between them, is
+                        the mean frequency, at any sampling rate
 
-Source: https://docs.kernel.org/admin-guide/pm/cpufreq.html; cpufreq-stats: counts of 10 ms.
+Source: https://docs.kernel.org/admin-guide/pm/cpufreq.html; cpufreq-stats, which counts in units of
+10 ms.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from edgebench.agent.telemetry.source import (
 )
 
 _TICK_S = 0.01
-"""A tick: USER_HZ is 100 on all current architectures of Linux."""
+"""Length of a tick, because USER_HZ is 100 on all current architectures of Linux."""
 
 
 class CpufreqSource:
@@ -63,6 +65,6 @@ class CpufreqSource:
 
 
 def _cycles(content: bytes) -> float:
-    """Lines of `<kHz> <ticks>`."""
+    """Number of clock cycles since boot, from lines of `<kHz> <ticks>`."""
     pairs = (line.split() for line in content.splitlines())
     return sum(int(khz) * 1e3 * int(ticks) * _TICK_S for khz, ticks in pairs)

@@ -1,6 +1,6 @@
 """Frequencies of accelerators and of the memory: /sys/class/devfreq/*/cur_freq, Hz.
 
-Mali GPUs with the vendor's driver have their own files instead, in kHz.
+A Mali GPU with the vendor's driver has files in /sys/devices/platform instead, in kHz.
 
 Source: https://docs.kernel.org/driver-api/devfreq.html
 """
@@ -13,7 +13,7 @@ from edgebench.agent.telemetry.source import FAST_HZ, FileSensors, NoData, scale
 
 
 class DevfreqSource:
-    """The frequency of each device, and the highest that it may take now."""
+    """The current frequency of each device, and the highest frequency that is allowed now."""
 
     name = "devfreq"
     rate_hz_max = FAST_HZ

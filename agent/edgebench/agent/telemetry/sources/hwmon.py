@@ -1,7 +1,8 @@
 """Hardware monitoring chips: /sys/class/hwmon/hwmon*/, by the name of the chip.
 
-Temperatures in m°C, voltages in mV, currents in mA, power in µW. The channel named NC is not
-connected; on a three-channel INA3221, `in7` is the sum of the shunt voltages and no rail.
+The files contain temperatures in m°C, voltages in mV, currents in mA, and power in µW. A channel
+with the label NC is not connected. On a three-channel INA3221, `in7` is the sum of the shunt
+voltages, not a rail.
 
 Source: https://docs.kernel.org/hwmon/sysfs-interface.html
 """

@@ -1,4 +1,4 @@
-"""Power rails of an INA3221 on older Jetson systems: iio devices with `rail_name_N`, mV, mA, mW.
+"""Power rails of an INA3221 on older Jetson systems: iio devices with `rail_name_N`, in mV, mA, mW.
 
 Source: NVIDIA's kernel 4.9 for JetPack 4, drivers/staging/iio/meter/ina3221.c
 """

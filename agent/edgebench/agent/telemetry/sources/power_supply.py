@@ -1,7 +1,8 @@
-"""Batteries and mains: /sys/class/power_supply/*, µA, µV, tenths of a degree.
+"""Batteries and mains adapters: /sys/class/power_supply/*, in µA, µV, µW and tenths of 1 °C.
 
-The sign of a battery's current differs by vendor and is kept unchanged. Its status is a word,
-stored as Android's number for it: 1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full.
+The sign of a battery's current differs by vendor and is kept unchanged. The status of a battery is
+a word, which is stored as Android's number for this status: 1 unknown, 2 charging, 3 discharging, 4
+not charging, 5 full.
 
 Source: https://docs.kernel.org/power/power_supply_class.html; `android.os.BatteryManager`
 """
@@ -37,7 +38,7 @@ class PowerSupplySource:
     rate_hz_max = SLOW_HZ
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
-        """Open each supply."""
+        """Open the files of each supply."""
         sensors = FileSensors()
         folder = root / "sys/class/power_supply"
         for supply in sorted(folder.glob("*")):

@@ -1,6 +1,6 @@
-"""Pressure stall information: /proc/pressure/{cpu,memory,io}, seconds since boot.
+"""Pressure stall information: /proc/pressure/{cpu,memory,io}, total seconds since boot.
 
-The averages in these files lag by design; the totals do not.
+The totals are used because the averages in these files lag by design.
 
 Source: https://docs.kernel.org/accounting/psi.html
 """
@@ -17,7 +17,7 @@ _FULL = re.compile(rb"^full .*total=(\d+)", re.MULTILINE)
 
 
 class PressureSource:
-    """Times for which some tasks, and times for which all tasks, waited for each resource."""
+    """Time for which some tasks, and time for which all tasks, waited for a resource."""
 
     name = "pressure"
     rate_hz_max = CALM_HZ

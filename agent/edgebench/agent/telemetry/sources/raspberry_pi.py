@@ -1,8 +1,9 @@
-"""State that only the Raspberry Pi's firmware has: throttled bits, the real clock.
+"""State that only the Raspberry Pi's firmware reports: throttled bits and the real CPU frequency.
 
-`vcgencmd` is a separate process, which takes milliseconds: the bits are read once a second (the
-sticky bits include what happens in between), the clock every second time. Formats:
-`throttled=0x50005`; `frequency(48)=1200000000`, whose index differs between boards.
+Each reading runs the command `vcgencmd`, which takes milliseconds. The bits are therefore read once
+a second; the sticky bits also show events between two readings. The CPU frequency is read with
+every second reading of the bits. Formats: `throttled=0x50005`; `frequency(48)=1200000000`, in which
+the number in parentheses differs between boards.
 
 Source: raspberrypi/documentation, os/graphics-utilities.adoc
 """
@@ -21,21 +22,22 @@ RATE_HZ = 1.0
 CLOCK_EVERY = 2
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 _TWIN = "sys/devices/platform/soc/soc:firmware/get_throttled"
-"""Bits of the last request to the firmware, bare hexadecimal. They cannot show that a board is not
-throttled, so they have a separate name, which no verdict uses."""
+"""File with the bits that the kernel's last request to the firmware returned, in hexadecimal
+without a prefix. The bits may be out of date and cannot show that a board is not throttled, so they
+are stored under a separate name, which no verdict uses."""
 _TIMEOUT_S = 2.0
 _THROTTLED = re.compile(rb"throttled=0x([0-9a-fA-F]+)")
 _FREQUENCY = re.compile(rb"frequency\(\d+\)=(\d+)")
 
 
 class RaspberryPiSource:
-    """The throttled bits, and the clock of the ARM cores as measured by the firmware."""
+    """The throttled bits, and the frequency of the ARM cores as measured by the firmware."""
 
     name = "raspberry_pi"
     rate_hz_max = RATE_HZ
 
     def open(self, root: Path, worker_pid: int) -> VcgencmdReader | FileSensors | NoData:
-        """Find vcgencmd; without it, use the kernel's file with the last bits that it received."""
+        """Find vcgencmd; without it, use the file with the bits of the kernel's last request."""
         command = next((root / path for path in _COMMANDS if (root / path).exists()), None)
         if command is not None:
             if not math.isnan(VcgencmdReader(command).read()[0]):
@@ -59,7 +61,7 @@ class VcgencmdReader:
         self.absent: dict[str, str] = {}
 
     def read(self) -> Sequence[float]:
-        """Bits 0…3 now, 16…19 since boot; Hz, NaN if the clock was not read."""
+        """Throttled bits (0…3: now, 16…19: since boot), and frequency in Hz; NaN if not read."""
         bits = self._query("get_throttled", pattern=_THROTTLED, base=16)
         is_due = self._count % CLOCK_EVERY == 0
         self._count += 1

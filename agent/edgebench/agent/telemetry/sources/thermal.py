@@ -1,8 +1,9 @@
-"""Thermal zones: /sys/class/thermal/thermal_zone*/temp, milli-degrees Celsius.
+"""Thermal zones: /sys/class/thermal/thermal_zone*/temp, in m°C.
 
-A zone is named by its type and an ordinal: its number changes between boots, and two zones may have
-the same type. Trip points alone are ambiguous (a board may map its `hot` trip to a fan), so each is
-kept with the types of the cooling devices that it is bound to.
+A zone is named by its type and an ordinal, because its number changes between boots, and two zones
+may have the same type. The type of a trip point is ambiguous: a board may bind its `hot` trip point
+to a fan. Whether a trip point slows the device down is therefore decided by the types of the
+cooling devices that are bound to it.
 
 Source: https://docs.kernel.org/driver-api/thermal/sysfs-api.html
 """
@@ -25,9 +26,11 @@ from edgebench.agent.telemetry.source import (
 from edgebench.protocol.thermal import slows_down
 
 _OFFLINE_C = -200.0
-"""Lowest accepted temperature: a zone of a Jetson that is switched off reports -256 °C."""
+"""Temperature above which a reading is accepted; on a Jetson, a zone that is switched off reports
+-256 °C."""
 _SENSIBLE_TRIP_C = (1.0, 124.0)
-"""Accepted trip points: 0, -274 and 125 °C mean that there is none."""
+"""Range of accepted trip points; values such as 0, -274 and 125 °C mean that no trip point is
+set."""
 
 
 class ThermalSource:
@@ -57,7 +60,7 @@ def _celsius(content: bytes) -> float:
 
 
 def _trips(zone: Path) -> dict[str, float]:
-    """Trip points by their type; `throttle_c` is the lowest that slows a component down."""
+    """Trip points by name, in °C; `throttle_c` is the lowest that slows a component down."""
     trips: dict[str, float] = {}
     bound = _bound_trips(zone)
     for path in sorted(zone.glob("trip_point_*_temp")):
@@ -76,7 +79,7 @@ def _trips(zone: Path) -> dict[str, float]:
 
 
 def _bound_trips(zone: Path) -> dict[str, set[str]]:
-    """Types of the cooling devices that each trip point switches."""
+    """Types of the cooling devices bound to each trip point, by the trip point's number."""
     bound: dict[str, set[str]] = {}
     for link in zone.glob("cdev*_trip_point"):
         device = zone / link.name.removesuffix("_trip_point")

@@ -1,4 +1,4 @@
-"""The worker process: its memory, its page faults, its CPU time, and the CPU it runs on.
+"""Memory, page faults and CPU time of the worker process, and the CPU on which it runs.
 
 Source: proc(5), /proc/[pid]/stat: fields 12 (majflt), 14 (utime), 15 (stime), 39 (processor), in
 clock ticks; /proc/[pid]/statm: field 2 (resident), in pages.
@@ -16,7 +16,8 @@ from edgebench.agent.telemetry.source import FAST_HZ, KeptFile, NoData
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MAJFLT, _UTIME, _STIME, _PROCESSOR = 12 - 3, 14 - 3, 15 - 3, 39 - 3
-"""Positions after the name of the process, which ends with the last parenthesis."""
+"""Positions of the fields behind the name of the process; the name ends with the last
+parenthesis."""
 
 
 class WorkerSource:
@@ -26,7 +27,7 @@ class WorkerSource:
     rate_hz_max = FAST_HZ
 
     def open(self, root: Path, worker_pid: int) -> WorkerReader | NoData:
-        """Open the process's own files."""
+        """Open the files of the worker under /proc."""
         folder = root / "proc" / str(worker_pid)
         try:
             return WorkerReader(KeptFile(folder / "stat"), KeptFile(folder / "statm"))
@@ -35,7 +36,7 @@ class WorkerSource:
 
 
 class WorkerReader:
-    """Opened files."""
+    """Reads the opened files of the worker."""
 
     sensors = ("worker.rss_bytes", "worker.major_faults", "worker.cpu_s", "worker.cpu")
 
@@ -47,7 +48,7 @@ class WorkerReader:
         self.absent: dict[str, str] = {}
 
     def read(self) -> Sequence[float]:
-        """Bytes, counts, seconds of CPU time, number of the CPU; NaN when the worker has ended."""
+        """Resident bytes, major faults, CPU seconds, CPU number; NaN if the worker has ended."""
         try:
             fields = self._stat.read().rpartition(b")")[2].split()
             ticks = int(fields[_UTIME]) + int(fields[_STIME])

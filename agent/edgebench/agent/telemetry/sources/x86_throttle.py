@@ -1,7 +1,8 @@
-"""Thermal throttling as Intel CPUs count it: cpu*/thermal_throttle/*_throttle_count.
+"""Counters of thermal throttling on Intel CPUs: cpu*/thermal_throttle/*_throttle_count.
 
-A package's counter is repeated on each of its CPUs: one CPU of each package suffices. Power limits
-are not counted, and the time of an episode is added only when it ends.
+Every CPU of a package shows the same counter of the package, so it is read on a single CPU of each
+package. Throttling by power limits is not counted. The time of a throttling episode is added only
+when the episode ends.
 
 Source: torvalds/linux, drivers/thermal/intel/therm_throt.c
 """

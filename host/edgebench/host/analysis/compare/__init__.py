@@ -1,1 +1,1 @@
-"""Comparison of models: statistics, and which runs may be compared."""
+"""Comparison of models: the statistics, and the check whether runs may be compared."""

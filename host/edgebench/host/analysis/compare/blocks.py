@@ -1,28 +1,30 @@
-"""Comparisons in blocks: the sides were measured on different occasions.
+"""Comparisons in blocks, that is, of sides that were measured on different occasions.
 
-Theory of operation. The state of a machine outlasts a set: neighbours, heat, memory laid out at
-boot. Between two successive sets of a model, it may change by more than the runs
-of either set vary, and the rank test of the runs then finds a change in up to half of such pairs. A
-comparison in blocks therefore has two more tests, and a change counts only if all of them find it:
+Theory of operation. The state of a machine (other programs, heat, the memory layout since boot)
+lasts longer than a set of runs. Between two successive sets of a model, this state may change the
+values by more than they vary within a set, and the rank test of the runs then finds a change in up
+to half of such pairs of sets. A comparison in blocks therefore has two more tests, and a change
+counts only if all of them find it:
 
-    occasions   the ratio against the spread between occasions, s · sqrt(1/m + 1/n) for m and n
-                occasions of the sides: Student's t with the degrees of freedom of s
-    drift       only if both sides were measured within one occasion: the jump between the sides
-                beside a drift that is common to both, by least squares: Student's t
+    occasions   the ratio, compared with the spread between occasions, s · sqrt(1/m + 1/n) for m
+                and n occasions of the sides: Student's t with the degrees of freedom of s
+    drift       only if both sides were measured within one occasion: the step between the sides
+                after subtraction of a common linear drift, by least squares: Student's t
 
-Sets that were measured beside other programs are left out if both sides have others: a neighbour on
-one side would be taken for a change, and a neighbour on both sides would hide one. A set is left
-out because of recorded disturbances that the model cannot have caused (`analysis/extra_runs.py`),
-never because of its own latencies.
+Sets during which other programs loaded the machine are left out if both sides have further sets:
+such a load on one side would be taken for a change, and a load on both sides would hide a change. A
+set is left out because of recorded disturbances that the model cannot have caused
+(`analysis/extra_runs.py`), never because of its own latencies.
 
-The interval of the ratio contains the intervals of all tests. s comes from earlier sets of the
-models on the device (`analysis/occasions.py`). It includes the variation between runs, because the
-medians of those sets vary with their runs, too.
+The interval of the ratio contains the intervals of all tests. The spread s is computed from the
+medians of earlier sets of the models on the device (`analysis/occasions.py`). It includes the
+variation between runs, because the median of a set varies with the runs of the set, too.
 
-Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; the jump beside a
-common drift is the analysis of covariance: Montgomery, Design and Analysis of Experiments (2017),
-15.3. Requiring that all tests find the change: Berger, Multiparameter hypothesis testing and
-acceptance sampling (1982), the intersection-union test, which needs no correction.
+Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; the step after
+subtraction of a common drift is the analysis of covariance: Montgomery, Design and Analysis of
+Experiments (2017), 15.3. Requiring that all tests find the change: Berger, Multiparameter
+hypothesis testing and acceptance sampling (1982), the intersection-union test, which needs no
+correction.
 """
 
 from __future__ import annotations
@@ -44,14 +46,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class StudentShift:
-    """A shift on the logarithm with a standard error and its degrees of freedom."""
+    """A difference of logarithms, with its standard error and the error's degrees of freedom."""
 
     shift: float
     error: float
     freedom: int
 
     def p_value(self, direction: float) -> float:
-        """Two-sided p value for no shift; 1 for a shift against the direction, a signed number."""
+        """Two-sided p value of no shift; 1 if the shift and `direction` have opposite signs."""
         from scipy.special import stdtr
 
         towards = math.copysign(self.shift, self.shift * direction)
@@ -60,12 +62,12 @@ class StudentShift:
         return 2 * float(stdtr(self.freedom, -towards / self.error)) if self.error else 0.0
 
     def interval(self, level: float) -> Bounds:
-        """Interval of the shift at this level."""
+        """Interval of the shift at this confidence level, such as 0.95."""
         reach = self.reach((1 + level) / 2)
         return self.shift - reach, self.shift + reach
 
     def reach(self, probability: float) -> float:
-        """Quantile of the error."""
+        """Quantile of the error of the shift, by Student's t."""
         from scipy.special import stdtrit
 
         return float(stdtrit(self.freedom, probability)) * self.error
@@ -80,10 +82,11 @@ class Blocks:
     occasion_counts: tuple[int, int] = (1, 1)
     """Number of occasions of the baseline and of the candidate."""
     jump: StudentShift | None = None
-    """Change beyond a common drift; None if the sides were measured on different occasions."""
+    """Step between the sides after subtraction of a common drift; None if it is not determined, or
+    if the sides were measured on different occasions."""
 
     def tests(self, shift: float) -> list[StudentShift]:
-        """Tests of a shift on the logarithm; empty if the spread is not known."""
+        """Tests of a difference of logarithms; empty if the spread is not known."""
         if self.spread.deviation is None:
             return []
         share = math.sqrt(sum(1 / count for count in self.occasion_counts))
@@ -94,8 +97,8 @@ class Blocks:
 def are_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
     """Whether a side has a set during which no run of the other side was made.
 
-    Runs that belong to no set count as one set of their side. The order of a single run per side
-    has no meaning.
+    Runs that belong to no set count as one set of their side. With a single run per side the result
+    is false, because the order of two runs has no meaning.
     """
     before, after = _spans(baseline), _spans(candidate)
     return len(baseline) + len(candidate) > 2 and not (
@@ -107,12 +110,12 @@ def are_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
 def find_blocks(
     baseline: Sequence[Run], candidate: Sequence[Run], values: tuple[Floats, Floats]
 ) -> Blocks:
-    """The occasions of two sides in blocks, and the jump between them; the spread is not known.
+    """Count the occasions of two sides and find the step between them; the spread stays unknown.
 
     Args:
         baseline: Runs of the baseline.
         candidate: Runs of the candidate.
-        values: Their values, all positive, shapes (m,) and (n,).
+        values: Values of these runs, all positive, shapes (m,) and (n,).
     """
     sides = baseline, candidate
     starts_s = [
@@ -131,7 +134,7 @@ def find_blocks(
 def jump_beside_drift(
     times_s: tuple[Floats, Floats], logs: tuple[Floats, Floats]
 ) -> StudentShift | None:
-    """Shift of the second side beyond a linear drift of both; None if it is not determined.
+    """Shift of the second side after subtraction of a common linear drift; None if undetermined.
 
     Args:
         times_s: Start of each run, seconds, shapes (m,) and (n,).
@@ -152,7 +155,7 @@ def jump_beside_drift(
 
 
 def without_disturbed(runs: Sequence[Run]) -> list[Run]:
-    """The runs of a side without sets of which half or more of the runs were disturbed."""
+    """The runs of a side, except all runs of sets in which at least half were disturbed."""
     return without_disturbed_sets(
         runs, lambda run: run.set_id, lambda run: bool(external_disturbances_of(run))
     )

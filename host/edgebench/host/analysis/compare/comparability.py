@@ -1,9 +1,9 @@
-"""What two runs must have in common for a comparison of their numbers.
+"""Properties that two runs must have in common for a comparison of their numbers.
 
 The fingerprint of a run contains everything that changes its numbers and is not under test: device,
 runtime, settings, conditions. The model is usually under test and is not part of it. A comparison
 lists the keys in which the sides differ. The comparison is refused unless the user allows these
-keys: their effect may be what is to be measured.
+keys, for example to measure the effect of such a key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgebench.protocol.spec import SCENARIOS, shape_text
 
 
 def _device(run: Run) -> object:
-    """The device; an emulated device with counted instructions is the same on every machine."""
+    """Id of the device; with counted instructions, the emulated machine, equal on every host."""
     firmware = run.conditions.firmware
     is_counted = run.metrics.instructions_per_inference is not None
     if is_counted and firmware is not None and firmware.emulator is not None:
@@ -54,7 +54,7 @@ def _cpu_quota(run: Run) -> object:
 
 
 def _android_build(around: Environment) -> object:
-    """Build of a phone's system: an update may change clocks and scheduling but no other key."""
+    """Build of a phone's system: an update may change clocks and scheduling, yet no other key."""
     return around.android and (around.android.fingerprint_sha256 or around.android.security_patch)
 
 
@@ -66,7 +66,7 @@ def _android_group(run: Run) -> object:
 
 
 def _supply(run: Run) -> object:
-    """Supply voltage that the meter set; older runs may have it only in their command."""
+    """Supply voltage that the meter set; for older runs, taken from the recorded command line."""
     supply_v = run.conditions.supply_v
     if supply_v is None and run.command is not None:
         metered = (words for words in run.command.arguments if words[:1] == ("--meter",))
@@ -137,7 +137,7 @@ KEYS_OF_DEVICE = frozenset(
 )
 """Keys that usually differ if the devices differ."""
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
-"""Keys that may differ whenever a given key may: two runtimes have different versions."""
+"""Further keys that are allowed together with a key: two runtimes have different versions."""
 
 Fingerprint = dict[str, str]
 Differences = dict[str, tuple[str, ...]]
@@ -145,7 +145,7 @@ Differences = dict[str, tuple[str, ...]]
 
 
 def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
-    """Everything about a run that must be equal for a comparison; an absent value is `none`."""
+    """Properties of a run that must be equal for a comparison, by key; `none` if absent."""
     return {key: _text(KEYS[key](run)) for key in keys}
 
 
@@ -157,13 +157,13 @@ def differences(runs: Iterable[Run]) -> Differences:
 
 
 def unshown_differences(runs: Sequence[Run]) -> Differences:
-    """Differences that a table with model, runtime and device does not show by itself."""
+    """Differences that are not visible in a table with columns for model, runtime and device."""
     shown = shown_keys(runs)
     return {key: values for key, values in differences(runs).items() if key not in shown}
 
 
 def shown_keys(runs: Sequence[Run]) -> set[str]:
-    """Keys whose differences a table with model, runtime and device shows by itself."""
+    """Keys whose differences are visible in a table with columns for model, runtime and device."""
     found = differences(runs)
     implied = {"runtime": {"runtime", *IMPLIED["runtime"]}, "device": KEYS_OF_DEVICE}
     return {key for name, keys in implied.items() if name in found for key in keys}

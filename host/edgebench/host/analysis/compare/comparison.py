@@ -16,9 +16,9 @@ ranks for pairs, rank sums for independent runs. The outcome of a comparison:
         the change is for the worse, and at least the margin       → worse
     otherwise                                                      → inconclusive
 
-Sides that were measured on different occasions differ by more than their runs. Such a comparison in
-blocks has more tests (`blocks.py`): its p value is the largest of all tests, and its interval
-contains the intervals of all tests.
+Sides that were measured on different occasions differ by more than the runs of each side vary. Such
+a comparison in blocks has more tests (`blocks.py`): its p value is the largest of all tests, and
+its interval contains the intervals of all tests.
 
 The error of an instrument in the ratio widens both intervals and is not reduced by more runs: a
 change that is significant, but within that error, is inconclusive.
@@ -27,8 +27,8 @@ The margin applies to the logarithm, from 1/(1+m) to 1+m, so that swapping the s
 outcome. Without a margin no outcome is equivalent.
 
 A count that does not scatter, such as the instructions of an emulated target, needs no test: one
-run per side decides, within the resolution of the counter. If runs of the same side differ by more,
-the count does scatter, and the outcome is inconclusive.
+run per side decides, within the resolution of the counter. If runs of the same side differ by more
+than this resolution, the count does scatter, and the outcome is inconclusive.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for runs and ratios;
 Schuirmann (1987) for the two one-sided tests; Holm (1979).
@@ -66,9 +66,9 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 
 ALPHA = 0.05
 POWER = 0.80
-"""Probability that a minimum detectable effect is found."""
+"""Probability that an effect of the minimum detectable size is found."""
 INSTRUMENT_COVERAGE = 2.0
-"""Coverage factor k of the instrument's share in an interval: about 95 %.
+"""Coverage factor k of the instrument's uncertainty in an interval, for about 95 % coverage.
 
 Source: JCGM 100:2008 (GUM), 6.3.3.
 """
@@ -85,7 +85,7 @@ class Design(str, Enum):
 
 
 class ComparisonOutcome(str, Enum):
-    """Outcome for the candidate against the baseline."""
+    """Outcome for the candidate, relative to the baseline."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -110,7 +110,7 @@ class Rules:
     instrument_ratio: float = 0.0
     """Standard uncertainty of the ratio from the instrument, not reduced by more runs."""
     resolution_ratio: float = 0.0
-    """For the exact design: largest deviation from 1 of the ratio of two equal counts."""
+    """For the exact design: deviation of the ratio from 1 up to which two counts are equal."""
     blocks: Blocks | None = None
     """Occasions of the sides; None if both sides were measured in turn, on the same occasions."""
 
@@ -128,7 +128,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Candidate against baseline, with every number behind the outcome."""
+    """Comparison of a candidate with a baseline: the outcome and all numbers that led to it."""
 
     rules: Rules
     baseline_count: int
@@ -150,16 +150,17 @@ class Comparison:
     p_adjusted: float
     """P value after Holm's correction, over all comparisons that were made together."""
     smallest_p: float
-    """Smallest adjusted p value that this design can have."""
+    """Smallest adjusted p value that this design with this number of runs can have."""
     needed_count: int | None
-    """So many runs of each side, or pairs, are enough for a significant result; None if the present
-    runs are enough."""
+    """Number of runs of each side, or of pairs, that is enough for a significant result; None if
+    the present runs are enough."""
     superiority: float
-    """A12: probability that a run of the candidate has the higher value."""
+    """A12: probability that a run of the candidate has a higher value than a run of the
+    baseline."""
     cliffs_delta: float
     minimum_detectable_ratio: float | None
-    """Relative change that this design, spread and instrument find with 80 % probability; None for
-    single runs, and if the spread between occasions is not known."""
+    """Relative change that is found with 80 % probability, given the design, the spread and the
+    instrument; None for single runs, and if the spread between occasions is not known."""
     outcome: ComparisonOutcome
     reasons: tuple[Reason, ...]
     reason: str = field(init=False)
@@ -170,11 +171,9 @@ class Comparison:
 
 
 class _PValues(NamedTuple):
-    """P values of a comparison."""
-
     value: float
     adjusted: float
-    """Adjusted for all comparisons that are made together."""
+    """The p value, adjusted for all comparisons that are made together."""
     smallest: float
     """Smallest possible p value with this number of runs, adjusted."""
     comparison_count: int
@@ -190,7 +189,8 @@ def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> 
         rules: Design, direction, alpha and margin.
 
     Raises:
-        MeasurementError: a side is empty, a value is not finite and positive, or a pair is broken.
+        MeasurementError: a side is empty, a value is not finite and positive, or paired sides
+            differ in size.
     """
     return compare_many({"": (baseline, candidate)}, rules)[""]
 
@@ -232,14 +232,14 @@ def compare_many(
 def needed_run_count(design: Design, comparison_count: int = 1, alpha: float = ALPHA) -> int:
     """Number of runs of each side, or of pairs, that is enough for a significant result.
 
-    Fewer may be enough, too: beside sides of different sizes, or beside comparisons of more runs,
-    whose p values are smaller. Holm's method multiplies the smallest p value by the number of
-    comparisons. A count that does not scatter needs one run.
+    Fewer runs may be enough if the sides differ in size, or if other comparisons that are made
+    together have more runs and thus smaller p values. Holm's method multiplies the smallest p value
+    by the number of comparisons. A count that does not scatter needs one run.
 
     Args:
         design: Relation of the runs of both sides.
         comparison_count: Number of comparisons that are made together.
-        alpha: Probability of a false alarm, over all of them.
+        alpha: Probability of a false alarm, over all these comparisons.
 
     >>> needed_run_count(Design.PAIRED), needed_run_count(Design.PAIRED, 12)
     (6, 9)
@@ -253,7 +253,7 @@ def needed_run_count(design: Design, comparison_count: int = 1, alpha: float = A
 
 
 def _smallest_p(design: Design, count: int) -> float:
-    """Smallest possible p value of so many pairs, or runs of each side."""
+    """Smallest possible p value with this number of pairs, or of runs of each side."""
     paired = design is Design.PAIRED
     return smallest_signed_rank_p(count) if paired else smallest_rank_sum_p(count, count)
 
@@ -261,8 +261,8 @@ def _smallest_p(design: Design, count: int) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted so that alpha holds for all of them together, in the order given.
 
-    The i-th smallest of m, i from 0, is multiplied by m - i; values do not decrease, and do not
-    exceed 1.
+    The i-th smallest of m p values, with i from 0, is multiplied by m - i. An adjusted value is at
+    least as large as the adjusted value of the next smaller p value, and at most 1.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
     Statistics 6 (1979), 65-70; as adjusted values Wright, Adjusted p-values for simultaneous
@@ -288,19 +288,19 @@ def minimum_detectable_effect(
 ) -> float:
     """Smallest true effect that is found with this power, unit of the deviation.
 
-    (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n); for pairs s is the deviation of the
-    differences, and the term 1/n is omitted. The formula is that of a t test; rank tests need a
-    larger effect, see `ranks.py`.
+    The effect is (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n), with quantiles q and the
+    deviation s; for pairs, s is the deviation of the differences, and the term 1/n is omitted. The
+    formula is that of a t test; rank tests need a larger effect, see `ranks.py`.
 
     With an instrument of standard uncertainty u, an effect must exceed the widened interval, and is
-    observed with both errors: sqrt((q(1 - alpha/2) · e)² + (k · u)²) + q(power) · sqrt(e² + u²),
-    where e is the s · sqrt(…) from above.
+    observed with the errors of the runs and of the instrument: sqrt((q(1 - alpha/2) · e)² + (k ·
+    u)²) + q(power) · sqrt(e² + u²), where e is s · sqrt(1/m + 1/n).
 
     Args:
         deviation: Standard deviation between runs, or between the differences of pairs.
-        counts: Runs of both sides, or pairs and None.
+        counts: Number of runs of each side; for pairs, their number and None.
         freedom: Degrees of freedom of the deviation, for quantiles of Student's t; None: the
-            deviation is known, normal quantiles.
+            deviation is known exactly, and normal quantiles are used.
         alpha: Two-sided level.
         power: Probability to find the effect.
         instrument: Standard uncertainty of the effect from the instrument, shared by all runs.
@@ -322,7 +322,6 @@ def minimum_detectable_effect(
 
 
 def _logs(values: Floats, name: str) -> Floats:
-    """Logarithms of the values of a side."""
     what = f"{name}: " if name else ""
     if values.ndim != 1 or values.size == 0:
         raise MeasurementError(f"{what}no run to compare, shape {values.shape}")
@@ -342,7 +341,7 @@ def _test(baseline: Floats, candidate: Floats, design: Design) -> ShiftTest:
 
 
 def _p_value(test: ShiftTest, rules: Rules) -> float:
-    """Largest p value of the tests: a change counts only if all find it in the same direction."""
+    """Largest p value: a change counts only if all tests find it in the same direction."""
     others = rules.blocks.tests(test.shift) if rules.blocks else []
     return max([test.p_value, *(other.p_value(test.shift) for other in others)])
 
@@ -434,7 +433,7 @@ def _compare_exact(
 def _judge_exact(
     effect: float, spread: float, resolution: float, rules: Rules
 ) -> tuple[ComparisonOutcome, Reason]:
-    """Outcome of an effect on the logarithm, for a count that should not scatter."""
+    """Outcome of a difference of logarithms, for a count that should not scatter."""
     if spread > resolution:
         scatters = reasons.count_scatters(
             spread_ratio=math.expm1(spread), limit_ratio=rules.resolution_ratio
@@ -458,7 +457,7 @@ def _judge_exact(
 
 
 def widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
-    """Interval on the logarithm with the instrument's share; source: GUM, 5.1.2."""
+    """Interval of a logarithm, widened by the instrument's uncertainty; source: GUM, 5.1.2."""
     if bounds is None or not instrument_ratio:
         return bounds
     low = math.hypot(shift - bounds[0], INSTRUMENT_COVERAGE * instrument_ratio)
@@ -483,7 +482,8 @@ def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | No
     else:
         deviation = math.sqrt(float(np.var(baseline) * m + np.var(candidate) * n) / freedom)
     effect = minimum_detectable_effect(
-        # Rank tests need a larger effect than a t test by a ratio, as if the spread were larger.
+        # Rank tests need an effect larger by this factor than a t test, as if the spread were
+        # larger.
         deviation * (WINSORISED_LOSS if is_paired else RANK_SUM_LOSS),
         (m, None if is_paired else n),
         freedom=freedom,
@@ -505,7 +505,7 @@ def _judge(
     *,
     is_adjusted: bool,
 ) -> tuple[ComparisonOutcome, Reason]:
-    """Outcome of an effect on the logarithm, with the reason.
+    """Outcome of a difference of logarithms, with the reason.
 
     `is_adjusted` states that p was multiplied because several comparisons are made together.
     """

@@ -1,9 +1,10 @@
 """Which energies may be compared, and the share of the meter's errors that remains in their ratio.
 
 Every error that the runs share is one variable. It changes the ratio of two energies by the
-difference of its relative effects on them: a gain has the same effect on both and cancels, as far
-as both were in the same range; an offset cancels as far as their powers are equal. Errors specific
-to a run (edges, noise, resolution, …) do not cancel.
+difference between its relative effects on the two. A gain error has the same effect on both
+energies, and cancels if both were measured in the same range of the meter; an offset cancels to the
+extent that the powers are equal. Errors specific to a run (edges, noise, resolution, …) do not
+cancel.
 
 Source: JCGM 100:2008 (GUM), 5.2.2, for the ratio of correlated quantities.
 """
@@ -20,7 +21,7 @@ from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, MetersDiffer, NotMetered, UsageError
 
 MAX_RATIO = 0.5
-"""Maximum uncertainty of a ratio: beyond, twice the uncertainty is as large as the energy."""
+"""Maximum standard uncertainty of a ratio: above it, the interval of the ratio contains 0."""
 ENERGY, BATTERY = "energy.", "energy.battery."
 """Prefixes of the paths of energies, and of metrics that need a battery capacity."""
 WITHOUT_BUDGET = (
@@ -29,11 +30,11 @@ WITHOUT_BUDGET = (
     "energy.power_w_idle",
     "energy.power_w_peak",
 )
-"""Prefixes of paths for which the meter's share in a ratio is not computed."""
+"""Prefixes of the paths of energies for which the meter's error in a ratio is not computed."""
 
 
 def refuse_energy(path: str) -> UsageError:
-    """The error for the path of an energy that is not a metric."""
+    """The error for the path of an energy that cannot be compared."""
     if path.startswith(WITHOUT_BUDGET):
         return UsageError(
             f"metric {path!r} cannot be compared: its uncertainty is not computed; compare energy_j"
@@ -49,7 +50,7 @@ def energy_of(run: Run, path: str) -> EnergyResult:
 
     Raises:
         NotMetered: the run was made without a meter.
-        MeasurementError: the energy is refused, or the net energy for a net metric.
+        MeasurementError: the energy is refused or, for a net metric, the net energy is refused.
     """
     energy = run.metrics.energy
     if energy is None:
@@ -63,13 +64,13 @@ def energy_of(run: Run, path: str) -> EnergyResult:
 
 
 def instrument_ratio(metric: Metric, baseline: Sequence[Run], candidate: Sequence[Run]) -> float:
-    """Standard uncertainty of the ratio of two energies from the meter; 0 for any other metric.
+    """Standard uncertainty that the meter causes in a ratio of energies; 0 for other metrics.
 
     Raises:
         UsageError: the batteries differ.
         MetersDiffer: meter, settings, boundary or supply differ, so no error cancels.
-        MeasurementError: a run has no such energy, or the energy is not above the error of the
-            meter.
+        MeasurementError: a run has no energy for the metric, or the energies do not exceed the
+            error of the meter.
     """
     if metric.budget is None:
         return 0.0
@@ -116,7 +117,7 @@ def _place(energy: EnergyResult) -> str:
 def _budget(
     energy: EnergyResult, budget: Budget
 ) -> tuple[float, Mapping[str, float], Mapping[str, float]]:
-    """An energy, its effects shared with other runs, and all its components."""
+    """An energy, the effects of shared errors on it, and all components of its uncertainty, J."""
     if budget is Budget.NET:
         value, common = energy.net_j_per_inference, energy.net_common_j
         components = energy.net_components_j
@@ -129,7 +130,7 @@ def _budget(
 
 
 def _side(energies: Sequence[EnergyResult], budget: Budget) -> tuple[dict[str, float], float]:
-    """Relative effect of each shared variable, mean of the runs; and the largest own error."""
+    """Mean relative effect of each shared error, and the largest relative error of one run."""
     shared: dict[str, float] = {}
     own = 0.0
     for energy in energies:

@@ -8,14 +8,14 @@ ties, unlike scipy's.
 
 Signed ranks are capped at half the count of pairs. In Wilcoxon's test, which is the same without
 the cap, a single run slowed down by another process takes the largest rank for the wrong side: with
-nine of ten pairs in agreement p is 0.084. With the cap it is 0.029. On normal values the cost is a
+nine of ten pairs in agreement, p is 0.084. With the cap, p is 0.029. On normal values the cost is a
 7 % larger detectable effect (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
 
 The estimate and the intervals are found by inverting the test. As a shift is subtracted from the
 values, the test statistic falls in steps. The steps of signed ranks are at the means of two
-differences (Walsh averages), those of rank sums at the differences between the sides. The
-Hodges–Lehmann estimate is the shift at which the statistic crosses its centre; the bounds of an
-interval are the shifts at which the statistic crosses its two tails.
+differences (Walsh averages), the steps of rank sums are at the differences between values of the
+two sides. The Hodges–Lehmann estimate is the shift at which the statistic crosses its centre; the
+bounds of an interval are the shifts at which the statistic crosses its two tails.
 
 Beyond `MAX_PAIRS` and `MAX_INDEPENDENT` the normal approximation is used.
 
@@ -44,16 +44,16 @@ MAX_PAIRS = 300
 MAX_INDEPENDENT = 50
 """Maximum number of values on the larger side with an exact distribution."""
 _KEPT_COUNT = 64
-"""Distributions that are kept: without ties, all samples of a size have the same. At most 0.6 MB
-each."""
+"""Number of cached distributions, of at most 0.6 MB each: without ties, all samples of the same
+size have the same distribution."""
 RANK_SUM_LOSS = math.sqrt(math.pi / 3)
-"""Ratio of the detectable effect of a rank-sum test to a t test's, on normal values: its asymptotic
-relative efficiency is 3/π."""
+"""Detectable effect of a rank-sum test, divided by that of a t test, on normal values: the
+asymptotic relative efficiency of the test is 3/π."""
 WINSORISED_LOSS = 1.0966
-"""Ratio of the detectable effect of signed ranks capped at half to a t test's: the efficiency is
-(∫ a φ)² / ∫ a² = 0.8316 over 0…1, with the score a(u) = min(u, 1/2) and the best score for normal
-values, φ(u) = Φ⁻¹((1 + u) / 2).
-Source: Hettmansperger & McKean (2011), 1.8."""
+"""Detectable effect of signed ranks capped at half the count, divided by that of a t test, on
+normal values: the efficiency is (∫ a φ)² / ∫ a² = 0.8316 over 0…1, with the score a(u) = min(u,
+1/2) and the best score for normal values, φ(u) = Φ⁻¹((1 + u) / 2). Source: Hettmansperger & McKean
+(2011), 1.8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class ShiftTest:
         return self._first_step(total - least), self._first_step(least - 1)
 
     def _first_step(self, limit: float) -> float:
-        """Step after which the statistic is at most `limit`, which is below its maximum."""
+        """First step after which the statistic is at most `limit`; `limit` is below the maximum."""
         gaps = range(self._steps.size + 1)
         gap = bisect_left(gaps, -limit, key=lambda gap: -self._statistic(gap))
         return float(self._steps[gap - 1])
 
 
 def signed_rank_test(differences: Floats) -> ShiftTest:
-    """Test of differences by winsorised signed ranks, shape (m,), m >= 1.
+    """Test differences, shape (m,), m >= 1, by winsorised signed ranks.
 
     Zeros are ranked and have no sign. Source: Pratt (1959).
     """
@@ -123,12 +123,12 @@ def signed_rank_test(differences: Floats) -> ShiftTest:
 
 
 def smallest_signed_rank_p(count: int) -> float:
-    """Smallest possible two-sided p value of so many differences."""
+    """Smallest possible two-sided p value of a test of this number of differences."""
     return 0.5 ** (count - 1)
 
 
 def smallest_rank_sum_p(m: int, n: int) -> float:
-    """Smallest possible two-sided p value of m and n values."""
+    """Smallest possible two-sided p value of a test of m values against n values."""
     return min(1.0, 2 / math.comb(m + n, n))
 
 
@@ -178,7 +178,7 @@ def _signed_rank_sums(doubled: NDArray[np.int64]) -> Floats:
 
 @lru_cache(maxsize=_KEPT_COUNT)
 def _exact_signed_rank_sums(doubled: tuple[int, ...]) -> Floats:
-    """The same without the approximation, for doubled ranks in ascending order."""
+    """`_signed_rank_sums` without the approximation, for doubled ranks in ascending order."""
     chances = np.zeros(sum(doubled) + 1)
     chances[0] = 1.0
     reached = 0
@@ -191,7 +191,7 @@ def _exact_signed_rank_sums(doubled: tuple[int, ...]) -> Floats:
 
 
 def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
-    """Probability of each sum of this many ranks chosen from all; index: twice the sum."""
+    """Probability of each sum of `chosen` ranks out of all ranks; index: twice the sum."""
     count, total = doubled.size, int(doubled.sum())
     if max(chosen, count - chosen) > MAX_INDEPENDENT:
         variance = chosen * (count - chosen) / (count - 1) * float(np.var(doubled))
@@ -201,7 +201,7 @@ def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
 
 @lru_cache(maxsize=_KEPT_COUNT)
 def _exact_rank_sums(doubled: tuple[int, ...], chosen: int) -> Floats:
-    """The same without the approximation, for doubled ranks in ascending order."""
+    """`_rank_sums` without the approximation, for doubled ranks in ascending order."""
     count, total = len(doubled), sum(doubled)
     ways = np.zeros((chosen + 1, total + 1))
     ways[0, 0] = 1.0
@@ -216,7 +216,7 @@ def _exact_rank_sums(doubled: tuple[int, ...], chosen: int) -> Floats:
 def _normal(total: int, mean: float, deviation: float) -> Floats:
     """Normal approximation of the probabilities of 0…total.
 
-    Without ties only even sums exist; a caller then divides their probabilities by their sum.
+    Without ties only even sums exist; a caller then normalises the probabilities of the even sums.
     """
     from scipy.special import ndtr
 

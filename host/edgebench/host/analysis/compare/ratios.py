@@ -1,4 +1,4 @@
-"""Ratios between sets of runs with their intervals, for tables.
+"""Ratios between sets of runs, with confidence intervals, for tables.
 
 The unit of replication is the run, as in `comparison`: the ratio is the Hodges–Lehmann shift of the
 logarithms of the runs' values, with the interval of the rank-sum test, or of the signed-rank test
@@ -26,7 +26,7 @@ _PRECISIONS = re.compile(
     r"(?<![a-z0-9])(u?int8|int16x8|i8|q8|fp32|float32|f32|float|quant(i[sz]ed)?|full|integer|"
     r"qdq)(?![a-z0-9])"
 )
-"""Words in a file name that denote its precision."""
+"""Words in the name of a model file that denote the model's precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SetRatio:
     """Ratio of a set to the first set of a table."""
 
     metric: Metric
-    """Headline of both sets."""
+    """Headline metric of both sets."""
     times: float
     """Factor by which the set is better than the first set; below 1 it is worse."""
     interval: Bounds

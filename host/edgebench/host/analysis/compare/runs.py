@@ -63,7 +63,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.spec import Scenario
 
 DEFAULT_MARGIN_RATIO = 0.01
-"""Default margin: smaller changes do not matter.
+"""Default margin, 1 %: smaller changes do not matter.
 
 A change equal to the margin is found half of the time, a change of three times the margin nearly
 always.
@@ -71,11 +71,11 @@ always.
 
 
 class ComparisonOptions(TypedDict, total=False):
-    """What is compared, for all functions that compare runs."""
+    """Options that all functions that compare runs have in common."""
 
     metrics: str | Sequence[str] | None
-    """Paths of metrics, such as `latency_ns.p50` or `energy_j`. None: the headline of the scenario,
-    or of each device that times itself."""
+    """Paths of metrics, such as `latency_ns.p50` or `energy_j`. None: the headline metric of the
+    scenario, or of a device that times itself."""
     margin_ratio: float | None
     """Smallest relevant change. None: 1 %, or no margin for a count that does not scatter."""
     allowed: str | Sequence[str]
@@ -91,11 +91,11 @@ class Verdicts:
 
 
 class LeftOut(Enum):
-    """Why a pair is not compared."""
+    """Reason why a pair is not compared."""
 
     NOT_MADE = "not_made"
     MISSING = "missing"
-    """A run was not made, or is not stored."""
+    """One run of the pair was not made, or is not stored."""
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     INVALID = "invalid"
@@ -129,11 +129,12 @@ class RunComparison:
     left_out_count: int = 0
     """Number of pairs that are not compared."""
     left_out: Mapping[LeftOut, int] = field(default_factory=dict[LeftOut, int])
-    """The same by reason."""
+    """Number of pairs that are not compared, by reason."""
     disturbed_run_ids: tuple[str, ...] = ()
     """Runs that are not compared, because half or more of the runs of their sets were disturbed."""
     in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Settings that were not in effect as requested in a run, with the values of both sides."""
+    """Settings that were not in effect as requested in at least one run, by name, with the values
+    of both sides."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
@@ -141,7 +142,7 @@ Sides = tuple[Sequence[Run], Sequence[Run]]
 
 
 class SpreadSource(Protocol):
-    """Finds the spread of a metric between occasions of the models on both sides."""
+    """Function that finds the spread of a metric between occasions, for the models compared."""
 
     def __call__(
         self, sides: Sides, metric: Metric, /, *, left_out: Collection[str] = ()
@@ -152,7 +153,7 @@ class SpreadSource(Protocol):
             sides: The compared runs.
             metric: The metric.
             left_out: Ids of the runs of disturbed sets that were left out of the sides. If there
-                are any, only undisturbed sets count.
+                are any, only undisturbed sets are used.
         """
         ...
 
@@ -160,7 +161,7 @@ class SpreadSource(Protocol):
 def unknown_spread(
     _sides: Sides, _metric: Metric, /, *, left_out: Collection[str] = ()
 ) -> OccasionSpread:
-    """The spread without a store; a comparison in blocks is then inconclusive."""
+    """Return an unknown spread, for use without a store: comparisons in blocks are inconclusive."""
     del left_out
     return OccasionSpread()
 
@@ -180,7 +181,7 @@ def compare_groups(
 
     Args:
         groups: Baseline and candidate runs.
-        spread_of: Source of that spread.
+        spread_of: Function that finds this spread.
         metrics: Paths under `metrics` in run.json, such as `latency_ns.p50`; None: the default
             metric of the scenario.
         margin_ratio: Changes smaller than this do not matter; None: 1 %, or no margin for a count
@@ -217,8 +218,8 @@ def compare_pairs(
     """Compare runs that were made as pairs: a result per metric, device and runtime.
 
     Args:
-        runs: All runs of these comparisons. Pairs with a missing, failed or
-            invalid run, or without the energy to compare, are left out.
+        runs: All runs of one or more comparisons in pairs. Pairs with a missing, failed or invalid
+            run, or without the energy to compare, are left out.
         metrics: As for `compare_groups`.
         margin_ratio: As for `compare_groups`.
         allowed: As for `compare_groups`.
@@ -251,7 +252,7 @@ def compare_pairs(
 
 
 def with_planned_pairs(comparison: RunComparison, planned_count: int) -> RunComparison:
-    """The comparison, with the planned pairs of which no run was made."""
+    """The comparison, with the planned pairs that have no run counted as left out."""
     known = comparison.result.baseline_count + comparison.left_out_count
     counts = Counter(comparison.left_out)
     counts[LeftOut.NOT_MADE] += max(0, planned_count - known)
@@ -265,7 +266,7 @@ def _with_left_out(comparison: RunComparison, counts: Mapping[LeftOut, int]) -> 
 def _left_out(
     runs: Sequence[Run], compared: Sequence[Run], metrics: Sequence[str]
 ) -> Counter[LeftOut]:
-    """Number of pairs with at least one run that are not compared, by reason."""
+    """Number of pairs that have at least one run and are not compared, by reason."""
     pairs: dict[int, list[Run]] = {}
     for run in runs:
         if run.pair is not None:
@@ -316,9 +317,9 @@ class _PreparedComparison:
     differs_in: Differences
     values: tuple[NDArray[np.float64], NDArray[np.float64]]
     disturbed: list[Run]
-    """Runs that are left out with their sets."""
+    """Runs that are left out because their sets were disturbed."""
     is_in_blocks: bool
-    """Whether the sides were in blocks before sets were left out."""
+    """Whether the sides were in blocks before disturbed sets were left out."""
 
     def compared(self, result: Comparison) -> RunComparison:
         before, after = self.baseline, self.candidate
@@ -344,7 +345,7 @@ class _PreparedComparison:
 def settings_in_effect(
     baseline: Sequence[Run], candidate: Sequence[Run]
 ) -> dict[str, tuple[str, str]]:
-    """Settings that were not in effect as requested, by name, with the values of both sides."""
+    """Settings not in effect as requested in some run, by name, with the values of both sides."""
     differing: dict[str, tuple[str, str]] = {}
     for name in EffectiveSettings.names():
         sides = [
@@ -404,7 +405,7 @@ def _prepare(
         quiet = without_disturbed(before), without_disturbed(after)
         kept_ids = {run.run_id for side in quiet for run in side}
         left_out = [run for run in [*before, *after] if run.run_id not in kept_ids]
-        # The other runs can still decide; also false if a side has no other set.
+        # Whether the remaining runs can still be significant; false if a side has no other set.
         are_enough = comparison_count * smallest_rank_sum_p(*map(len, quiet)) < ALPHA
         if left_out and are_enough:
             spread = spread_of(quiet, metric, left_out=[run.run_id for run in left_out])
@@ -428,7 +429,7 @@ def _prepare(
 
 
 def resolution_ratio(metric: Metric, runs: Sequence[Run]) -> float:
-    """Resolution of the coarsest counter of these runs, relative; 0 if the metric is no count."""
+    """Relative resolution of the coarsest counter of these runs; 0 if the metric is not a count."""
     if metric.quantity is not Quantity.INSTRUCTIONS:
         return 0.0
     windows = [run.metrics.windows for run in runs if run.metrics.windows]
@@ -540,7 +541,7 @@ def find_metric(name: str) -> Metric:
 
 
 def better_of(metric: Metric, runs: Sequence[Run]) -> Better:
-    """The better direction of a metric: the accuracy metric of some data sets is an error."""
+    """The better direction of a metric: lower for an accuracy value that is an error measure."""
     judged_by = {run.metrics.accuracy.metric for run in runs if run.metrics.accuracy}
     if metric.path == "accuracy.value" and judged_by & ERROR_METRICS:
         return Better.LOWER

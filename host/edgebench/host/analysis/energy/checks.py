@@ -1,7 +1,7 @@
 """Whether a recording of a meter can be trusted; if not, no energy is reported from it.
 
     complete      nothing ended the recording early
-    calibration   every constant comes from the meter
+    calibration   every calibration constant is read from the meter
     loss          at most 0.1 % of the samples are missing; if the meter cannot count them, the
                   sample rate must show that no more are missing, because a hidden loss shifts all
                   later samples in time
@@ -28,19 +28,20 @@ from edgebench.meters.cable import BACKWARDS_W
 LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
-"""Maximum delay of an arrival: USB polls once per millisecond, and a busy host adds to it."""
+"""Maximum delay with which samples arrive: USB polls once per millisecond, and a busy host adds to
+this delay."""
 COMPLETE = "complete"
 """Id of the check that fails if the recording ended early."""
 COLUMNS = "columns"
-"""Fact of a header: columns of a table, by quantity."""
+"""Key of a fact in a header: names of the columns of an imported table, by quantity."""
 IS_CALIBRATION_STATED = "is_calibration_told"
-"""Fact of a header; false if the calibration of the meter behind a file is unknown."""
+"""Key of a fact in a header: false if it is unknown how the meter of a file was calibrated."""
 
 
 def check_recording(
     header: Header, loss: LossReport, flags: int, power_w_mean: float | None = None
 ) -> tuple[MeterCheck, ...]:
-    """All checks, in the order above.
+    """All checks, in the order of the table at the top of this module.
 
     Args:
         header: Description of the meter.
@@ -69,7 +70,7 @@ def check_recording(
 
 
 def reversed_reason(header: Header, power_w_mean: float) -> Reason:
-    """Why the power is negative: the leads, or the sign of a column of a table."""
+    """Reason why the power is negative: swapped leads, or the sign of a column of a table."""
     columns = header.facts.get(COLUMNS)
     if not isinstance(columns, dict):
         return recording.reversed_power(power_w_mean=power_w_mean)

@@ -2,17 +2,19 @@
 
 If the device is in step, every sample falls on the same few moments of an inference, in every run,
 and the trace does not show this. A loop is in step when M samples take as long as k inferences. The
-samples then fall on M moments, which are 1 / k of the sample interval apart. The samples move to
-the next moments by the remaining difference of the two times, summed over the loop, and by the
-random walk of the inferences' spread. If they move further, the error falls proportionally.
+samples then fall on M moments, which are 1 / k of the sample interval apart. During the loop, the
+samples drift towards the next moments by the remaining difference between the two times, summed
+over the loop, and by a random walk that comes from the spread of the inferences. If they drift
+beyond the next moments, the error falls in inverse proportion to the drift.
 
 Any other periodic activity of the device may also be in step: the tick of its scheduler, a PWM, a
 radio. Its period is unknown beforehand, but it shows in the samples: the mean of every M-th sample
-differs from the mean of their neighbours. A tick that falls on a single position, or between two,
-does not show; `unsampled` bounds what it may take.
+differs from the mean of their neighbours. A tick that falls on a single position, or between two
+positions, does not show; `unsampled` bounds the energy that it may take.
 
 Source: our own, compared with simulated loops in the tests; the error of M evenly spaced samples of
-a power with two steps in a period, each anywhere between two samples, is span / M · sqrt(2 / 12).
+a power with two steps in a period, each step anywhere between two samples, is span / M · sqrt(2 /
+12).
 """
 
 from __future__ import annotations
@@ -29,37 +31,41 @@ from edgebench.meters.base import Capability
 from edgebench.meters.polled import HOST_CLOCK
 
 MAX_PHASES = 1 << 20
-"""Highest number of moments that is tried; the error for more moments is at most 4e-7."""
+"""Highest number of moments that is tried; more moments leave an error of at most 4e-7."""
 MIN_INSTANTS_HZ = 20_000.0
-"""Minimum rate of instants: 20 per tick of a millisecond, the fastest usual tick (FreeRTOS and
-Zephyr: 100 Hz to 1 kHz, Linux: 100 Hz to 1 kHz)."""
+"""Minimum sample rate of a meter that samples instants: 20 samples per 1 ms, the shortest usual
+interval of scheduler ticks (FreeRTOS and Zephyr: 100 Hz to 1 kHz, Linux: 100 Hz to 1 kHz)."""
 TICK_MIN_HZ = 100.0
 """Slowest tick that is searched for: samples resolve a slower tick into hundreds of positions."""
 FOLD_SAMPLES = 1 << 15
 """Maximum number of samples that are searched for ticks."""
 FOLD_TIMES = 8
-"""Minimum number of ticks in these samples."""
+"""Minimum number of tick intervals within the samples that are searched."""
 _BLOCK = 1 << 12
-"""How many numbers of moments are tried at a time."""
+"""Number of values that are tried at a time for the number of moments."""
 ONE_MOMENT = math.sqrt(2 / 12)
-"""Error of a single moment of a power with two steps in a period, relative to the power's span."""
+"""Error of the mean of a power with two steps in a period, if a single moment is sampled, relative
+to the power's span."""
 _LEFT = 3.0
-"""Factor on the error that remains when the samples have moved by the distance of two moments. A
-drift alone leaves less; a drift with a random walk leaves this much. Found by the tests."""
+"""Factor on the error that remains after the samples have drifted by the distance between two
+moments. A drift alone leaves a smaller error; a drift with a random walk leaves this error. The
+factor was found by the tests."""
 _QUARTILES_OF_NORMAL = 1.349
 """Distance between the quartiles of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Consecutive inferences."""
+    """Loop of consecutive inferences."""
 
     period_s: float
     deviation_s: float
-    """Spread of a period, from its quartiles: a rare late inference moves the samples only once."""
+    """Standard deviation of the periods, from their quartiles, which rare late inferences do not
+    affect: a late inference moves the samples only once."""
     count: int
     stretch_count: int = 1
-    """Number of stretches at random moments of the sample interval, between random gaps."""
+    """Number of stretches of the loop; after a random gap, each starts at a random moment of the
+    sample interval."""
 
     @classmethod
     def of(cls, start_ns: NDArray[np.int64]) -> Loop | None:
@@ -73,10 +79,10 @@ class Loop:
 
 
 def refuse_few_instants(capability: Capability) -> None:
-    """Refuse instants that cannot resolve periodic activity of the device.
+    """Refuse a meter whose instants cannot resolve periodic activity of the device.
 
-    For recordings without a measured rate between the device's clock and the meter's, by which
-    `unsampled` bounds that activity.
+    This applies to recordings without a measured rate between the clocks of the device and the
+    meter. With this rate, `unsampled` bounds the activity.
 
     Raises:
         MeasurementError: the rate is too low, and the meter does not average.
@@ -92,7 +98,8 @@ def refuse_few_instants(capability: Capability) -> None:
 def has_own_clock(capability: Capability) -> bool:
     """Whether the meter decides when it samples.
 
-    Polls happen at random times; paced samples that the host only timestamps do not.
+    Polled samples are taken at random times; paced samples, which the host only timestamps, are
+    not.
     """
     return capability.is_paced or capability.clock_domain != HOST_CLOCK
 
@@ -120,12 +127,12 @@ def ticks_w(power_w: NDArray[np.float64], rate_hz: float) -> float:
 
 
 def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> float:
-    """Standard uncertainty of the mean power, relative to its span: the largest for any M.
+    """Standard uncertainty of the mean power, relative to the power's span: the maximum for any M.
 
     Args:
         loop: The inferences.
         interval_s: Sample interval, on the same clock.
-        rate_error: Relative error of that interval; a drift below it may not exist.
+        rate_error: Relative error of the sample interval; a drift below this error may not exist.
     """
     largest = 0.0
     for first in range(1, MAX_PHASES, _BLOCK):

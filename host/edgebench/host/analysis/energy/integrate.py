@@ -1,10 +1,10 @@
-"""Energy from power over time, exactly over a window.
+"""Energy from power over time, integrated exactly between the ends of a window.
 
-Theory of operation. Power is a line through nodes. A meter that samples instants gives one node per
-sample, and the energy is the sum of trapezoids. A meter that averages gives two nodes per sample,
-at the ends of its interval, and the energy is the sum of rectangles. A window may end anywhere: the
-line is cut there.
-Missing samples are bridged by the line, and the missing time is reported.
+Theory of operation. Power over time is modelled as a line through nodes. A meter that samples
+instants gives one node per sample, and the energy is the sum of trapezoids. A meter that averages
+gives two nodes per sample, at the ends of its interval, and the energy is the sum of rectangles. A
+window may end anywhere: the line is cut there. Missing samples are bridged by the line, and the
+missing time is reported.
 
 Source: the glossary, integration of sampling and averaging meters; see also docs/energy.md.
 """
@@ -25,14 +25,14 @@ Nanoseconds = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerLine:
-    """Power over time, by nodes."""
+    """Power over time, linear between nodes."""
 
     time_ns: Nanoseconds
     """Times of the nodes, not descending, shape (n,), n >= 1; equal times are a step."""
     power_w: Floats
     """Power at the nodes, shape (n,), no NaN."""
     _nodes_j: Floats | None = field(default=None, init=False, repr=False)
-    """Energy up to each node, shape (n,); None until it is used first."""
+    """Energy up to each node, shape (n,); None before its first use."""
 
     def at(self, time_ns: int) -> float:
         """Power at a time; at a step, the later power."""
@@ -46,7 +46,7 @@ class PowerLine:
         return float(self.power_w[one] + passed * (self.power_w[other] - self.power_w[one]))
 
     def cut(self, begin_ns: int, end_ns: int) -> PowerLine:
-        """Part inside a window, with a node at each end of it.
+        """Part of the line inside a window, with a node at each end of the window.
 
         Raises:
             MeasurementError: the window is empty, or reaches beyond the line.
@@ -94,7 +94,7 @@ class PowerLine:
         return energy_j
 
     def check(self, begin_ns: int, end_ns: int) -> None:
-        """Refuse a window without an energy.
+        """Refuse a window that has no energy.
 
         Raises:
             MeasurementError: the window is empty, or reaches beyond the line.

@@ -12,7 +12,7 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds, PowerL
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerOutline:
-    """Blocks of a channel, meter clock; all columns have shape (k,)."""
+    """Blocks of a channel, in the time of the meter's clock; all columns have shape (k,)."""
 
     begin_ns: Nanoseconds
     """Begin of each block, ascending."""

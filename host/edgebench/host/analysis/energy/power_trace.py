@@ -61,7 +61,7 @@ class PowerTrace(Protocol):
         ...
 
     def cumulative_j(self, channel: str, time_ns: Nanoseconds) -> Floats:
-        """Energy from the channel's begin to each of these times, shape (m,).
+        """Energy from the begin of the channel to each of these times, shape (m,).
 
         Raises:
             MeasurementError: a time is outside the recording.
@@ -91,9 +91,9 @@ class PowerTrace(Protocol):
         ...
 
     def without(self: TraceT, times_ns: Mapping[str, Nanoseconds]) -> TraceT:
-        """The recording in which the samples at these times, by channel, are missing."""
+        """A copy of the recording in which the samples at these times, by channel, are missing."""
         ...
 
     def falling_edges(self) -> Mapping[int, Nanoseconds]:
-        """Middle between the last high and the first low sample, by digital input."""
+        """Times of falling edges by digital input: midway from the last high to the first low."""
         ...

@@ -3,7 +3,7 @@
 Theory of operation. In MLPerf Tiny's energy mode a board pulls a pin low before the first and after
 the last inference of an `infer`, and the pin is connected to a digital input of the meter. So the
 ends of each window are on the meter's clock and need no alignment: energy per inference is the
-energy between two edges over the number of inferences.
+energy between two edges, divided by the number of inferences.
 
 Edges are assigned to windows by their order. Every `infer` makes two edges. The board makes other
 edges when it starts, on a `timestamp` command, and in windows that are not counted, all before the
@@ -11,19 +11,21 @@ counted windows. So the last edges of the recording belong to the counted window
 
 A lost edge shifts all earlier edges, so that pauses are taken for windows. Edges are refused
 
-    if most windows or pauses differ in length from the intervals between the lines at the bridge;
+    if most windows or pauses differ in length from the intervals between the board's lines of text,
+    as they arrive at the bridge;
     if the pauses are as long as the windows, since shifted edges would also fit;
     if a window differs in length from the others, which have the same count on the same clock:
     then one of the first edges was lost, and most windows are right.
 
-Single lines may be late by seconds on a busy machine. So the bridge's clock is used only to refuse
-edges, by a generous limit, and not to select edges.
+Single lines of text may arrive late by seconds on a busy machine. So the bridge's clock is used
+only to refuse edges, by a generous limit, and not to select edges.
 
 The reported energy is that of the median window, as the benchmark's rules require: five windows of
 at least ten seconds.
 
 Source: MLPerf Tiny, benchmark/runner (energy between the last two events over the count, median of
-five) and its rules; edges that the meter samples: a sample's interval on either side.
+five) and its rules. The time of an edge that the meter samples is uncertain by one sample interval
+on either side.
 """
 
 from __future__ import annotations
@@ -56,9 +58,10 @@ from edgebench.host.result.reasons.energy import idle_unknown
 from edgebench.protocol.record import RunRecord, TargetRecord
 
 LATE_S = 2.0
-"""Maximum delay of most lines relative to their edges, on a busy machine …"""
+"""Maximum delay of most lines of text after their edges, on a busy machine; see `LATE_RATIO`."""
 LATE_RATIO = 0.5
-"""… but at most this share of a window, so that a pause is not taken for a window."""
+"""Maximum delay as a share of a window, so that a pause is not taken for a window. The smaller of
+this limit and `LATE_S` applies."""
 FEWEST_WINDOWS = 2
 """Minimum number of windows: two have a pause between them, but a single window could itself be a
 pause."""
@@ -72,9 +75,9 @@ class PulsedWindow:
 
     count: int
     began_ns: int
-    """Arrival of the line before its first pulse, bridge clock."""
+    """Arrival of the line of text before the window's first pulse, by the bridge's clock."""
     ended_ns: int
-    """Arrival of the line after its second pulse, bridge clock."""
+    """Arrival of the line of text after the window's second pulse, by the bridge's clock."""
     pace_ns: int | None = None
     """Interval of the inferences if audio triggers them; the audio may play in only a part of the
     window. None if the inferences run back to back."""
@@ -92,7 +95,7 @@ class PulsedEnergy:
 
     @property
     def duration_s(self) -> float:
-        """Time between its edges, by the meter's clock."""
+        """Time between the edges of the window, by the meter's clock."""
         return (self.edges_ns[1] - self.edges_ns[0]) / 1e9
 
 
@@ -114,7 +117,7 @@ class PulsedResult:
 def find_pulsed_energy(
     record: RunRecord, target: TargetRecord, power: PowerTrace | None, request: EnergyRequest
 ) -> EnergyResult:
-    """Energy of a run on a board in energy mode, or why it is refused.
+    """Energy of a run on a board in energy mode, or the reason why the energy is refused.
 
     The durations of the windows are reported even if their energy is refused.
     """
@@ -192,7 +195,7 @@ def pulsed_energy(
     Args:
         power: Recording with a digital input.
         windows: Windows in order of time.
-        edges_ns: Their edges, as returned by `find_edges`, shape (windows, 2).
+        edges_ns: Edges of these windows, as returned by `find_edges`, shape (windows, 2).
 
     Raises:
         MeasurementError: a window has no energy.
@@ -220,7 +223,7 @@ def pulsed_energy(
 
 
 def _count_j(window: PulsedWindow, duration_ns: int, energy_j: float) -> float:
-    """Standard uncertainty of a window's energy from time outside its inferences, J.
+    """Standard uncertainty of a window's energy due to time outside its inferences, J.
 
     Neither an audio frame that is cut off at an end of the window nor time without audio is counted
     as an inference. The energy of that time is between zero and the average. At least one frame is
@@ -240,7 +243,8 @@ def find_edges(
     Args:
         windows: Windows in order of time.
         edges: Falling edges by digital input, meter clock, ascending.
-        period_ns: Sample interval of the meter: edges of a pin on two inputs differ by less.
+        period_ns: Sample interval of the meter: if a pin is connected to two inputs, their edges
+            differ by at most two intervals.
 
     Raises:
         MeasurementError: no input has the pulses, two inputs have different pulses that fit, or the

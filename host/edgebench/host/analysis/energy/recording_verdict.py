@@ -40,7 +40,7 @@ def verdict_of(header: Header, checks: Sequence[MeterCheck]) -> RecordingVerdict
 
 
 def _doubts(header: Header) -> tuple[Reason, ...]:
-    """Why the energy of a file may be wrong by more than its uncertainty."""
+    """Reasons why the energy of a file may be wrong by more than its uncertainty."""
     doubts: list[Reason] = []
     rate_hz = header.capability.rate_hz
     if not header.capability.is_averaging and rate_hz < MIN_INSTANTS_HZ:
@@ -53,7 +53,7 @@ def _doubts(header: Header) -> tuple[Reason, ...]:
 
 
 def _not_stated(header: Header) -> tuple[Reason, ...]:
-    """What neither the file nor the user states."""
+    """Reasons that name the properties of the meter that neither the file nor the user states."""
     assumed = assumptions_of(header)
     reasons: list[Reason] = []
     if TraceAssumption.GAIN in assumed:

@@ -21,5 +21,5 @@ class WindowTooShort(EnergyRefused):
 
 
 def reasons_of(error: MeasurementError) -> tuple[Reason, ...]:
-    """Reasons of an error; of an error without reasons, its text."""
+    """Reasons of an error; for an error without reasons, a reason with the error's text."""
     return error.reasons if isinstance(error, EnergyRefused) else (energy.stated(text=str(error)),)

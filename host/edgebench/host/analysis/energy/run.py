@@ -82,10 +82,10 @@ IDLE_WINDOWS = 2
 ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
 """Exceptions that refuse the energy of a run but keep its other results."""
 NEGATIVE_IDLE_RATIO = 0.01
-"""Most negative idle power that is accepted, relative to the power of the timed inferences: an idle
-device takes none or some, so a negative reading is an offset of at least its size."""
+"""Most negative idle power that is accepted, relative to the power of the timed inferences: the
+true idle power is not negative, so a negative reading is an offset of at least this size."""
 EDGE_QUERIES = 1000
-"""Least number of inferences for which the power at the ends is read, if the run has as many."""
+"""Minimum number of inferences at whose ends the power is read; all if the run has fewer."""
 logger = logging.getLogger(__name__)
 
 
@@ -97,7 +97,7 @@ def find_energy(
     clock: ClockModel | None,
     request: EnergyRequest,
 ) -> EnergyResult:
-    """Energy of a run, or why it is refused."""
+    """Energy of a run, or the reason why the energy is refused."""
     try:
         screening = None if power is None else screen(power, record.expected.power, is_loaded=True)
     except ENERGY_ERRORS as exc:
@@ -165,7 +165,7 @@ def _without_contradictions(
 def metered_result(
     record: RunRecord, screening: Screening[PowerTrace] | None, request: EnergyRequest
 ) -> EnergyResult:
-    """Facts and checks of the meter, without energy; or why the energy is refused."""
+    """Facts and checks of the meter, without energy, or the reason why the energy is refused."""
     if screening is None:
         # The host that collected the run is not the host with the meter.
         reason = reasons.recorded_elsewhere()
@@ -321,8 +321,8 @@ def _steady_window(trace: AlignedTrace, timed: TimedQueries) -> EnergyWindow:
     """Window of the timed inferences.
 
     Raises:
-        MeasurementError: as for `AlignedTrace.window`; a window that is too short also states the
-            settling time.
+        MeasurementError: as for `AlignedTrace.window`; the error of a window that is too short also
+            states the settling time.
     """
     starts_ns = timed.queries.start_ns[timed.first_row :]
     try:
@@ -342,13 +342,13 @@ def _with_loop(
     window_ns: tuple[int, int],
     stretch_count: int = 1,
 ) -> EnergyWindow:
-    """The window, with the uncertainty from inferences in step added."""
+    """The window, plus the uncertainty from inferences that are in step with the samples."""
     loop_j = trace.in_step_j(starts_ns, window_ns, stretch_count)
     return replace(window, in_step_j=math.hypot(window.in_step_j, loop_j))
 
 
 def _idle_w(trace: AlignedTrace, events: Sequence[Event]) -> float:
-    """Lowest mean power of the idle windows that were recorded; 0 if none was."""
+    """Lowest mean power of the idle windows that were recorded; 0 if no window was recorded."""
     powers_w: list[float] = []
     for begin_ns, end_ns in idle_windows(events):
         with suppress(MeasurementError):
@@ -378,8 +378,8 @@ def _with_net(
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     idle_w = errors.mean_power(idle)
-    # Errors other than an offset may make the reading negative; an offset that does is larger than
-    # the idle power, by an unknown amount.
+    # Errors other than an offset may make the reading negative; an offset that makes it negative
+    # exceeds the idle power by an unknown amount.
     scatter_w = errors.without_offset().mean_power(idle).u95_absolute
     lowest_w = -max(NEGATIVE_IDLE_RATIO * (result.power_w_mean or 0.0), scatter_w)
     if idle_w.value < lowest_w:
@@ -395,8 +395,9 @@ def _with_net(
     net = errors.net_per_inference(window, idle, result.inference_count or 1)
     if net.value + net.u95_absolute < 0:
         return replace(result, net_refusal=(reasons.idle_above_run(),))
-    # The net energy is between zero and the gross energy. Relative to itself, it may be uncertain
-    # by any factor and yet known well: a small difference of two powers.
+    # The net energy is between zero and the gross energy. As a small difference of two powers, it
+    # may have a large uncertainty relative to itself, but a small uncertainty relative to the gross
+    # energy.
     limit_j = U95_LIMIT_RATIO * (result.gross_j_per_inference or 0.0)
     if net.u95_absolute > limit_j:
         uncertain = reasons.net_uncertain(
@@ -451,7 +452,7 @@ def _phase_energy(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
 def _per_query(
     trace: AlignedTrace, errors: MeterErrors, record: RunRecord, timed: TimedQueries
 ) -> QueryEnergy:
-    """Percentiles of the energy of single inferences, or why only the mean is known."""
+    """Percentiles of the energy of single inferences, or the reason why only a mean is known."""
     if not record.spec.scenario.traits.is_single:
         overlap = reasons.queries_overlap(scenario=record.spec.scenario.value)
         return QueryEnergy(refusal=(overlap,))

@@ -1,12 +1,12 @@
-"""Filter, noise, step and repeated values of a meter, estimated from a trace.
+"""Filter, noise, quantisation step and repeated values of a meter, estimated from a trace.
 
-Drivers declare the errors of the meters they support; an instrument behind a file, or a chip behind
-a driver's interface, may have others. All estimates are made from samples, so they are the same for
-polled meters, meters with their own clock and files.
+Drivers declare the errors of the meters they support; the instrument that wrote a file, or a chip
+that a driver reads through an interface, may have other errors. All estimates are made from
+samples, so they apply equally to polled meters, to meters with their own clock and to files.
 
-Only a load code or the loop itself aligns a trace by changes of the recorded power, and so includes
-the delay of the meter's values. After any other alignment, the values are late by the interval
-between new values and the time constant of a filter: the lag.
+Only alignment by a load code or by the loop uses changes of the recorded power, and so includes the
+delay of the meter's values. After any other alignment, the values are late by the lag: the interval
+between new values plus the time constant of the filter.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.record import LoadCode
 
 MAX_SAMPLES = 20_000
-"""Maximum number of samples used per window: they give the noise to 1 %."""
+"""Maximum number of samples used per window, enough to estimate the noise to 1 %."""
 BY_POWER = SyncMethod.CODED_LOAD, SyncMethod.LOOP
 """Alignments that include the delay of the meter's values."""
 DITHER_RATIO = 0.5
-"""Ratio of noise to step from which rounding averages out."""
+"""Ratio of noise to quantisation step from which rounding errors average out."""
 Window = tuple[int, int]
 Samples = tuple[Nanoseconds, Floats]
 """Times and values of consecutive samples, each of shape (n,)."""
@@ -61,13 +61,13 @@ class SeenMeter:
     update_s: float = 0.0
     """Interval between new values, if the meter repeats its values."""
     lag_s: float = 0.0
-    """Bound on the delay of the values that the alignment does not include."""
+    """Bound on the part of the values' delay that the alignment does not include."""
     terms: tuple[UncertaintyTerm, ...] = ()
-    """Errors of all values: half a step, and the mean power of isolated spikes."""
+    """Errors of all values: half a quantisation step, and the mean power of isolated spikes."""
 
     @classmethod
     def worst(cls, channels: Sequence[SeenMeter]) -> SeenMeter:
-        """The largest of each error, of any channel."""
+        """The largest value of each error among the channels."""
         largest: dict[Kind, UncertaintyTerm] = {}
         for found in (uncertainty for channel in channels for uncertainty in channel.terms):
             if found.kind not in largest or found.value > largest[found.kind].value:
@@ -135,8 +135,8 @@ class _Readings:
     def loop_noise_w(self) -> float:
         """Standard deviation of a value in the loop, where noise may grow with the power.
 
-        The device's own changes of power look like noise, so the noise is assumed to grow in
-        proportion to the power at most.
+        The device's own changes of power look like noise, so the noise is assumed to grow at most
+        in proportion to the power.
         """
         idle_w, most = self.noise_w, 1.0
         if level_w := self.idle_w:
@@ -150,7 +150,7 @@ class _Readings:
 
     @property
     def step_w(self) -> float:
-        """Step of the values; 0 if the noise is high enough for rounding to average out."""
+        """Quantisation step; 0 if the noise is high enough for rounding errors to average out."""
         found_w = step_w(np.concatenate([self.before[1], self.loop[1], *self.idle_runs_w]))
         return found_w if self.noise_w < DITHER_RATIO * found_w else 0.0
 
@@ -169,7 +169,7 @@ class _Readings:
 
 
 def look_at_meter(power: PowerTrace, channels: Sequence[str], run: AlignedRun) -> SeenMeter:
-    """Estimate what the driver does not declare, from each channel; the largest errors count.
+    """Estimate the errors that the driver does not declare; each is the largest of any channel.
 
     Args:
         power: The recording.
@@ -235,12 +235,12 @@ def idle_noise_w(
 def _fall_s(
     power: PowerTrace, channel: str, line: ClockLine, readings: _Readings, fall_ns: Window
 ) -> float:
-    """Bound on the time constant; the interval between new values if no fall is seen."""
+    """Bound on the filter's time constant; the interval between new values if no fall is seen."""
     end_ns, after_ns = fall_ns
     time_ns, power_w = _samples(power, channel, line, (2 * end_ns - after_ns, after_ns))
     if readings.update_s:
         time_ns, power_w = _new((time_ns, power_w))
-    # The ends of blocks, so that the work does not grow with the recording.
+    # Means of blocks of samples, so that the work does not grow with the recording.
     length = 1 + len(power_w) // MAX_SAMPLES
     whole = len(power_w) // length * length
     power_w = power_w[:whole].reshape(-1, length).mean(axis=1)

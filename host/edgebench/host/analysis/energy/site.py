@@ -1,8 +1,9 @@
-"""Where a meter measures: which of its channels add up to the device, and which are parts of them.
+"""Place of a meter: channels that add up to the device's power, and channels that measure parts.
 
-The parts may not exceed the whole. On some Jetson Nanos the names of rails are swapped; which rail
-is which cannot be found out, so there is no energy. A processor's `psys` does not change if the
-board maker did not connect it: the energy is then the energy of the packages.
+The power of the parts may not exceed the power of the whole. On some Jetson Nanos the names of
+rails are swapped; it cannot be determined which rail is which, so no energy is reported. A
+processor's `psys` does not change if the board maker did not connect it: the energy is then the
+energy of the packages.
 
 Source: jetson_stats, forum logs with POM_5V_GPU above POM_5V_IN; energymon, jetson/README (which
 rails of a Jetson are on its module and which on the carrier board)
@@ -64,10 +65,10 @@ def site_of(header: Header) -> Site:
 
 
 def site_in(power: PowerTrace) -> Site:
-    """Widest boundary that was measured completely and takes no less than its parts.
+    """Widest boundary that was measured completely and has at least the power of its parts.
 
     Raises:
-        MeasurementError: as for `site_of`; or the parts take more than the whole.
+        MeasurementError: as for `site_of`, or the parts have a higher power than the whole.
     """
     site = site_of(power.header)
     # Channels inside the site; none of them is inside another.

@@ -25,17 +25,18 @@ TIMEBASE_RATIO = 1e-4
 MAX_GAIN_RATIO = 1.0
 """Largest meaningful gain error: as large as the reading itself."""
 FORMAT = "format"
-"""Fact of a header: the kind of file."""
+"""Key of a fact in a header: the kind of file."""
 IS_ASSUMED = "is_instants_assumed"
-"""Fact of a header: samples are assumed to be instants."""
+"""Key of a fact in a header: whether samples are assumed to be instants."""
 IS_STEADY = "is_steady"
-"""Fact of a header: samples are evenly spaced, as from an instrument with its own clock."""
+"""Key of a fact in a header: whether samples are evenly spaced, as by an instrument's clock."""
 IS_HELD = "is_held"
-"""Fact of a header: a value holds until the next sample, as in a log of changes."""
+"""Key of a fact in a header: whether a value holds until the next, as in a log of changes."""
 NOTES = "reading"
-"""Fact of a header: notes on how the file was read, as data."""
+"""Key of a fact in a header: notes on how the file was read, as data."""
 EDGE_S = "edge_s"
-"""Fact of a header: largest error of the first and last time, because of coarse timestamps."""
+"""Key of a fact in a header: maximum error of the first and last time, in seconds, because of
+coarse timestamps."""
 _STATED = "as the user states it"
 
 
@@ -63,7 +64,7 @@ def reading_of(notes: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
 
 
 def assumptions_of(header: Header) -> tuple[TraceAssumption, ...]:
-    """What neither the file nor the user states about the instrument."""
+    """Properties of the instrument that neither the file nor the user states."""
     kinds = {
         uncertainty.kind
         for uncertainty in header.uncertainty
@@ -81,7 +82,7 @@ def with_instrument(imported: Header, errors: InstrumentErrors) -> Header:
     """Header of an import, with the errors of the instrument if the file does not state them.
 
     Raises:
-        UsageError: both the user and the file state them.
+        UsageError: both the user and the file state errors.
     """
     if imported.uncertainty:
         if errors != InstrumentErrors():
@@ -101,7 +102,7 @@ def with_instrument(imported: Header, errors: InstrumentErrors) -> Header:
 
 
 def instrument_header(imported: Header, trace: TraceRequest) -> Header:
-    """Header of the instrument behind a file.
+    """Header that describes the instrument which wrote a file.
 
     Its facts describe the instrument: two files from the same instrument have the same facts, so
     their runs can be compared. Without a name, each file counts as a separate instrument.
@@ -125,7 +126,8 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
     is_stated = trace.gain_ratio is not None
     origin = Origin.DATASHEET if is_stated else Origin.ASSUMED
     where = _STATED if is_stated else "nobody stated it"
-    # The file's seconds may be wrong by as much as its clock differs from the device's.
+    # The seconds of the file may be wrong by the rate difference between its clock and the
+    # device's.
     timebase = TIMEBASE_RATIO + abs(trace.slope)
     terms = [
         term(Kind.GAIN, gain, where, origin=origin),

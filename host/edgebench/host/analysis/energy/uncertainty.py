@@ -9,13 +9,14 @@ Each small quantity is a variable with mean 0. Errors of the meter (gain, offset
 variable in every window, so an offset cancels in the net energy and a gain does not; noise, edges
 and missing samples are separate for each window. Gain errors add up linearly, within a range and
 over the ranges, and are not independent per sample or range: ranges share a converter and a
-reference, and datasheets do not state how much of the error comes from those.
+reference, and datasheets do not state how much of the error comes from these shared parts.
 
 This gives two uncertainties. The absolute uncertainty includes all terms. The comparative
-uncertainty is what remains relative to another run with this meter, if all energy of that run is in
-the range with most of this run's energy: effects that change both runs by the same ratio cancel.
-The comparison of two given runs uses the signed effect of each variable on both: an offset cancels
-as far as their powers are equal, and the gain of a range as far as both runs were in that range.
+uncertainty applies to the comparison with another run with this meter, on the assumption that all
+energy of the other run is in the range with most of this run's energy: effects that change both
+runs by the same ratio cancel. The comparison of two given runs uses the signed effect of each
+variable on both: an offset cancels to the extent that the powers are equal, and the gain of a range
+to the extent that both runs were in that range.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -37,14 +38,14 @@ COVERAGE = 2.0
 """Coverage factor k of the expanded uncertainties: about 95 %."""
 U95_LIMIT_RATIO = 0.9
 """Largest expanded uncertainty of an energy, relative to the energy: beyond it, the interval
-contains a tenth of the energy, and not even its order of magnitude is known. The limit of a net
-energy is relative to the gross energy."""
+reaches down to a tenth of the energy, so not even the order of magnitude is known. The limit of a
+net energy is relative to the gross energy."""
 ALL_RANGES = None
 _RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
 _RATIO_NAMES = {kind.value for kind in _RATIOS}
 _OF_RANGE, _OF_THE = " of range ", " of the "
 IN_STEP, BETWEEN_SAMPLES = "in step", "between samples"
-"""Components that only instants have, and means over intervals do not."""
+"""Names of components that only meters have whose samples are instants, not means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class RangePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyWindow:
-    """Energy of a window of a recording, with the quantities behind its uncertainty."""
+    """Energy of a window of a recording, with the quantities that determine its uncertainty."""
 
     energy_j: float
     duration_s: float
@@ -79,7 +80,7 @@ class EnergyWindow:
     saturated_s: float = 0.0
     """Time of samples at the end of a range."""
     ceiling_w: float = 0.0
-    """Highest power of such a sample; 0: a higher range shows it."""
+    """Highest power of a sample at the end of a range; 0 if a higher range measured it."""
     power_w_span: float = 0.0
     """Highest power minus lowest power."""
     edge_error_s: float = 0.0
@@ -102,14 +103,14 @@ class EnergyWindow:
     channel_count: int = 1
     """Number of summed channels; each has the meter's offset, all with the same sign."""
     drift_w: float = 0.0
-    """Change of the idle power from before to after the run; when it changed is unknown."""
+    """Change of the idle power, at an unknown time between the windows before and after the run."""
 
 
 def without_gaps(window: EnergyWindow, gaps_s: float, idle_w: float) -> EnergyWindow:
     """The window without the gaps between its inferences.
 
     The power in a gap is between the idle power and the mean power of the window: the processor
-    needs a while to become idle. The middle of both is subtracted.
+    needs a while to become idle. The mean of these two powers is subtracted.
 
     Args:
         window: Window of the inferences.
@@ -147,8 +148,8 @@ class UncertainValue:
     """Standard uncertainty without effects that change another run in the same range by the same
     ratio."""
     common: dict[str, float] = field(default_factory=dict[str, float])
-    """Signed effect of each variable that two runs with this meter share, at one standard
-    deviation; the other components are specific to this run."""
+    """Signed effect, at one standard deviation, of each variable that two runs with this meter
+    share; all other components are specific to this run."""
 
     @property
     def u95_absolute(self) -> float:
@@ -162,7 +163,7 @@ class UncertainValue:
 
     @property
     def largest_component(self) -> str:
-        """Name of the largest component, without its window; empty if there is none."""
+        """Name of the largest component, without the name of its window; empty if there is none."""
         largest = max(self.components, key=self.components.__getitem__, default="")
         return largest.partition(_OF_THE)[0]
 
@@ -297,7 +298,7 @@ class _Effect:
         return self.slope * self.standard
 
     def in_comparison(self, value: float, main: int | None) -> float:
-        """Effect that remains relative to another run with all of its energy in the main range."""
+        """Effect that remains in a comparison with a run whose energy is all in range `main`."""
         if not (self.term.is_common and self.term.kind in _RATIOS):
             return self.signed
         if self.term.range in (ALL_RANGES, main):

@@ -3,39 +3,45 @@
 Theory of operation. A meter takes one sample in each interval of its own clock, and the device does
 many things at a fixed rate of its clock: a scheduler's tick, a backlight's PWM, a regulator's
 pulses. If the two rates have a simple ratio, all samples fall on the same moments of that activity.
-No sample shows it then, or every sample does, and the mean power is wrong by as much as the
-activity takes. The spread of the samples does not show this.
+Then either no sample shows the activity or every sample does, and the mean power is wrong by up to
+the power of the activity. The spread of the samples does not show this.
 
 Two clocks never agree exactly, so the samples move along the activity. Once they have moved by one
-sample interval, they have been at every moment of any such activity, and what they did not show
-does not exist. The distance in intervals, over the time that is compared, is
+sample interval, they have been at every moment of any such activity, and an activity that no sample
+showed does not exist. The distance that they move during the time that is compared, in sample
+intervals, is
 
     r = |rate difference of the two clocks| · time / sample interval
 
-An activity that was never seen, or always, is shorter than 1 - r of the interval. Its power is
-unknown, and therefore assumed (`assumed_w`). The rate difference is measured by the alignment with
-an uncertainty. Below `MIN_INSTANTS_HZ`, ticks and bursts of any processor fall between the samples,
-so the least r at 95 % is used. From there on, only pulses of a regulator do, and most regulators
-have their own clocks. So r plus its standard uncertainty is used: the clocks count as equal
-only if the recording shows it. With the least r, runs of a second would have no energy at all where
-a device is late by 10 us at an edge of its load code.
+An activity that no sample met, or the absence of an activity that every sample met, is shorter than
+1 - r of the interval. Its power is unknown, and therefore assumed (`assumed_w`). The rate
+difference is measured by the alignment with an uncertainty. Below `MIN_INSTANTS_HZ`, ticks and
+bursts of any processor fall between the samples, so the lower bound of r at 95 % is used. From this
+rate on, only pulses of a regulator are short enough, and most regulators have their own clocks. So
+r plus its standard uncertainty is used: the clocks count as equal only if the recording shows it.
+With the lower bound of r, the energy of a run of one second would always be refused on a device
+that is late by 10 us at the edges of its load code.
 
 The edges of a load code are shifted at random, so that the errors of sampled edges average out
-(`common_error_s`). If they do, and the device is on time, the rate difference of 25,000 instants
-per second is known to 2 ppm after three seconds, which is a fifth of a sample interval.
+(`common_error_s`). If they average out, and the device is on time, then at 25,000 instants per
+second the rate difference is known to 2 ppm after three seconds, a drift of a fifth of a sample
+interval.
 
 An activity that every sample met is part of every level, so the energy is too high by at most the
-lowest level of the recording; the interval reaches down to what is left then.
+lowest level of the recording; the uncertainty interval reaches down to the energy without that
+level.
 
-An activity that was seen in a part of that time changes the level of the power: from idle to idle,
-or from quarter to quarter of a window. Such a change counts as an activity, with its full height.
-Samples that move slowly may meet an activity during all of the loop and in neither idle phase, or
-the reverse: the loop's level alone does not show it. The chips of the load codes do, in half of
-which the device is idle, right before the warm-up and right after the loop.
+An activity that the samples met in only a part of the time changes the level of the power: between
+the idle windows, or between the quarters of a window. Such a change counts as an activity, with its
+full height. Samples that move slowly may meet an activity during all of the loop and in neither
+idle phase, or the reverse: the loop's level alone does not show it. The chips of the load codes
+show it: in half of these chips the device is idle, right before the warm-up and right after the
+loop.
 
 Not covered: an activity by a clock that is neither the device's nor the meter's, and that agrees
-with the meter's clock by chance; an activity that takes more than is assumed; an activity that
-exists only while the loop runs is covered only as far as the samples moved within the loop.
+with the meter's clock by chance; an activity with a higher power than is assumed. An activity that
+exists only while the loop runs is covered only to the extent that the samples moved within the
+loop.
 
 Source: our own, compared with simulated runs in benchmarks/energy_simulated.py; the error of a
 sample at a given moment of a power with two steps in a period is span · sqrt(2 / 12), as in
@@ -62,21 +68,22 @@ from edgebench.host.result.reasons.energy import unsampled_activity
 from edgebench.protocol.record import LoadCode
 
 BURST_W = 1.0
-"""Power that a small board may take periodically, whatever its loop takes.
+"""Power that a small board may draw periodically, whatever the power of its loop.
 
 Source: ESP32 Series Datasheet, RF power consumption: 240 mA at 3.3 V for 802.11b at 19.5 dBm."""
 PULSE_RATIO = 4.0
-"""Highest power of a regulator's pulses over the mean: a duty of a quarter, assumed."""
+"""Highest power of a regulator's pulses, relative to the mean: a duty cycle of 1/4, assumed."""
 LEVELS_PER_WINDOW = 4
-"""Pieces of a window whose levels are compared."""
+"""Number of pieces of a window, whose mean powers are compared."""
 NOISE_FACTOR = 3.6
-"""Range of four normal values, in standard deviations, that 5 % exceed.
+"""Bound on the range of four normal values, in standard deviations, exceeded in 5 % of cases.
 
 Source: Harter, Tables of range and studentized range, Ann. Math. Statist. 31 (1960), n = 4."""
 SAWTOOTH_HARMONICS = 30
-"""Harmonics of the error of a sampled edge; those above have 1 % of it."""
+"""Number of harmonics of the error of a sampled edge; all higher harmonics have 1 % of it."""
 BEATS = 3.0
-"""Number of beats above which the error of their mean falls with their number; as in in_step."""
+"""Number of beats, each a drift by one sample interval, above which the error of their mean is
+inversely proportional to their number; as in in_step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +92,20 @@ class ClockDifference:
 
     ratio: float
     deviation: float
-    """Its standard uncertainty."""
+    """Standard uncertainty of `ratio`."""
 
     @classmethod
     def of(
         cls, alignment: Alignment, codes: Sequence[LoadCode], span_s: float, interval_s: float
     ) -> ClockDifference:
-        """The slope of an alignment by two ends, or of the method whose slope the alignment has.
+        """The slope of an alignment; its uncertainty comes from its two ends or its `rate_error`.
 
         Args:
             alignment: The alignment.
             codes: Load codes at the two ends; empty for other marks.
-            span_s: Time between the ends: of the load codes, else the length of the loop.
-            interval_s: Sample interval: an edge in the power is known to a part of it.
+            span_s: Time between the two ends: between the load codes, or else the length of the
+                loop.
+            interval_s: Sample interval: an edge in the power is known to a part of this interval.
         """
         slope = alignment.line.slope
         if alignment.rate_error is not None:
@@ -116,13 +124,14 @@ class ClockDifference:
 
     @property
     def least_ratio(self) -> float:
-        """Least difference of the rates at 95 %."""
+        """Lower bound of the rate difference, with 95 % confidence."""
         return max(0.0, abs(self.ratio) - COVERAGE * self.deviation)
 
     def beats(self, watched_s: float, rate_hz: float) -> float:
-        """Sample intervals by which the samples moved: the least at 95 % for few instants.
+        """Number of sample intervals by which the samples moved along an activity of the device.
 
-        For `MIN_INSTANTS_HZ` and more, the measured number plus its standard uncertainty.
+        Below `MIN_INSTANTS_HZ`, this is the lower bound at 95 %; from there on, the measured number
+        plus its standard uncertainty.
 
         Args:
             watched_s: Time in which activity would have been seen.
@@ -136,9 +145,10 @@ class ClockDifference:
 def common_error_s(edge_ns: NDArray[np.int64], interval_s: float) -> float:
     """Standard uncertainty of the mean time of edges that were sampled, s.
 
-    An edge between two samples is placed in their middle, so its error follows from its phase, by a
-    sawtooth of one sample interval. If all edges have the same phase, that is the error of their
-    mean; if the phases are spread, the errors cancel. The phase of the samples is unknown.
+    An edge between two samples is placed midway between them, so its error is a sawtooth function
+    of its phase, with a height of one sample interval. If all edges have the same phase, their mean
+    has the same error as each edge; if the phases are spread, the errors cancel. The phase of the
+    samples is unknown.
 
     Args:
         edge_ns: Times of the edges, meter clock, shape (n,).
@@ -166,35 +176,36 @@ class PowerLevels:
     power_w: NDArray[np.float64]
     """Shape (`LEVELS_PER_WINDOW`,)."""
     noise_w: float
-    """Standard uncertainty of each, from the differences of successive samples."""
+    """Standard uncertainty of each mean power, from the differences of successive samples."""
     duration_s: float
 
     @property
     def change_w(self) -> float:
-        """Range of the levels beyond that of noise."""
+        """Range of the levels, minus the range that noise explains; at least 0."""
         return max(0.0, float(np.ptp(self.power_w)) - NOISE_FACTOR * self.noise_w)
 
     def noise_within_w(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standard uncertainty of mean powers over these times from the same noise, shape (n,)."""
+        """Standard uncertainty of mean powers over periods of these lengths, shape (n,)."""
         density: float = self.noise_w * math.sqrt(self.duration_s / LEVELS_PER_WINDOW)
         return density / np.sqrt(length_s)
 
 
 @dataclass(frozen=True, slots=True)
 class IdleChips:
-    """Chips of the load codes in which the device is idle, beside the loop."""
+    """Chips of the load codes in which the device is idle, right before and after the loop."""
 
     power_w: NDArray[np.float64]
-    """Mean power of each, shape (n,)."""
+    """Mean power of each chip, shape (n,)."""
     noise_w: NDArray[np.float64]
-    """Standard uncertainty of each from noise, shape (n,)."""
+    """Standard uncertainty of each mean power due to noise, shape (n,)."""
     apart_s: float
     """Longest time from a moment of the loop to a quarter of an idle window."""
 
     def change_w(self, clocks: ClockDifference, idle_w: Sequence[float], rate_hz: float) -> float:
-        """Largest difference from the idle windows beyond that of noise, W.
+        """Largest power difference between chips and idle windows beyond noise, W.
 
-        0 where the idle windows have moments of the loop.
+        It is 0 if the samples moved by an interval or more between the loop and the idle windows,
+        so that the idle windows show the same moments as the loop.
         """
         if clocks.least_ratio * self.apart_s * rate_hz >= 1 or not len(self.power_w):
             return 0.0
@@ -204,7 +215,7 @@ class IdleChips:
 
 
 def _extreme_factor(count: int) -> float:
-    """Largest absolute value of so many normal values, in standard deviations, that 5 % exceed."""
+    """Bound on `count` normal values, in standard deviations, exceeded by any in 5 % of cases."""
     return NormalDist().inv_cdf((1 + 0.95 ** (1 / count)) / 2)
 
 
@@ -258,9 +269,9 @@ def unsampled_w(
 def assumed_w(highest_w: float, rate_hz: float) -> float:
     """Highest power that an unseen activity may take, W.
 
-    Below `MIN_INSTANTS_HZ`, the interval is as long as bursts of a processor or a radio, which take
-    up to the highest level of the recording, or `BURST_W`. Above, only pulses of a regulator are
-    shorter than the interval.
+    Below `MIN_INSTANTS_HZ`, the interval is as long as bursts of a processor or a radio, which draw
+    up to the highest level of the recording, or `BURST_W`. At higher rates, only pulses of a
+    regulator are shorter than the interval.
     """
     highest_w = abs(highest_w)
     if rate_hz < MIN_INSTANTS_HZ:

@@ -20,34 +20,34 @@ NOISE_BLOCKS = (1, 2, 4, 8)
 """Lengths, in values, of the blocks whose means are compared: the noise of an instrument with a
 filter is correlated over several values, and averages out less."""
 MIN_BLOCKS = 30
-"""Least number of blocks; with fewer, their scatter is itself uncertain by 20 %."""
+"""Minimum number of blocks; with fewer, their scatter is itself uncertain by 20 %."""
 MAD_TO_SIGMA = 1.4826
 MIN_DISTINCT = 2
-"""Least number of distinct values that show a common step; a single value is not evidence."""
+"""Minimum number of distinct values that show a common step; a single value is not evidence."""
 ENOUGH_DISTINCT = 8
-"""Number of distinct values from which the step is the largest number of which all are multiples.
-Fewer may all be multiples of a larger number by chance, so that the step is a decimal digit."""
+"""Minimum number of distinct values whose greatest common divisor is taken as the step. Fewer
+values may have a larger common divisor by chance, so it is then rounded down to a power of ten."""
 FINE_RATIO = 1e-4
 """Ratio of step to power below which a step is not searched: it changes an energy by 0.003 %."""
 _SAME_RATIO = 1e-6
 """Ratio of difference to highest power below which values are equal: files have seven digits."""
 REPEATED = 1.5
-"""Number of samples between new values, above which values are repeated."""
+"""Number of samples between new values above which the meter counts as repeating its values."""
 SPIKE_SIGMAS = 8.0
-"""Least distance of a spike from its neighbours, in standard deviations of the noise …"""
+"""Minimum distance of a spike from its neighbours, in standard deviations of the noise."""
 SPIKE_STEPS = 3.0
-"""… and in steps of the value."""
+"""Minimum distance of a spike from its neighbours, in quantisation steps of the values."""
 SPIKE_LIMIT_RATIO = 0.02
-"""Largest share of spikes; if more values are apart from their neighbours, the power itself
-changes from value to value."""
+"""Maximum share of values that count as spikes; if more values differ from their neighbours, the
+power itself changes from value to value."""
 
 
 def noise_w(runs: Sequence[Floats]) -> float:
-    """Standard deviation of a value, as far as it averages out like independent noise.
+    """Standard deviation of independent noise that averages out as the noise of the values does.
 
-    From the median difference of successive values, and of successive means over blocks, times the
-    square root of their length; the highest counts. Occasional activity of the device does not
-    change a median.
+    It is estimated from the median difference of successive values, and of successive block means
+    times the square root of the block length; the highest estimate counts. Occasional activity of
+    the device does not change a median.
 
     Args:
         runs: Values of several windows, each of shape (n,).
@@ -68,7 +68,7 @@ def noise_w(runs: Sequence[Floats]) -> float:
         block_w = MAD_TO_SIGMA * float(np.median(steps_w)) * math.sqrt(length / 2)
         if length == 1:
             single_w = found_w = block_w if block_w > ROUNDING * highest_w else 0.0
-        # Noise that is alike over that many values has no more; the rest is a change of power.
+        # Noise that is equal within a block is limited to this; the rest is a change of power.
         found_w = max(found_w, min(block_w, length * single_w))
     return found_w
 
@@ -77,8 +77,8 @@ def step_w(values: Floats) -> float:
     """Step of a meter's values; 0 if there is none, or if it is below `FINE_RATIO` of the values.
 
     The step is the largest number of which all values are multiples: 0.1 W if the values are 1.8,
-    2.0 and 2.3 W. Products of two rounded quantities usually have none; then it is their smallest
-    difference.
+    2.0 and 2.3 W. Products of two rounded quantities usually have no such number; the step is then
+    the smallest difference of the values.
     """
     distinct = np.unique(np.abs(values))
     highest_w = float(distinct.max(initial=0))
@@ -100,7 +100,7 @@ def step_w(values: Floats) -> float:
 
 
 def _common(one: float, other: float, tolerance: float) -> float:
-    """Largest number of which both are multiples, by Euclid's algorithm; 0 of two zeros."""
+    """Largest number of which both are multiples, by Euclid's algorithm; 0 for two zeros."""
     larger, smaller = max(one, other), min(one, other)
     while smaller > tolerance:
         rest = math.fmod(larger, smaller)
@@ -118,9 +118,9 @@ def is_new(values: Floats) -> NDArray[np.bool_]:
 def update_interval_s(time_ns: Nanoseconds, values: Floats, sample_s: float) -> float:
     """Interval after which the meter has a new value; 0 if each sample may be new.
 
-    A meter that repeats its last value never has two new values in quick succession. So one of the
-    shortest intervals between changes, plus one sample by which a change is seen late, is taken.
-    The result is too long for a coarse meter whose value rarely changes.
+    A meter that repeats its last value never has two new values in quick succession. So the result
+    is one of the shortest intervals between changes, plus one sample interval, by which a change
+    may be seen late. The result is too long for a coarse meter whose value rarely changes.
 
     Args:
         time_ns: Times of the samples, ascending, shape (n,).
@@ -139,13 +139,13 @@ class Spikes:
     """Isolated spikes among values: errors of the meter, or brief activity of the device."""
 
     height_w: Floats
-    """Height of each above its neighbours, shape (k,)."""
+    """Height of each spike above its neighbours, shape (k,)."""
     value_count: int
     """Number of values that were searched."""
 
     @property
     def most_w(self) -> float:
-        """Highest mean power of the spikes among other values.
+        """Upper bound of the power that the spikes add to the mean of all values.
 
         The number of spikes is random: two of its standard deviations are added.
         """
@@ -159,7 +159,7 @@ class Spikes:
 
 
 def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
-    """Spikes of an idle device: values far from the four around them, which agree with each other.
+    """Spikes of an idle device: values far from the four values around them, if these agree.
 
     Args:
         runs: Values of the idle windows, each of shape (n,).
@@ -176,14 +176,15 @@ def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
 
 
 def loop_spikes(values: Floats, limit_w: float, inference_count: float) -> Spikes:
-    """Spikes in the loop: single values far above those of all inferences.
+    """Spikes in the loop: single values far above the values of all inferences.
 
-    Inferences have bursts, but as many as there are inferences: those are not spikes.
+    Bursts that recur with the inferences are not spikes: if half as many values as inferences are
+    that high, no value counts as a spike.
 
     Args:
         values: Values in the loop, shape (n,).
         limit_w: Least distance from the other values; 0: no spikes.
-        inference_count: Number of inferences in that time.
+        inference_count: Number of inferences during these values.
     """
     if len(values) < 5 or not limit_w:
         return Spikes(np.zeros(0), len(values))

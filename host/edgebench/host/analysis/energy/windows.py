@@ -53,10 +53,11 @@ CODES_OF_RUN = 2
 EDGE_PIECES = 8
 """Number of pieces into which the time where an end may lie is cut, to find the highest power."""
 AROUND = 50
-"""Divisor of the sample interval: within this part, the power counts as that of the sample."""
+"""Divisor of the sample interval: the mean power within this part of an interval on either side of
+a sample counts as the power of the sample."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
-"""Shares of an idle window that are discarded: at its start the device settles, and the time of its
-end has an error."""
+"""Shares of an idle window that are discarded: at the start, because the device settles, and at the
+end, because the time of the end has an error."""
 
 
 def shortest_window_s(capability: Capability) -> float:
@@ -127,7 +128,7 @@ class AlignedTrace:
     ceiling_w: float = 0.0
     """Highest power of a sample at the end of a range; 0 if a higher range shows its power."""
     left_out: tuple[Reason, ...] = ()
-    """Samples that were left out because they cannot be true."""
+    """Reasons why samples were left out that cannot be true."""
 
     @property
     def min_window_s(self) -> float:
@@ -143,11 +144,11 @@ class AlignedTrace:
         """Standard uncertainty from inferences that may be in step with the samples, J.
 
         Nothing is in step with a meter that averages or samples at random times. The span of the
-        power is taken from the whole recording, since samples in step may miss it.
+        power is taken from the whole recording, since samples in step may miss it in the window.
 
         Args:
             start_ns: Starts of the inferences, device clock, shape (n,).
-            window_ns: Begin and end of their window.
+            window_ns: Begin and end of the window of the inferences, device clock.
             stretch_count: Number of stretches between random gaps.
         """
         capability = self.power.header.capability
@@ -169,7 +170,7 @@ class AlignedTrace:
 
     @property
     def _rate_ratio(self) -> float:
-        """Relative standard uncertainty of the meter's rate; 0 if the driver declares it."""
+        """Relative standard uncertainty of the meter's rate; 0 if the driver declares as much."""
         terms = self.power.header.uncertainty
         declared = math.hypot(*(term.standard for term in terms if term.kind is Kind.TIMEBASE))
         seen = abs(self.alignment.line.slope) / math.sqrt(3)
@@ -256,11 +257,12 @@ class AlignedTrace:
 
         Args:
             window_ns: Begin and end of the timed loop, device clock.
-            idles_ns: Idle windows; those that were not recorded are left out.
+            idles_ns: Idle windows, device clock; windows that were not recorded are left out.
             codes: Load codes of the run, whose distance determines how exactly the rate is known.
 
         Raises:
-            MeasurementError: the loop was not recorded, or the activity may take too much.
+            MeasurementError: the loop was not recorded, or the activity may take too large a share
+                of the power.
         """
         capability = self.power.header.capability
         if not (capability.is_uniform and has_own_clock(capability)):
@@ -290,7 +292,8 @@ class AlignedTrace:
                 for begin, end in recorded_ns
             )
             power_w, length_s = self._idle_chips(ends)
-            # The quieter idle window: an activity that the samples met in the other is no noise.
+            # The quieter idle window: an activity that the samples met in the other window is not
+            # noise.
             noise_w = np.min([idle.noise_within_w(length_s) for idle in idles], axis=0)
             chips = IdleChips(power_w, noise_w, apart_ns / 1e9)
         unsampled = unsampled_w(clocks, loop, idles, capability.rate_hz, chips)
@@ -299,10 +302,11 @@ class AlignedTrace:
     def _idle_chips(
         self, codes: Sequence[LoadCode]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean power in the middle half of each idle chip, and its length, s.
+        """Mean power in the middle half of each idle chip, W, and the length of this half, s.
 
-        At the ends of a chip, the device is changing. A chip without samples counts as 0 W: they
-        were far below both idle phases, and left out. Chips outside the recording are not included.
+        The ends of a chip are not used, because the load changes there. A chip without samples
+        counts as 0 W: its samples were left out because they were far below both idle phases. Chips
+        outside the recording are not included.
         """
         edges = [np.array(code.edges_ns) for code in codes]
         is_idle = ~np.concatenate([np.array(code.is_busy, np.bool_) for code in codes])
@@ -360,7 +364,7 @@ class AlignedTrace:
         return replace(window, in_step_j=tick_w * window.duration_s)
 
     def peak_w(self, begin_ns: int, end_ns: int) -> float | None:
-        """Highest sample between two device times; None for a sum, whose parts peak separately."""
+        """Highest sample between two device times; None if several channels are summed."""
         if len(self.site.channels) > 1:
             return None
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
@@ -376,7 +380,7 @@ class AlignedTrace:
         return powers_w
 
     def _edges_w(self, meter_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Highest power on both sides of each end, within its error, shape (n,)."""
+        """Highest power on both sides of each end, within the error of its time, shape (n,)."""
         own_s = [t.standard for t in self.power.header.uncertainty if t.kind is Kind.EDGE]
         reach_ns = self.alignment.error_ns + math.sqrt(3) * sum(own_s) * 1e9
         around_ns = max(1, round(reach_ns))

@@ -1,4 +1,4 @@
-"""Changes in many histories: which levels moved, the worst first, and what changed with them."""
+"""Changes of levels in many histories, the worst first, with the conditions that changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgebench.host.result.run import Run
 NEAR_POINTS = 5
 """Number of points on each side of a change whose temperatures are compared."""
 TEMPERATURE_STEP_C = 5.0
-"""Smallest difference of the temperatures at the start that is named: sensors of boards have a
+"""Minimum difference between temperatures at the start that is reported: sensors of boards have a
 resolution of 0.5 to 1 °C, and the start of a run differs by a few °C from run to run."""
 
 
@@ -34,8 +34,8 @@ class LevelChange:
     number: int
     """Index of the level in `history.levels`, at least 1."""
     start_temp_c: Bounds | None = None
-    """Median temperature after the warm-up of runs before and after the change; None if not known,
-    or did not change."""
+    """Median temperature after the warm-up of runs before and after the change; None if it is not
+    known or hardly differs."""
 
     @property
     def level(self) -> HistoryLevel:
@@ -44,7 +44,7 @@ class LevelChange:
 
     @property
     def before(self) -> HistoryLevel:
-        """The level before it."""
+        """The level before the new level."""
         return self.history.levels[self.number - 1]
 
     @property
@@ -64,7 +64,7 @@ class LevelChange:
 
     @property
     def outcome(self) -> HistoryOutcome:
-        """Judgement of the change, as of the newest change of a history."""
+        """Judgement of the change, by the rules for the newest change of a history."""
         return level_outcome(self.history, self.number)
 
     @property
@@ -96,7 +96,7 @@ def find_changes(histories: Sequence[History], since_utc: str) -> list[LevelChan
 
 
 def runs_beside(change: LevelChange) -> tuple[list[str], list[str]]:
-    """Ids of a run of each point before and after a change, the nearest points of both levels."""
+    """Id of the first run of each of the nearest points before and after a change."""
     first, last = change.level.first, change.level.first + change.level.count
     points = change.history.points
     before = points[max(change.before.first, first - NEAR_POINTS) : first]

@@ -47,7 +47,7 @@ def digest(facts: Mapping[str, str]) -> str:
 
 
 def changed_items(was: str, now: str) -> tuple[str, str]:
-    """Items of two values that are lists, such as packages, that are not in both.
+    """Items that only one of two comma-separated lists contains, such as lists of packages.
 
     >>> changed_items("numpy 1.0, six 1.1", "numpy 2.0, six 1.1")
     ('numpy 1.0', 'numpy 2.0')

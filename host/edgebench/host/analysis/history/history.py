@@ -1,8 +1,8 @@
 """A metric of a model on a device over time, and whether it became worse.
 
 The runs of a set, or of a side of a comparison, form a single point, because they share the
-conditions of the hour. The point's value is the median of the runs, its interval the interval
-between runs. Invalid runs are counted and left out.
+conditions of the hour. The value of a point is the median of the runs, and its interval is the
+interval between runs. Invalid runs are counted and left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_HISTORY_POINTS = 500
-"""Number of points of a history, the newest ones."""
+"""Maximum number of points of a history, which are the newest points."""
 
 
 class HistoryOutcome(str, Enum):
@@ -49,7 +49,7 @@ class HistoryOutcome(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRun:
-    """Part of a stored run that a history needs."""
+    """Data of a stored run that a history needs."""
 
     run_id: str
     created_utc: str
@@ -66,7 +66,7 @@ class HistoryRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
-    """The runs of a command."""
+    """The runs of a command, as a point of a history."""
 
     created_utc: str
     """Time of its first run."""
@@ -98,7 +98,7 @@ class HistoryLevel:
     ratio_interval: Bounds | None = None
     """95 % interval of the ratio; None for the first level, and if there are too few points."""
     changed: Differences
-    """Conditions that changed with the level's first point."""
+    """Conditions that changed at the first point of the level, with both values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,8 @@ class HistorySubject:
     scenario: str
     threads: int
     kind: str
-    """What was not real: `simulated` or `emulated` device; for an energy, `synthetic power`."""
+    """Part that was not real: `simulated` or `emulated` device; for an energy, `synthetic
+    power`."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other settings that identify the history, by their keys in a comparison."""
 
@@ -151,7 +152,7 @@ class History:
 
     @property
     def unwatched(self) -> tuple[str, ...]:
-        """Conditions that could not be read at some point."""
+        """Conditions that could not be read for at least one point."""
         return union(point.unwatched for point in self.points)
 
     @property
@@ -175,7 +176,7 @@ def find_history(
         subject: Model, device and settings.
         commands: Runs of each command under the same conditions, oldest first.
         metric: Metric of the runs' values.
-        margin_ratio: Worsening up to this does not matter; None: 1 %.
+        margin_ratio: Largest worsening that does not matter; None: 1 %.
         refused_count: Number of invalid runs that were left out.
         earlier_count: Number of earlier commands that were left out.
     """
@@ -212,7 +213,7 @@ def level_outcome(history: History, number: int) -> HistoryOutcome:
 
 
 def _is_refused(runs: Sequence[HistoryRun]) -> bool:
-    """Whether the headlines of runs are so far apart that the set, or side of pairs, is invalid."""
+    """Whether the headline values are so far apart that the set, or side of pairs, is invalid."""
     known = [run.headline_value for run in runs if run.headline_value is not None]
     return len(known) == len(runs) and are_too_far_apart(known)
 

@@ -122,7 +122,7 @@ def _search(values: Floats, alpha: float, draw: np.random.Generator) -> list[int
 def _significant_cuts(
     values: Floats, alpha: float, draw: np.random.Generator, *, lasts: bool
 ) -> tuple[int, ...]:
-    """Cut or cuts of the greatest contrast, if it is significant against random orders."""
+    """Cut or cuts of the greatest contrast; empty unless it exceeds that of random orders."""
     contrasts = _lasting_contrasts if lasts else _passing_contrasts
     [greatest], [cuts] = contrasts(values[np.newaxis])
     most = math.floor(alpha * (_DRAWS + 1)) - 1
@@ -177,7 +177,7 @@ def _passing_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
 def _without_insignificant(
     values: Floats, starts: Sequence[int], floor: float, alpha: float
 ) -> list[int]:
-    """The cuts whose two levels differ significantly, by Student's t.
+    """The cuts between levels that differ significantly, by Student's t.
 
     The variance is pooled over all levels. The least significant cut is removed first, because its
     removal changes the levels of the others.

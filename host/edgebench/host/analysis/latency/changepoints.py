@@ -13,12 +13,12 @@ computed. Two parts of a segment cost no more than the segment, because ln is co
     cost(s, u) >= cost(s, t) + cost(t, u)
 
 At some t the totals best[s] + cost(s, t) are computed for all s. For the ends u that follow, only
-the s with nearly the least total are tried. The others have at least the least of their totals plus
-cost(t, u). Where this bound is not above the total that was found, all s are tried at u, and u is
-the next t. The minimum over all cuts is exact: 0.006 s for 2000 values. PELT finds the same minimum
-but prunes no s in a series without changes, which is the usual case here. The `ruptures` package,
-whose cost calls numpy for every pair, takes seconds for 600 values; the tests compare this module
-with it.
+the s with nearly the least total are tried. The total of any other s at u is at least the least
+total of the other s at t, plus cost(t, u). If this bound is not above the total that was found, all
+s are tried at u, and u is the next t. The minimum over all cuts is exact: 0.006 s for 2000 values.
+PELT finds the same minimum but prunes no s in a series without changes, which is the usual case
+here. The `ruptures` package, which calls numpy for the cost of every pair, takes seconds for 600
+values; the tests compare this module with it.
 
 Source: Jackson et al., An algorithm for optimal partitioning of data on an interval (2005);
 penalty and cost as in Killick et al., Optimal detection of changepoints with a linear
@@ -40,7 +40,8 @@ ENDS_AT_ONCE = 64
 """Number of ends whose costs are computed in one operation."""
 NEAR_RATIO = 0.75
 """Excess over the least total, in penalties, up to which a start is tried for the following ends:
-with less, the bound fails more often; with more, all starts of a series without changes are near.
+with a lower ratio, the bound fails more often; with a higher ratio, all starts of a series without
+changes are tried.
 """
 _ROUNDING = 1e-6
 """Bound on the rounding error of a cost."""
@@ -70,7 +71,7 @@ def find_changepoints(
 def _best_cuts(
     values: NDArray[np.float64], least_variance: float, penalty: float
 ) -> tuple[float, NDArray[np.int64]]:
-    """Least cost of the whole series, and the start of the last segment for each end."""
+    """Minimum cost of the whole series, and the start of the last segment for each end."""
     count = int(values.size)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     squares = np.concatenate([[0.0], np.cumsum(values**2)])

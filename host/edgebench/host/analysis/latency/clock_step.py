@@ -6,8 +6,8 @@ order statistics, which then has no width and does not contain the true value. T
 have steps of 10 to 52 ns, those of some virtual machines and old PCs of 70 ns to 1 µs.
 
 Durations are whole nanoseconds, so on a grid with a step of 41.67 ns they come in groups of at most
-three successive values. A duration that was not rounded to a grid varies by more than that, and
-fills the values between two groups.
+three successive values. Durations that were not rounded to a grid vary by more than three values,
+and fill the values between two groups.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ MIN_STEP_NS = 8.0
 MIN_SHARE = 0.01
 """Smallest share of the durations in a group that counts; rarer durations are not evidence."""
 MIN_COUNT = 20
-"""Minimum number of durations in a group on average: a few durations are far apart by chance."""
+"""Minimum mean number of durations per group: a few durations are far apart by chance."""
 ROUNDING_NS = 2
-"""Widest group: start and end are rounded to whole nanoseconds, and so is their difference."""
+"""Maximum width of a group: start and end are rounded to whole nanoseconds, and so is their
+difference."""
 
 
 def clock_step_ns(duration_ns: NDArray[np.int64]) -> float | None:

@@ -17,13 +17,13 @@ standard error, and uses the largest of three estimates. Geyer's sum detects a d
 strong over few lags. It misses a weak dependence over many lags, such as that of a tail percentile
 on a device that switches between two levels for seconds: the series is mostly noise, and only its
 mean drifts. So tau is also estimated from the variance of the means of 16 long blocks, with the
-factor of Student's t for this count, and, for an indicator, from its changes, as for a Markov chain
-of two states. benchmarks/coverage.py lists the coverage of the intervals.
+factor of Student's t for this count, and, for an indicator series, from the number of its changes,
+as for a Markov chain of two states. benchmarks/coverage.py lists the coverage of the intervals.
 
 Source: Geyer, Practical Markov chain Monte Carlo (1992), 3.3; error of tau: Madras & Sokal, The
 pivot algorithm (1988), appendix C: Var(tau) = 2 (2 M + 1) / n · tau², M the last lag that counts;
-means of blocks: Schmeiser, Batch size effects in the analysis of simulation output (1982), who
-finds 10 to 30 of them enough.
+means of blocks: Schmeiser, Batch size effects in the analysis of simulation output (1982), which
+finds 10 to 30 blocks enough.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 MAX_CORRELATED_POINTS = 2**16
 """Largest number of points to correlate; their Fourier transforms take 5 ms."""
 DIRECT_LAGS = 16
-"""Number of lags that are correlated separately, before all are by Fourier transform: the
-sequence of nearly independent values ends within them, in a tenth of the time."""
+"""Number of lags that are correlated separately, before a Fourier transform computes all lags: the
+sequence of nearly independent values ends within these lags, in a tenth of the time."""
 TAU_STANDARD_ERRORS = 2.0
 """Distance of tau from 1, in standard errors, that may be chance."""
 BLOCKS = 16
@@ -114,7 +114,7 @@ def _two_state_time(values: NDArray[np.float64]) -> float:
 
 
 def _integrated_time_of(values: NDArray[np.float64]) -> tuple[float, int]:
-    """`integrated_time` of a non-constant series, whose later lags are computed only if needed."""
+    """`integrated_time` of a non-constant series; higher lags are computed only if needed."""
     deviations = values - values.mean()
     power = (deviations * deviations).sum()
     correlations = np.ones(min(DIRECT_LAGS, values.size))

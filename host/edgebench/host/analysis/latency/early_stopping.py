@@ -1,21 +1,20 @@
 """Early stopping: the order statistic that may stand for a percentile after a number of queries.
 
-A short run may report a percentile if its estimate is pessimistic. With n queries of which t are
-slower than the reported number, the number is an upper bound on the p-th percentile at 99 %
-confidence when
+A short run may report a percentile if its estimate is pessimistic. If t of n queries are slower
+than a latency, this latency is an upper bound on the p-th percentile at 99 % confidence when
 
     P[Bin(n, 1 - p) <= t] = I_p(n - t, t + 1) < 0.01        (I: regularised incomplete beta)
 
-and the largest t that satisfies it counts. The reported number is one order statistic above that
-bound, and at least one query must be slower. This module computes the same numbers as MLPerf's load
-generator.
+and the largest t that satisfies this condition is used. The reported number is the next order
+statistic above that bound, and at least one query must be slower than the bound. This module
+computes the same numbers as MLPerf's load generator.
 
 LoadGen scans t = 1, 2, 3… and searches, for each, the smallest count of fast queries that passes.
 The probability falls with the count of fast queries and rises with t, so for a given n one
 bisection over t is enough: 22 evaluations for four million queries.
 
-LoadGen sums a series where scipy evaluates the same function; they agree to about 1e-9 of 0.01,
-while neighbouring t differ by 1e-3 and more, so both choose the same t except for one n in
+LoadGen sums a series, and scipy evaluates the same function; the results agree to about 1e-9 of
+0.01, while neighbouring t differ by 1e-3 and more, so both choose the same t except for one n in
 millions.
 
 The method assumes independent queries. Under drift or autocorrelation the confidence does not
@@ -112,7 +111,7 @@ def allowed_over_latency_count(query_count: int, p: float) -> int | None:
 
 
 def _passes(under_count: int, over_count: int, p: float) -> bool:
-    """Whether so few slow queries are improbable if the percentile is higher."""
+    """Whether this few slow queries are improbable if the percentile exceeds the bound."""
     from scipy.special import betainc
 
     return under_count > 0 and bool(betainc(under_count, over_count + 1, p) < DOUBT)

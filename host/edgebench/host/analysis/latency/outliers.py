@@ -25,7 +25,7 @@ Values = NDArray[np.int64] | NDArray[np.float64]
 
 
 def label_outliers(latency_ns: Values) -> Outliers:
-    """Count the mild and severe outliers on either side, and those by score.
+    """Count the mild and severe outliers on either side, and the outliers by score.
 
     Args:
         latency_ns: Shape (n,), n >= 1, in any order.

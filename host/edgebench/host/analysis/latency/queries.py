@@ -87,8 +87,8 @@ class Queries:
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).
 
-        Single-stream and server: from the due time to the outputs. Multi-stream: until the outputs
-        of the last sample. Offline: None, because the run is a single query.
+        Single-stream and server: from the due time to the outputs. Multi-stream: from the due time
+        to the outputs of the last sample. Offline: None, because the run is a single query.
 
         Source: mlcommons/inference, loadgen/README.md, table of scenarios.
         """

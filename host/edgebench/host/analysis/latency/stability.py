@@ -2,16 +2,16 @@
 
 Theory of operation. Three simple measures of the counted invocations:
 
-1. The interquartile range over the median.
+1. The interquartile range, relative to the median.
 2. The medians of ten blocks of equal time, and their range. If the latency drifts for seconds, for
    any reason, a percentile of the whole run depends on the time of the measurement.
 3. Two levels. The medians of nine successive invocations, which a single spike does not change, are
    split in two groups by least squares. The groups are levels, and not the two halves of a single
    distribution, under three conditions. They are far apart relative to the variation within them
    (Ashman's D: 2.7 for a normal distribution, 3.5 for a uniform distribution, such as a drift).
-   Each stay lasts for several medians; inputs of two costs in random order stay on a level for two
-   medians on average. And the run leaves each level and returns to it. A latency between the levels
-   belongs to the level before it.
+   Each stay lasts for several medians; inputs with two costs, in random order, stay on a level for
+   two medians on average. And the run leaves each level and returns to it. A latency between the
+   levels belongs to the level before it.
 
 A detected warm-up is not a warm-up if the latencies before the cut occur again after the cut:
 `comes_back` checks this.
@@ -39,32 +39,33 @@ SLICE_SIZE = 9
 """Number of successive invocations whose median is a point in the search for levels."""
 MIN_SLICES = 30
 MIN_DISTANCE = 4.0
-"""Least D of two levels; a single level with noise or drift has at most 3.5."""
+"""Minimum D of two levels; a single level with noise or drift has at most 3.5."""
 MIN_LEVEL_RATIO = 1.10
-"""Least ratio of two levels; closer levels cannot move the median beyond the accepted range."""
+"""Minimum ratio of two levels; closer levels cannot move the median beyond the accepted range."""
 MIN_LEVEL_SHARE = 0.10
-"""Least share of each level. A rarer level is a tail, covered by the intervals of p90 and p99."""
+"""Minimum share of each level. A rarer level is a tail, covered by the intervals of p90 and p99."""
 MIN_DWELL_SLICES = 3.0
-"""Least mean stay on a level, in median latencies; with two costs in random order it is 2."""
+"""Minimum mean stay on a level, in median latencies; with two costs in random order it is 2."""
 MIN_DEPENDENT_DWELL_SLICES = 1.5
-"""Least mean stay for which a percentile depends on the visits to a level. Example: runs of 1000
-queries, 30 at a time on a slow level. With `MIN_DWELL_SLICES` in place of this limit, 28 % of these
-runs have an interval of p50, and 69 % of the intervals contain the true value. With 2, the figures
-are 5 % and 7 %. With this limit, no run has an interval."""
+"""Minimum mean stay at which a percentile depends on the visits to a level. Example: runs of 1000
+queries that stay on a slow level for 30 queries at a time. With `MIN_DWELL_SLICES` in place of this
+limit, 28 % of these runs have an interval of p50, and 69 % of the intervals contain the true value.
+With 2, the figures are 5 % and 7 %. With this limit, no run has an interval."""
 MIN_CYCLE_S = 0.010
-"""Least duration of a stay on one level plus a stay on the other. Faster alternation, such as by a
-timer's tick, averages out in a run of seconds: on an idle machine, a run with 1 ms on a level 39 %
-higher after each 4 ms on the lower level has medians of ten blocks that range over 0.1 %."""
+"""Minimum duration of a stay on one level plus a stay on the other. Faster alternation, such as by
+a timer's tick, averages out in a run of seconds: on an idle machine, a run with 1 ms on a level
+39 % higher after each 4 ms on the lower level has medians of ten blocks that range over 0.1 %."""
 PART_COUNT = 5
-"""The first and the last of so many parts show the drift of a run: a linear drift by 4 % has
-medians that are 3.2 % apart. Shorter parts vary more by chance, longer parts hide more of it."""
+"""Number of parts of a run, the first and the last of which show its drift: a linear drift by 4 %
+has medians that are 3.2 % apart. Shorter parts vary more by chance, longer parts hide more of the
+drift."""
 MIN_VISITS = 2
 """Minimum number of separate stays on each level; a single stay is a warm-up or a slowdown."""
 RETURN_SHARE = 0.05
 """Minimum share of the run after a cut that is on the level from before the cut, for the run to
 count as returned to that level."""
 _HYSTERESIS = 0.3
-"""Distance from a level within which it is reached, relative to the distance of the levels."""
+"""Distance within which a level counts as reached, relative to the distance of the two levels."""
 
 
 def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stability:
@@ -72,7 +73,7 @@ def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stabilit
 
     Args:
         latency_ns: Counted invocations, shape (n,), n >= 1.
-        start_ns: Their starts, shape (n,).
+        start_ns: Starts of these invocations, shape (n,).
         end_ns: End of the last invocation.
     """
     first, median, third = (float(quartile) for quartile in np.percentile(latency_ns, (25, 50, 75)))
@@ -90,7 +91,7 @@ def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stabilit
 
 
 def _drift_ratio(latency_ns: Integers) -> float | None:
-    """Change of the latency from the first to the last part of a run, over the median."""
+    """Change of the latency from the first to the last part of a run, relative to the median."""
     size = latency_ns.size // PART_COUNT
     if size < MIN_BLOCK_SIZE:
         return None
@@ -103,7 +104,7 @@ def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Latenc
 
     Args:
         latency_ns: Invocations, shape (n,), in order of time.
-        start_ns: Their starts, shape (n,).
+        start_ns: Starts of these invocations, shape (n,).
         end_ns: End of the last invocation.
     """
     stays = _stays(latency_ns)

@@ -9,8 +9,8 @@ may determine the median no better than five hundred. So each interval is correc
 autocorrelation: it uses the ranks of the effective count of queries, at the same quantiles. Without
 a sign of dependence, it is the exact interval. With dependence, the effective count is a cautious
 estimate, and the interval is None if that is too small to be reliable. benchmarks/coverage.py lists
-how often the intervals contain the true value, and where they cannot: a run on only one of two
-levels contains no information about the other.
+how often the intervals contain the true value. They cannot contain it reliably if a run stays on
+only one of two levels, because it contains no information about the other level.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval,
 from edgebench.protocol.errors import MeasurementError
 
 MIN_DEPENDENT_COUNT = 45
-"""Least effective count at which dependent queries have an interval. With 45, 1 % of the series
+"""Minimum effective count at which dependent queries have an interval. With 45, 1 % of the series
 with a true effective count of 15 have an interval, because their dependence is underestimated; 77 %
 of the series with a count of 50 have an interval, and 96 % of these contain the true value. With
 30, these figures are 12 % and 84 % for a count of 15; with 60, they are 50 % and 93 % for a count
@@ -52,7 +52,8 @@ def summarize(latency_ns: NDArray[np.int64], clock_step_ns: float | None = None)
 
     Args:
         latency_ns: Per-query latency, shape (n,), nanoseconds, n >= 1, warm-up excluded.
-        clock_step_ns: Step of the clock, by which each percentile may be off; None if it is fine.
+        clock_step_ns: Step of the clock, by which each percentile may be off; None if the step is
+            too fine to matter.
 
     Raises:
         MeasurementError: `latency_ns` is empty.
@@ -100,9 +101,9 @@ def summarize(latency_ns: NDArray[np.int64], clock_step_ns: float | None = None)
 def share_limit(share: float, visits: int) -> float:
     """Upper confidence limit of the share of time on a level, for a run with few visits to it.
 
-    The lengths of stays on and off the level are assumed to be exponential: twice their sum over
-    their mean is chi-squared with 2 v degrees of freedom each, so the ratio of the observed odds to
-    the true odds has the F distribution with 2 v and 2 v degrees of freedom.
+    The lengths of stays on and off the level are assumed to be exponential: twice their sum divided
+    by their mean is chi-squared with 2 v degrees of freedom each, so the ratio of the observed odds
+    to the true odds has the F distribution with 2 v and 2 v degrees of freedom.
 
     Args:
         share: Observed share, ratio in (0, 1).
@@ -200,7 +201,7 @@ def percentile(ordered: NDArray[np.int64], p: float) -> tuple[int | None, Interv
 
 
 def interval_ranks(count: int, p: float) -> tuple[int, int] | None:
-    """Ranks, from 1, of the order statistics that bound a percentile; None if it is unbounded.
+    """Ranks, from 1, of the order statistics that bound a percentile; None without two bounds.
 
     Equal-tailed and exact: with F the binomial distribution function,
     l = max{l: F(l-1; n, p) <= alpha/2} and u = min{u: F(u-1; n, p) >= 1 - alpha/2}.

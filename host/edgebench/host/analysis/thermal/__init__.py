@@ -1,1 +1,1 @@
-"""Did the device slow down, when, and why?"""
+"""Detection of slowdowns of a device, with their times and causes."""

@@ -13,7 +13,7 @@ from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation, ExpectedAccelerator
 
 _MOST = 0.5
-"""Least share of the operators off the CPU for their accelerator's clock to set the latency."""
+"""Minimum share of operators on an accelerator for its clock to determine the latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ def find_delegation(
 ) -> Delegation | None:
     """Accelerator that ran most of the model; None for the CPU or an unreported placement.
 
-    If several accelerators match, that with the mean clock nearest to its highest clock counts.
+    If several accelerators match, the accelerator whose mean clock is nearest to its highest clock
+    is returned.
     """
     parts = list(placement)
     total = sum(part.count for part in parts)

@@ -6,10 +6,11 @@ The profile orders the sources by their reliability:
     cpuinfo_avg_freq     measured by the hardware, where the kernel has it
     cpuinfo_cur_freq     as the driver reads it from the hardware; only if the agent is root
     time_in_state        mean over a window, at any sampling rate
-    scaling_cur_freq     on many drivers only the frequency that was requested
+    scaling_cur_freq     with many drivers only the frequency that was requested
 
 If a profile states that the kernel's frequency is only a request (the firmware decides), the
-kernel's own bookkeeping, which is the last two sources, is not used; a falling cap still is.
+kernel's own bookkeeping, which is the last two sources, is not used; a fall of the cap is still
+used.
 
 If most of a model runs on an accelerator, the accelerator's clock is used: the CPU waits for the
 accelerator, and the clock of an idle CPU falls.
@@ -48,12 +49,12 @@ _SENSORS = {
 _REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
 _POLICY = re.compile(r"cpufreq\.policy([0-9]{1,4})\.")
 _CPUS_MAX = 1024
-"""Limit on CPU numbers; more than fit into a sensor's mask of CPUs, which is a double."""
+"""Upper limit of CPU numbers, above any that a sensor's bit mask, which is a double, can hold."""
 
 
 ByWindow = Callable[[Series, Nanoseconds], Floats]
-"""Reading of each window: `Series.medians`; `Series.midmeans`, as of the latency; or, to keep short
-dips visible, `Series.means`."""
+"""Function that reduces the readings of each window to a value: `Series.medians`;
+`Series.midmeans`, as for the latency; or `Series.means`, which keeps short dips visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def find_frequency(
     by_window: ByWindow = Series.medians,
     delegation: Delegation | None = None,
 ) -> Frequency:
-    """Frequency by the first available source in the profile's order, or the accelerator's."""
+    """Frequency from the first available source of the profile, or that of the accelerator."""
     if delegation is not None:
         name, nowhere = f"devfreq.{delegation.devfreq}", np.full(len(edges_ns) - 1, np.nan)
         freq = telemetry.series.get(f"{name}.freq_hz")

@@ -1,4 +1,4 @@
-"""Five signals of whether a device slowed down, each by window.
+"""Five signals that show whether a device slowed down, each by window.
 
     I  indicator     reported by the device: firmware bits, throttle counters, cooling devices
     F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
@@ -61,26 +61,29 @@ the middle half of a window repeats to well within 1 % on a quiet device."""
 NOISE_LIMIT = 5.0
 """Standard deviations by which a slower window must exceed the lower quartile of the baseline. The
 quartile is 0.7 standard deviations below the mean, and may be 2 below it by chance in a baseline of
-two windows. Latencies that vary by less than about 10 % keep the limit above."""
+two windows. If the latencies vary by less than about 10 %, `LATENCY_LIMIT_RATIO` remains the
+limit."""
 STEP_QUARTILE = 0.4506
-"""Lower quartile of the difference between two normal variables over their standard deviation."""
+"""Lower quartile of the absolute difference between two normal variables, divided by their standard
+deviation."""
 CYCLE_S = 30.0
 """Longest cycle to detect: governors of skin temperature act in tens of seconds."""
 RECURRING_SHARE = 0.1
-"""Least slow share of a cycle. A clock that is a third lower in less than a tenth of the time costs
-less than 5 %."""
+"""Minimum share of slow slices in a cycle. A clock that is a third lower in less than a tenth of
+the time costs less than 5 %."""
 RECURRING_S, RECURRING_RUN_SHARE = 3.0, 0.02
-"""Least total time of all slow parts, and their least share of the run.
+"""Minimum total time of all slow parts, s, and their minimum share of the run.
 
 The share is the same as that of a lasting level in the search for the warm-up.
 """
 CHANGE_QUANTILE = 0.95
-"""Quantile of the windows' changes of the clock that is reported; short changes do not count."""
+"""Quantile of the clock changes of all windows that is reported, so that short changes do not
+count."""
 TEMP_MARGIN_C = 2.0
 LASTING = 3
 """Number of windows in a row with a higher latency before it counts."""
 BUSY_LIMIT_RATIO = 0.8
-"""Least share of a window that inferences take for its frequency to count."""
+"""Minimum share of a window that inferences must take for the window's frequency to count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class Signal:
         return int(np.count_nonzero(self.known & windows)) * 2 > int(np.count_nonzero(windows))
 
     def explains(self, windows: WindowMask) -> bool:
-        """Whether the signal is known in most of the windows, and set in most of the known ones."""
+        """Whether the signal is known in most of the windows, and set in most of these."""
         there = np.count_nonzero(self.known & windows)
         return self.covers(windows) and np.count_nonzero(self.is_set & windows) * 2 > there
 
@@ -127,10 +130,10 @@ class MemorySignal(Signal):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Time that the model spent on another type of core than for most of the run."""
+    """Time that the model spent on a type of core other than that of most of the run."""
 
     ratio: float
-    """Share of the windows that were spent there, including those in which the model moved."""
+    """Share of windows on the other type of core, including windows in which the model moved."""
     latency_ratio: float | None
     """Latency on the other type of core over that on the usual type; None if the model never stayed
     on the other type for a whole window."""
@@ -162,7 +165,7 @@ class Signals:
     moved: Move | None
     """Time on another type of core; None if the model did not move."""
     is_sliced: bool
-    """Whether the windows are slices, and L is a repeatedly higher latency."""
+    """Whether the windows are slices, so that L is a repeatedly higher latency."""
     indicated_elsewhere: tuple[Reason, ...]
     """Reports of the device about parts that the model did not run on."""
 
@@ -192,7 +195,7 @@ class _Latencies:
     def of(
         cls, timeline: Timeline, windows: Windows, is_home: WindowMask, *, is_sliced: bool
     ) -> _Latencies:
-        """Latencies of windows; of slices, with dips.
+        """Latencies of windows; for slices, latencies in which short dips stay visible.
 
         Args:
             timeline: Queries of the run.
@@ -229,7 +232,7 @@ def find_signals(
     times = _Latencies.of(timeline, windows, is_home, is_sliced=is_sliced)
     latency_ns, is_known, is_slower = times.latency_ns, times.is_known, times.is_slower
     is_busy = (_busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO) & is_home
-    # The estimator of the latency, because a turbo may end within the first window.
+    # The same estimator as for the latency, because a turbo may end within the first window.
     early = find_frequency(telemetry, expected, windows.edges_ns, Series.midmeans, delegation)
     nominal_hz = _nominal_hz(telemetry, expected, frequency, times.baseline, delegation)
     clock = _frequency_signal(frequency, early, times, is_busy, nominal_hz)
@@ -279,7 +282,7 @@ def _nominal_hz(
     baseline: WindowMask,
     delegation: Delegation | None,
 ) -> float | None:
-    """The clock of an unthrottled processor; of a delegated model, the limit in the baseline."""
+    """Clock of an unthrottled processor; for a delegated model, the clock's cap in the baseline."""
     if delegation is not None:
         return _median_hz(frequency.cap_hz, baseline)
     return nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
@@ -375,7 +378,7 @@ def _move(latency_ns: Floats, is_home: WindowMask, is_away: WindowMask) -> Move 
 
 
 def _recurring(is_slower: WindowMask, is_known: WindowMask, slices: Windows) -> WindowMask:
-    """Slow slices that recur, or that last as long in a row as slow windows have to."""
+    """Slow slices that recur, or that follow each other for as long as a lasting slowdown."""
     nowhere = np.zeros_like(is_slower)
     where = np.flatnonzero(is_known)
     if not where.size:
@@ -519,7 +522,7 @@ def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
 def start_and_max_temp_c(
     telemetry: TelemetryTrace, expected: Expectation, windows: Windows
 ) -> tuple[float | None, float | None]:
-    """Temperature at the start, and the highest of the run: each of the hottest relevant zone."""
+    """Temperature at the start and maximum of the run, each from the hottest relevant zone."""
     every = telemetry.named("thermal.", ".temp_c")
     # A board may have a dummy zone that always reads 100 °C.
     known = [series for name, series in every.items() if expected.zone(_zone_type(name))]

@@ -50,8 +50,8 @@ _OF_CPU = re.compile(r"(?:cpufreq|cpuidle|idle)-cpu([0-9]{1,4})")
 down; before, it had only a number in the order of registration: `thermal-cpufreq-1`."""
 _OF_DEVFREQ = re.compile(r"(?:thermal-)?(?:devfreq|gpufreq)-(.+)")
 _CAP_LOWERED_RATIO = 0.999
-"""Ratio to the undisturbed cap below which a cap is lowered; steps of a frequency table are far
-larger."""
+"""Ratio to the undisturbed cap below which a cap counts as lowered; steps of a frequency table are
+far larger."""
 _UNDER_VOLTAGE_EVENT = "oc1"
 """Event of a Jetson's soctherm for a weak supply."""
 
@@ -78,7 +78,7 @@ class Indication:
     """Cause: thermal, undervoltage or overcurrent."""
     reason: Reason
     windows: WindowMask
-    """Windows in which it was reported, shape (k,)."""
+    """Windows in which the slowdown was reported, shape (k,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _firmware(readings: _Readings) -> Indications:
     bits = np.clip(inside.value, 0, _BITS_MAX).astype(np.int64)
 
     def windows_with(now: int, sticky: int) -> WindowMask:
-        """Windows with a now-bit, and those of the first reading of a sticky bit."""
+        """Windows with a now-bit, and windows with the first reading of a sticky bit."""
         is_set = (bits & now) != 0
         fresh = int(bits[-1]) & ~int(bits[0]) & sticky
         while fresh:
@@ -265,11 +265,11 @@ def _cooling(readings: _Readings) -> Indications:
 def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> bool:
     """Whether a cooling device that was active in these windows can have slowed the model down.
 
-    The device's name decides, if it identifies a part of the chip. A numbered device belongs to the
-    model's own policy if it lowers that policy's cap. Otherwise the effect decides: if the model
-    was not slower while the device was active than in the rest of the run, the device slows another
-    part down. A device that was always active is assumed to slow the model, because there is no
-    other time to compare with.
+    The name of the cooling device decides if it identifies a part of the chip. A cooling device
+    with only a number belongs to the model's own policy if it lowers the cap of that policy.
+    Otherwise the effect decides: if the model was not slower while the cooling device was active
+    than in the rest of the run, the cooling device slows another part down. A cooling device that
+    was always active is assumed to slow the model, because there is no other time to compare with.
     """
     place = readings.place
     if place is None:
@@ -304,7 +304,7 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
 
 
 def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool | None:
-    """Whether the cap of a policy or device was lower in these windows than in the others.
+    """Whether the cap of a policy or device was lower in these windows than in the other windows.
 
     None if the cap was not read.
     """
@@ -351,7 +351,7 @@ def _alarms(readings: _Readings) -> Indications:
             indications.append(
                 Indication("undervoltage", thermal.undervoltage_alarm(sensor=name), windows)
             )
-    # An alarm of the supply says nothing about heat, so it cannot support "not throttled".
+    # An alarm of the supply does not depend on heat, so it cannot support "not throttled".
     return Indications(indications, readings.known([]))
 
 

@@ -1,7 +1,7 @@
 """Clocks of the memory, and of the buses between it and the processors.
 
-A memory controller whose clock falls slows a model down whose weights do not fit into the caches,
-while the clocks of CPU and accelerator stay as they are. The kernel lists such clocks under
+If the clock of a memory controller falls, a model whose weights do not fit into the caches becomes
+slower, while the clocks of CPU and accelerator do not change. The kernel lists such clocks under
 /sys/class/devfreq, among those of accelerators and video units.
 
 Source of the names: torvalds/linux, drivers/devfreq/{rk3399_dmc,imx8m-ddrc,imx-bus,exynos-bus,

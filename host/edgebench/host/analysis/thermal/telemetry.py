@@ -15,18 +15,18 @@ Nanoseconds = NDArray[np.int64]
 WindowMask = NDArray[np.bool_]
 """True for each window with a property, shape (k,)."""
 NONSENSE = 1e18
-"""Value that no sensor reaches: the cycles of a year at 5 GHz are 1.6e17. Larger values, whose sums
-may overflow, are dropped."""
+"""Value that no sensor reaches: a counter of cycles at 5 GHz reaches 1.6e17 in a year. Larger
+values, whose sums may overflow, are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Readings of a sensor over time, without those that are not numbers."""
+    """Readings of a sensor over time, without values that are not numbers."""
 
     time_ns: Nanoseconds
     """Times of the readings, ascending, shape (n,), device clock."""
     value: Floats
-    """Readings, shape (n,), unit by the sensor's suffix."""
+    """Readings, shape (n,), in the unit that the suffix of the sensor's name states."""
 
     def medians(self, edges_ns: Nanoseconds) -> Floats:
         """Median of each window, shape (k,); NaN where a window has no reading."""
@@ -113,7 +113,7 @@ def window_upper_trimmed_means(
 ) -> Floats:
     """Mean of each window without its highest tenth, shape (k,); NaN for a window without values.
 
-    A slowdown that takes a quarter of the window shows; single outliers do not.
+    A slowdown during a quarter of the window raises the result; single outliers do not.
 
     Args: as for `window_medians`.
     """

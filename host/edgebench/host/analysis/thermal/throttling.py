@@ -69,8 +69,8 @@ from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
 UNEXPLAINED_SHARE = 0.2
-"""Slow slices of unknown cause count only if, from the first to the last slow slice, at least this
-share is slow. Housekeeping of the system takes a smaller share."""
+"""Minimum share of slow slices, from the first to the last slow slice, for slow slices of unknown
+cause to count. Housekeeping of the system takes a smaller share."""
 SUSTAINED_SHARE = 0.2
 """Share of a run, at its end, that represents the sustained performance."""
 
@@ -179,7 +179,7 @@ def _explained(signals: Signals) -> ThermalResult:
 
 
 def _hot(signals: Signals, has_slower_clock: bool, is_clock_known: bool) -> ThermalResult:
-    """Result of a device that was hot when it was slower."""
+    """Result for a device that was hot when it was slower."""
     memory, cause = signals.memory, "thermal"
     if memory is not None and not has_slower_clock:
         reason = thermal.hot_with_slower_memory(
@@ -223,7 +223,7 @@ def _not_slower(signals: Signals) -> ThermalResult:
 
 
 def _growth(signals: Signals) -> Reason:
-    """How much the latency rose, on the type of core that the model ran on most."""
+    """Reason that states the rise of the latency, on the type of core that the model used most."""
     known_ns = signals.latency_ns[signals.is_home & ~np.isnan(signals.latency_ns)]
     last = known_ns[-max(1, round(SUSTAINED_SHARE * len(known_ns))) :]
     growth = float(np.median(last)) / signals.baseline_ns if last.size else 1.0

@@ -16,13 +16,13 @@ from edgebench.host.analysis.thermal.telemetry import (
 )
 
 WINDOW_S = (1.0, 5.0)
-"""Shortest and longest window, for short inferences."""
+"""Length of the shortest and of the longest window, s, for short inferences."""
 WINDOWS = 60
 """Typical number of windows in a run."""
 MIN_INFERENCES = 5
 """Average number of inferences per window that a median needs; slow models get longer windows."""
 SLICE_S = 0.5
-"""Slice of a window: a third to a half of the shortest relevant cycle of a thermal governor.
+"""Length of a slice, s: a third to a half of the shortest relevant cycle of a thermal governor.
 Governors poll every 0.1 to 2 s (`polling-delay-passive` of device trees)."""
 READINGS_PER_SLICE = 2.5
 BASELINE_S = 5.0
@@ -68,12 +68,12 @@ class Windows:
 
     @property
     def baseline_count(self) -> int:
-        """Number of windows in the baseline: 5 s, at most a quarter of them, but at least 2."""
+        """Number of windows in the baseline: 5 s, at most a quarter of the run, but at least 2."""
         wanted = math.ceil(BASELINE_S / self.length_s)
         return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
 
     def latency_ns(self, timeline: Timeline) -> Floats:
-        """Mean of the middle half of each window, shape (k,); NaN where no inference began."""
+        """Mean of the middle half of each window's durations, shape (k,); NaN if there are none."""
         return window_midmeans(
             timeline.start_ns, timeline.invoke_ns.astype(np.float64), self.edges_ns
         )
@@ -109,7 +109,7 @@ def cut_into_windows(timeline: Timeline) -> Windows:
 def cut_into_slices(timeline: Timeline, windows: Windows, reading_s: float) -> Windows | None:
     """Slices of half a second, or longer for slow models or slow sensors.
 
-    None if they are longer than half a window.
+    None if the slices would be longer than half a window.
 
     Args:
         timeline: Inferences.

@@ -1,1 +1,1 @@
-"""The rules behind a verdict."""
+"""The rules that determine a verdict."""

@@ -38,14 +38,15 @@ class Situation:
     given: CommandLine = field(default_factory=CommandLine)
     """Options that the runs were requested with."""
     free_cpus: tuple[int, ...] = ()
-    """CPUs for the model that leave others to the remaining processes; empty if there are none."""
+    """CPUs to which the model can be bound so that other CPUs remain for other processes; empty if
+    there are none."""
     own_cpus: tuple[int, ...] = ()
-    """CPUs of the same type for the model; empty if the CPUs are all of the same type and the model
-    did not move to another: the scheduler's choice is then as good."""
+    """CPUs of the same type for the model; empty if all CPUs are of the same type and the model did
+    not move to another type, because the scheduler's choice is then as good."""
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True
-    """Whether a longer requested duration makes a run longer; it may end by its query count."""
+    """Whether a longer requested duration makes a run longer; False if it ends by query count."""
     warmup_query_count: int = 0
     """Number of queries of a warm-up that is long enough."""
     larger_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -211,7 +212,7 @@ def warm_up(to: Situation) -> Advice:
 
 @Advise
 def settle(to: Situation) -> Advice:
-    """Let the device settle before the runs, or see where it settles."""
+    """Let the device settle before the runs, or make more runs to see where it settles."""
     runs = int(to.given.more("runs", 15))
     return Advice(
         (
@@ -223,7 +224,7 @@ def settle(to: Situation) -> Advice:
 
 @Advise
 def cool(to: Situation) -> Advice:
-    """Keep the device from slowing down; a sustained run is to heat it, so a wait does not help."""
+    """Keep the device from slowing down; no wait before a sustained run, which heats it itself."""
     if to.given.value("sustained_s") is not None:
         return do(
             "improve the cooling, then repeat the run to see its effect: {}", to.given.bench()
@@ -249,7 +250,7 @@ check_meter = always(
 
 
 def without_repeats(advices: Iterable[Advice]) -> list[Advice]:
-    """The advices in order, without duplicates and without those contained in another advice."""
+    """The advices in order, without duplicates and without parts of another advice."""
     once = list(dict.fromkeys(advices))
     return [
         advice

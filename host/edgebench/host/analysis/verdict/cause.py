@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Cause(Enum):
-    """What made rules fail, as in `causes` of a verdict in JSON.
+    """Cause of failed rules; its value is in `causes` of a verdict in JSON.
 
     An effect of several causes is attributed to the first of them in this order: causes that the
     device itself reports come before inferred causes.
@@ -52,7 +52,7 @@ class Cause(Enum):
 
     @property
     def section(self) -> str:
-        """Heading of its section in docs/suspect.md."""
+        """Heading of the part of docs/suspect.md that describes the cause."""
         return _SECTIONS[self]
 
 
@@ -142,4 +142,5 @@ SLOWDOWNS = DISTURBANCES | {Cause.WARMING_UP, Cause.UNKNOWN_SLOWDOWN}
 UNEXPLAINED = frozenset({Cause.UNKNOWN_SLOWDOWN, Cause.VARIATION})
 """Causes that state an effect without its origin; no advice is certain to help."""
 MENDED_AFTER = {Cause.TOO_MANY_THREADS: Cause.OTHER_PROGRAMS}
-"""Cause → cause to be mended before it: while others use the CPUs, fewer threads wait, too."""
+"""Causes, each with the cause that must be removed before it: while other programs use the CPUs,
+even fewer threads wait for a CPU."""

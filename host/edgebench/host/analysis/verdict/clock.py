@@ -1,6 +1,6 @@
 """Rules about the device's clock: its rate, and the time for which device or clock stood still.
 
-Four events look alike to one of the clocks, and differ in the others:
+Four events that look alike in some clocks differ in others:
 
     event                        monotonic clock   clock since boot   wall clock   host's probes
     wall clock set                     on                 on             jumps           on
@@ -8,8 +8,8 @@ Four events look alike to one of the clocks, and differ in the others:
     pause, clocks stopped            stops              stops            stops        device behind
     pause, clocks not stopped          on                 on               on             on
 
-In the last case, which is that of a frozen container and of most hypervisors, neither the model nor
-the sampler has run.
+In the last case, which is that of a frozen container and of most hypervisors, no clock shows the
+pause; but neither the model nor the sampler has run.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from edgebench.protocol.percent import format_percent
 
 CLOCK_INVALID_RATIO = 0.01
 CLOCK_SUSPECT_RATIO = 0.001
-"""Source: mlcommons/inference, loadgen: monotonic against wall clock, error and warning."""
+"""Maximum relative difference between the monotonic and the wall clock: for a valid result (error),
+and for a result that is not suspect (warning). Source: mlcommons/inference, loadgen."""
 SUSPEND_LIMIT_S = 0.02
 """Largest difference of two clocks that the order of reading them may cause. A suspend with its
 resume takes longer."""
 
 
 class _ClockRule(Rule[Evidence]):
-    """The device's clock runs at the rate of the host's, by the probes of both.
+    """The device's clock runs at the rate of the host's clock, by probes of both clocks.
 
     The monotonic clock and the wall clock of a device run from the same oscillator, so a wrong rate
-    of the oscillator does not show in their difference. Their difference shows that one of them was
-    adjusted: usually the wall clock, by a time server. Latencies do not use the wall clock. Without
-    probes, any difference between the two clocks counts as a wrong rate.
+    of the oscillator does not show in their difference. Their difference shows that one of the two
+    clocks was adjusted: usually the wall clock, by a time server. Latencies do not use the wall
+    clock. Without probes, any difference between the two clocks counts as a wrong rate.
     """
 
     limit: float
@@ -128,7 +129,7 @@ class ClockRule(_ClockRule):
 
 
 class ClockDriftRule(_ClockRule):
-    """The rates of the device's clock and the host's differ by at most 0.1 %."""
+    """The rates of the device's clock and the host's clock differ by at most 0.1 %."""
 
     id, severity = "clock_drift", SUSPECT
     cause = Cause.TIME
@@ -196,4 +197,4 @@ class SuspendedRule(Rule[Evidence]):
 
 
 CLOCK_RULES: tuple[Rule[Evidence], ...] = (ClockRule(), ClockDriftRule(), SuspendedRule())
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

@@ -1,10 +1,10 @@
 """Diagnosis of a verdict: the failed rules by their cause.
 
-A busy machine fails six rules: two show the other programs, and four show what they did to the
-latency. A person needs the cause once, with the strongest evidence, and one step against it. So
-each failed rule belongs to exactly one cause: its own, or, for a rule that also fails as an effect
-(`Rule.effect_of`), a cause that other failed rules show. Rules of a set that the other runs outvote
-harm nothing, and have none.
+On a busy machine six rules fail: two show the other programs, and four show their effect on the
+latency. A person needs the cause once, with the strongest evidence, and a step against it. So each
+failed rule belongs to exactly one cause: its own, or, for a rule that also fails as an effect
+(`Rule.effect_of`), a cause that other failed rules show. Rules of a set that failed in a few runs,
+and are outvoted by the other runs, harm no number and belong to no cause.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Diagnosis:
 
 
 def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
-    """The causes of a verdict's failed rules, the first to be mended first.
+    """The causes of a verdict's failed rules, in the order in which to remove them.
 
     A cause that makes the result invalid comes first, then the cause that explains most rules. An
-    unknown reason comes after the reasons that are known, as no step against it is certain to help;
-    what slowed few runs of a set, after the others; and a cause after the cause that `MENDED_AFTER`
-    has for it. A device or meter that is not real was chosen on purpose, and comes last unless it
-    makes the result invalid.
+    unexplained cause comes after the explained causes, because no step against it is certain to
+    help; a cause that slowed only few runs of a set comes after the other causes; and a cause in
+    `MENDED_AFTER` comes after the cause that is listed there. A device or meter that is not real
+    was chosen on purpose, and comes last unless it makes the result invalid.
     """
     failures = [finding for finding in verdict.failures if finding.harmed]
     causes = {finding.id: cause_of(finding) for finding in failures}
@@ -77,7 +77,7 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
 
 
 def excess(finding: Finding) -> float:
-    """How far a finding is beyond its limit, as a share of the limit; 0 without a limit."""
+    """Distance of a finding's value from its limit, relative to the limit; 0 without a limit."""
     if not finding.limit or finding.value is None:
         return 0.0
     return abs(finding.value - finding.limit) / abs(finding.limit)
@@ -86,7 +86,7 @@ def excess(finding: Finding) -> float:
 def _root(
     finding: Finding, failures: Sequence[Finding], causes: Mapping[str, Cause | None]
 ) -> Cause | None:
-    """Cause that a failed rule is attributed to; `effect_of` has no circles."""
+    """Cause that a failed rule is attributed to; `effect_of` of the rules has no cycles."""
     rule, kind = BY_ID.get(finding.id), kind_of(finding)
     if rule is None:
         return None
@@ -98,8 +98,8 @@ def _root(
             showing[cause] = others
     if not showing:
         return causes[finding.id]
-    # What makes the result invalid is the effect of a cause that does so, if any is shown; and what
-    # most runs of a set have in common is not the effect of a cause that few of them show.
+    # A finding that makes the result invalid is attributed to a cause that also does so, if any is
+    # shown; and a finding in most runs of a set is not attributed to a cause that few runs show.
     is_refusal = finding.severity is State.INVALID
     cause = min(
         showing,
@@ -108,7 +108,7 @@ def _root(
             _is_rare(cause, showing[cause]),
         ),
     )
-    # Failures that show it may be effects themselves, of a cause that is shown, too.
+    # The failures that show this cause may themselves be effects of another cause that is shown.
     roots = [_root(other, failures, causes) for other in showing[cause]]
     return cause if cause in roots else roots[0]
 
@@ -119,9 +119,9 @@ def _refuses(finding: Finding) -> bool:
 
 
 def _is_rare(cause: Cause | None, findings: Sequence[Finding]) -> bool:
-    """Whether fewer than half of the runs of a set show a cause that comes and goes.
+    """Whether a cause comes and goes, and fewer than half of the runs of a set show it.
 
-    Others, such as a constant output, are looked at in some of the runs only.
+    Other causes, such as a constant output, are checked in only some of the runs.
     """
 
     def is_of_few(finding: Finding) -> bool:

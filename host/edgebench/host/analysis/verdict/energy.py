@@ -36,12 +36,13 @@ from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.percent import format_percent
 
 IDLE_LIMIT_RATIO = 0.1
-"""Largest change of the idle power from before to after the run: this share of the net power …"""
+"""Largest change of the idle power from before to after the run, as a share of the net power."""
 IDLE_STEADY_RATIO = 0.02
-"""… or this share of the idle power, if that is more: the net power may be close to zero."""
+"""Largest change of the idle power, as a share of the idle power. The larger of this limit and that
+of `IDLE_LIMIT_RATIO` applies, because the net power may be close to zero."""
 
 EDGE_WINDOW_MIN_S = 10.0
-"""Source: MLPerf Tiny run rules, energy: windows of ten seconds or more."""
+"""Minimum length of a window, s. Source: MLPerf Tiny run rules, energy."""
 
 
 class _EnergyRule(Rule[EvidenceT]):

@@ -26,7 +26,7 @@ class Evidence:
     energy: EnergyResult | None = None
     """None if no meter was requested."""
     clock: ClockModel | None = None
-    """The device's clock against the host's; None without probes."""
+    """Model of the device's clock relative to the host's clock; None without probes."""
 
     @property
     def measured_record(self) -> MeasuredRecord:
@@ -35,7 +35,7 @@ class Evidence:
 
     @property
     def is_of_several(self) -> bool:
-        """Whether the run belongs to a set or to pairs, whose interval is that between runs."""
+        """Whether the run belongs to a set or pairs, for which the interval between runs counts."""
         return self.facts.member is not None or self.facts.pair is not None
 
     @property
@@ -55,7 +55,7 @@ class Evidence:
 
 
 class MeteredEvidence(Protocol):
-    """Evidence for the rules about energy, of every kind of device."""
+    """Evidence for the rules about energy, for every kind of device."""
 
     @property
     def energy(self) -> EnergyResult | None:

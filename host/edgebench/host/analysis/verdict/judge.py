@@ -1,7 +1,8 @@
 """Verdict on a run, a target or a set of runs. Each rule checks one condition.
 
-A failed rule makes the run invalid or suspect, depending on its `severity`. A rule whose evidence
-is missing is unknown, and shown; a rule that does not concern the run is not applicable.
+A failed rule makes the run invalid or suspect, depending on its `severity`. If the evidence for a
+rule is missing, its outcome is "unknown", which is shown; if a rule does not concern the run, its
+outcome is "not applicable".
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def judge_set(
 
     Args:
         evidence: Evidence of the set.
-        of_runs: Failed rules of its runs.
-        unwatched: What no rule could watch in a run; a rule of the set may have watched it.
+        of_runs: Failed rules of the set's runs.
+        unwatched: Quantities that no rule could watch in some run; quantities that a rule of the
+            set watched are removed.
     """
     rulings = [(rule, rule.check(evidence)) for rule in SET_RULES]
     watched = {

@@ -37,26 +37,28 @@ from edgebench.protocol.spec import RunSpec, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
-"""Least effective count of the queries behind a median. With fewer, the autocorrelation is
+"""Minimum effective count of the queries behind a median. With fewer, the autocorrelation is
 estimated to within a third at best, and the interval no better than that (benchmarks/coverage.py).
 """
 SPREAD_LIMIT_RATIO = 0.25
-"""Interquartile range over the median. pyperf warns where the standard deviation is 10 % of the
-mean, which corresponds to 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs
-that switched between levels 0.29 and 0.63."""
+"""Largest interquartile range, relative to the median. pyperf warns where the standard deviation is
+10 % of the mean, which corresponds to 0.13; ordinary runs on a shared virtual machine have up to
+0.08, runs that switched between levels 0.29 and 0.63."""
 LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
-"""Range of the levels over the lowest, for one of several runs. Whichever of its levels the run's
-median represents, the median then moves by at most the allowed half-width."""
+"""Largest range of the levels of a run that is one of several, relative to the lowest level. The
+median then moves by at most the allowed half-width, whichever level it represents."""
 RARE_LEVEL_RATIO = 0.25
 """Share of the inferences on the rarer of two levels, below which the median stays inside the other
 level: at a quarter, the median is the 67th percentile of the faster, or the 33rd of the slower
 level."""
 BLOCK_LIMIT_RATIO = 0.10
-"""Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
-Ordinary runs have 0.002 on an idle machine and 0.04 on a shared machine."""
+"""Largest range of the medians of ten blocks, relative to the median of the run: a tenth is a
+change that people act on. Ordinary runs have 0.002 on an idle machine and 0.04 on a shared
+machine."""
 HARNESS_SUSPECT_RATIO = 0.02
-"""Equal to the limit for the binding. A model of 7 µs has 1.0 to 1.6 % on a desktop, depending on
-the state of its caches, so a limit of 1 % made one run of a set suspect and the next not."""
+"""Largest share of the timed loop itself in the median; equal to the limit for the binding. The
+share of a model of 7 µs is 1.0 to 1.6 % on a desktop, depending on the state of its caches, so a
+limit of 1 % made one run of a set suspect and the next not."""
 HARNESS_INVALID_RATIO = 0.10
 BINDING_LIMIT_RATIO = 0.02
 """Share of the median that loop and binding may add, as measured with the trivial model. With real
@@ -157,8 +159,8 @@ class BindingShareRule(Rule[Evidence]):
     effect_of = frozenset({Cause.OTHER_PROGRAMS})
     harms = LOOP
     advise = advice.larger_input_or(
-        "use the number as the latency in Python, and only to compare models of similar size: a "
-        "program in C does not spend the time of the runtime's Python binding"
+        "use the number only as the latency in Python, and to compare models of similar size: it "
+        "includes the time of the runtime's Python binding, which a program in C does not need"
     )
 
     @reason("")
@@ -367,7 +369,8 @@ class PrecisionFloorRule(_PrecisionRule):
 class PrecisionRule(_PrecisionRule):
     """The interval of the median is narrow enough for a comparison.
 
-    The rule does not apply to one of several runs: there, the spread of their medians counts.
+    The rule does not apply to a run that is one of several, for which the spread between runs
+    counts.
     """
 
     id, severity = "precision", SUSPECT
@@ -404,7 +407,7 @@ def _headline(evidence: Evidence) -> LatencySummary:
 
 
 def _half_width_ratio(evidence: Evidence) -> float | None:
-    """Half the width of the interval of the median, over the median; None without an interval."""
+    """Half the width of the median's interval, relative to the median; None without an interval."""
     headline = _headline(evidence)
     if headline.p50 is None or headline.p50_ci95 is None:
         return None
@@ -436,7 +439,7 @@ class BlockStabilityRule(Rule[Evidence]):
     """Each tenth of the run has about the same median.
 
     If the medians of all but a few blocks agree, the run's median is not harmed: like a rare level,
-    these blocks shift it by a few percentiles of the others.
+    the few blocks shift it by a few percentiles of the other blocks.
     """
 
     id, severity = "block_stability", SUSPECT
@@ -487,4 +490,4 @@ LATENCY_RULES: tuple[Rule[Evidence], ...] = (
     SpreadRule(),
     BlockStabilityRule(),
 )
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

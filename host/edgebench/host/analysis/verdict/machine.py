@@ -36,34 +36,35 @@ CPU_SHARE_LIMIT_RATIO = 0.9
 BACKGROUND_LIMIT_RATIO = 0.10
 """Largest share of the CPUs under test that other programs may use.
 
-Not a load average, which would include earlier runs of edgebench.
+A load average is not used, because it would include earlier runs of edgebench.
 """
 MIN_JUDGED_S = 0.1
-"""Ten of the kernel's ticks."""
+"""Minimum duration of a loop for CPU times to be judged, s: ten of the kernel's ticks."""
 CPU_STALL_LIMIT_RATIO = 0.05
-"""Part of the run in which a thread waited for a CPU; on a quiet machine it is below 1 %."""
+"""Largest share of the run in which a thread waited for a CPU; on a quiet machine, the share is
+below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 REALTIME_STOP_FACTOR = 2.0
 """Longest wait that the kernel's limit on real-time tasks explains, as a multiple of the time that
 the limit takes from these tasks. Measured on Linux 6.18: 5.0 to 6.9 % of the run where the kernel
 keeps 5 %."""
 QUOTA_LIMIT_RATIO = 0.01
-"""Share of the run in periods whose quota was used up; a smaller share cannot change percentiles up
-to p99."""
+"""Largest share of the run in periods whose quota was used up; a smaller share cannot change
+percentiles up to p99."""
 FREQ_CHANGE_LIMIT_RATIO = 0.02
-"""Relative change of the frequency, at the end of the run or during it, from the start."""
+"""Largest relative change of the frequency from the start of the run, during it or at its end."""
 
 
 def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
-    """CPU time of other processes during the timed loop, over that of the CPUs under test, 0…1.
+    """CPU time of other processes in the timed loop, as a share of the CPUs under test, 0…1.
 
     The model keeps at most as many CPUs busy as it has threads: these CPUs are under test. A CPU
     under test that another process takes counts as a whole CPU, regardless of how many idle CPUs
     the device has. The worker's binding determines which CPUs are under test. Without a binding, a
-    thread may run on any CPU, so other processes may take its time on each; where the scheduler
-    separates them, they still share caches, memory and the power budget. So the time on every CPU
-    that the worker may use counts, and the time on the other hardware thread of the same cores, but
-    not the time on further CPUs.
+    thread may run on any CPU, so other processes may take its time on each of them; where the
+    scheduler separates the processes from the model, they still share caches, memory and the power
+    budget. So the time on every CPU that the worker may use counts, and the time on the other
+    hardware thread of the same cores, but not the time on further CPUs.
 
     Measured on a virtual machine with two CPUs, the model bound to one CPU and a process that only
     counts bound to the other: an inference of MobileNet (1 ms) and of a face detector (7 ms) took 7
@@ -120,7 +121,7 @@ class BackgroundLoadRule(Rule[Evidence]):
             used, of = f"{format_percent(value, 1)} as much", f"limit {format_percent(limit)}"
         return (
             f"other programs used {used} CPU time as the model can use ({of}): they may have "
-            "slowed it down"
+            "slowed the model down"
         )
 
     @reason("too_short", advice.longer)
@@ -140,7 +141,7 @@ class BackgroundLoadRule(Rule[Evidence]):
 
 @dataclass(frozen=True, slots=True)
 class ThreadShares:
-    """Time of the worker's threads by state, over the timed loop: 1 is one thread all the time."""
+    """Time of the worker's threads by state, relative to the loop: 1 is a thread all the time."""
 
     running: float
     """Sum over all threads."""
@@ -162,8 +163,8 @@ def thread_shares(evidence: Evidence) -> ThreadShares | None:
 class CpuQuotaRule(Rule[Evidence]):
     """No quota of CPU time stopped the worker.
 
-    The kernel stops a group that has used up its quota for the rest of the period, in the middle of
-    an inference. The latencies then show the quota.
+    If a group has used up its quota, the kernel stops it for the rest of the period, in the middle
+    of an inference. The latencies then show the quota.
     """
 
     id, severity = "cpu_quota", SUSPECT
@@ -228,7 +229,7 @@ class _StallRule(Rule[Evidence]):
         Args:
             evidence: Evidence of the run.
             before_s: Total stall time before the loop; None if the kernel does not report it.
-            after_s: The same after the loop.
+            after_s: Total stall time after the loop; None if the kernel does not report it.
             limit: Largest share.
             found: Reason of the ruling.
         """
@@ -242,7 +243,7 @@ class CpuPressureRule(_StallRule):
 
     The slowest thread determines when an inference ends, so the longest wait counts, not the mean.
     Pressure stall information, which older runs have, covers all tasks on all CPUs: it hardly shows
-    the waits of a model on one CPU of 16, and does show those of two unrelated processes.
+    the waits of a model on one CPU of 16, but does show the waits of two unrelated processes.
     """
 
     id, severity = "cpu_pressure", SUSPECT
@@ -598,4 +599,4 @@ MACHINE_RULES: tuple[Rule[Evidence], ...] = (
     MemoryRule(),
     SwapRule(),
 )
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

@@ -41,8 +41,8 @@ SATURATION = (
 )
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
-"""Largest RMS difference to the reference kernels, over the spread of the outputs: for models whose
-operators all multiply floats, and for others.
+"""Largest RMS difference from the reference kernels, relative to the spread of the outputs: the
+first limit is for models whose operators all multiply floats, the second for other models.
 
 Measured on 59 pairs of model and runtime, random inputs: at most 0.012 for floats and 0.19 for
 quantised models, except for a detector that lists its boxes in another order. On 65 pairs, 37
@@ -173,7 +173,7 @@ def _difference(
 
 
 class _AgreementRule(Rule[OutputEvidence]):
-    """The outputs agree with those of reference kernels."""
+    """The outputs agree with the outputs of reference kernels."""
 
     advise = advice.other_runtime
     not_requested = plain("not_asked", "not compared: the comparison is switched off")
@@ -256,7 +256,7 @@ class _AgreementRule(Rule[OutputEvidence]):
 
         Args:
             evidence: Evidence of the run.
-            share: RMS difference over the spread of the outputs; None if it has no bound.
+            share: RMS difference, relative to the spread of the outputs; None if it has no bound.
             which: "best" or "worst".
         """
         agreement, check = evidence.measured.quality.agreement, evidence.measured_record.check
@@ -310,7 +310,7 @@ class AgreementRule(_AgreementRule):
 
 
 class AgreementOfAllRule(_AgreementRule):
-    """All outputs agree. A detector may fail although it is right: it may reorder equal boxes."""
+    """All outputs agree. A correct detector may fail, because it may reorder equal boxes."""
 
     id, severity = "agreement_of_all", SUSPECT
     cause = Cause.OUTPUTS
@@ -335,7 +335,7 @@ def _claims_exactness(evidence: OutputEvidence) -> bool:
 
 
 def _is_repeatable(evidence: OutputEvidence) -> bool:
-    """Whether the model has the same outputs for the same input, as far as it was compared."""
+    """Whether the model repeats its outputs for the same input, as far as they were compared."""
     measured = evidence.measured_record
     if not isinstance(measured, WorkerRecord) or measured.timed_path is None:
         return True
@@ -512,4 +512,4 @@ QUALITY_RULES: tuple[Rule[OutputEvidence], ...] = (
     AgreementOfAllRule(),
 )
 OUTPUT_RULES: tuple[Rule[Evidence], ...] = (FiniteOutputsRule(), TimedPathRule(), *QUALITY_RULES)
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

@@ -42,7 +42,7 @@ class _PhoneRule(Rule[Evidence]):
     not_reported = plain("not_told", "the system does not report it")
 
     def on_phone(self, evidence: Evidence) -> Ruling:
-        """The ruling on a phone."""
+        """The ruling for a device that runs Android."""
         raise NotImplementedError
 
     def check(self, evidence: Evidence) -> Ruling:
@@ -81,7 +81,7 @@ class ChargingRule(_PhoneRule):
     advise = _pull_the_cable
     faked = plain(
         "faked",
-        "the battery's service reports values that dumpsys battery set",
+        "the battery service reports values set by dumpsys battery instead of measured values",
         advice.always("restore the reports of the battery: adb shell dumpsys battery reset"),
     )
     charged = plain(
@@ -284,4 +284,4 @@ PHONE_RULES: tuple[Rule[Evidence], ...] = (
     ThermalStatusModerateRule(),
     ThermalStatusRule(),
 )
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

@@ -24,7 +24,7 @@ from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import WorkerRecord
 
 DELEGATED_LIMIT_RATIO = 0.5
-"""Share of the operators on the delegate; below it, the run does not measure the delegate."""
+"""Minimum share of operators on the delegate; below, the run does not measure the delegate."""
 
 
 def _other_delegate(to: Situation) -> Advice:
@@ -114,4 +114,4 @@ def _placement_text(worker: WorkerRecord) -> str:
 
 
 PLACEMENT_RULES: tuple[Rule[Evidence], ...] = (DelegationRule(), DelegatedShareRule())
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

@@ -27,7 +27,7 @@ INVALID, SUSPECT = State.INVALID, State.SUSPECT
 EVERY_NUMBER = frozenset(NumberKind)
 LATENCIES = frozenset({NumberKind.MEDIAN, NumberKind.TAIL, NumberKind.MEAN})
 LOOP = LATENCIES | {NumberKind.ENERGY}
-"""Numbers of the timed loop: its energy is a mean over the inferences."""
+"""Numbers of the timed loop, including its energy, which is a mean over the inferences."""
 TIMES = LOOP | {NumberKind.COLD_START}
 """Numbers that depend on the speed of the device during the run."""
 EvidenceT = TypeVar("EvidenceT", contravariant=True)
@@ -57,11 +57,12 @@ class RuleReason(ReasonKind[P]):
 
         Args:
             key: Name in run.json; empty for the usual reason of a rule.
-            sentence: Makes the sentence of value and limit, in the unit of the finding, and facts.
+            sentence: Function that makes the sentence from value and limit, both in the unit of the
+                finding, and from the facts.
             advise: Advice for this reason; None for the rule's advice.
             cause: Cause of this reason; None for the rule's cause.
-            effect_of: Other causes of this reason; None for those of the rule, or for none if the
-                reason has a cause, which it then shows.
+            effect_of: Other causes of this reason. None: no other causes if `cause` is given, else
+                the other causes of the rule.
         """
         self.id = key
         self.cause = cause
@@ -80,7 +81,7 @@ class RuleReason(ReasonKind[P]):
         return self
 
     def sentence(self, found: Finding) -> str | None:
-        """Sentence of a stored finding; None if its facts are those of another version."""
+        """Sentence of a stored finding; None if its facts are not those of this version."""
         return self.text(found.facts, *_numbers(found))
 
     def advice_for(self, found: Finding, to: Situation) -> Advice | None:
@@ -146,7 +147,7 @@ class Ruling:
 
 
 class Rule(Generic[EvidenceT]):
-    """A rule; its reasons are its attributes."""
+    """A rule of the verdict; the reasons for its outcomes are class attributes."""
 
     id: ClassVar[str]
     severity: ClassVar[State]
@@ -155,7 +156,7 @@ class Rule(Generic[EvidenceT]):
     effect_of: ClassVar[frozenset[Cause]] = frozenset()
     """Other causes that make the rule fail, too; the failure is then attributed to them."""
     watches: ClassVar[WatchedQuantity | None] = None
-    """Quantity that counts as unwatched if all rules that watch it are unknown."""
+    """Quantity that counts as unwatched if no rule that watches it has a known outcome."""
     includes: ClassVar[str | None] = None
     """Rule with a milder limit on the same number, not shown again if this rule fails."""
     harms: ClassVar[frozenset[NumberKind]] = EVERY_NUMBER

@@ -74,7 +74,7 @@ class RunEndRule(Rule[EvidenceT]):
 
     @classmethod
     def was_stopped(cls, finding: Finding) -> bool:
-        """Whether the finding is that a run was interrupted without a recorded reason."""
+        """Whether the finding states that a run was interrupted without a recorded reason."""
         ended, why = finding.facts.get("ended"), finding.facts.get("why")
         return finding.id == cls.id and ended == Outcome.INTERRUPTED.value and why is None
 
@@ -104,7 +104,7 @@ class CompleteRule(RunEndRule[Evidence]):
         longest_s = record.spec.max_duration_s
         is_cut = record.outcome is Outcome.INTERRUPTED and evidence.is_scheduled
         if is_cut and why is None and longest_s is not None and evidence.loop_s >= longest_s:
-            waiting = f"queries were still waiting at its maximum duration of {longest_s:g} s"
+            waiting = f"queries were still waiting at the run's maximum duration of {longest_s:g} s"
             return holds(False, self.still_waiting(ended=record.outcome.value, why=waiting))
         return self.ruling(record.outcome, why)
 
@@ -163,7 +163,7 @@ class RealDeviceRule(NoSimulationRule[Evidence]):
 
 
 class QueryCountRule(Rule[EvidenceT]):
-    """As many queries as requested were issued. Another rule covers those lost to warm-up."""
+    """As many queries as requested were issued. Another rule covers queries lost to warm-up."""
 
     id, severity = "enough_queries", INVALID
     cause = Cause.TOO_SHORT
@@ -193,7 +193,7 @@ class QueryCountRule(Rule[EvidenceT]):
 
 
 class EnoughQueriesRule(QueryCountRule[Evidence]):
-    """As many queries as requested were issued. Another rule covers those lost to warm-up."""
+    """As many queries as requested were issued. Another rule covers queries lost to warm-up."""
 
     def check(self, evidence: Evidence) -> Ruling:
         spec = evidence.record.spec
@@ -224,7 +224,7 @@ class DurationRule(Rule[EvidenceT]):
 
     @classmethod
     def is_full(cls, finding: Finding) -> bool:
-        """Whether the finding is that a run ended by its maximum number of queries."""
+        """Whether the finding states that a run ended by its maximum number of queries."""
         return finding.id == cls.id and finding.reason == cls.full.id
 
 
@@ -244,7 +244,8 @@ class EnoughTimeRule(DurationRule[Evidence]):
 def fewer_qps(qps: float, per_s: float) -> float:
     """Arrivals per second that leave the device idle time, rounded to two digits.
 
-    At most half of the rate that was too high, and four fifths of the completed queries per second.
+    The result is at most half of the rate that was too high, and at most four fifths of the
+    completed queries per second.
 
     Args:
         qps: Arrival rate of the run, queries per second.
@@ -407,12 +408,12 @@ class LatencyTargetRule(Rule[Evidence]):
 
 
 def _over(value: float, count: int, target_s: float) -> str:
-    """Text of how many queries took longer than the target."""
+    """Text that states how many queries took longer than the target."""
     return f"{value:.0f} of {count} queries took longer than {format_ns(target_s * 1e9)}"
 
 
 class LoadgenRule(Rule[Evidence]):
-    """LoadGen's own verdict on its run."""
+    """LoadGen itself declares its run valid."""
 
     id, severity = "loadgen", INVALID
     cause = Cause.TOO_SHORT
@@ -454,4 +455,4 @@ RUN_RULES: tuple[Rule[Evidence], ...] = (
     LatencyTargetRule(),
     LoadgenRule(),
 )
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

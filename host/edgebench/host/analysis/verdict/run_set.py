@@ -37,19 +37,20 @@ from edgebench.protocol.record import Yardstick
 
 OUTVOTED_RATIO = 1 / 8
 """Largest share of a set's runs whose failures the other runs can outvote: the interval of the
-median of eight runs leaves out most of the highest and of the lowest."""
+median of eight runs hardly depends on the highest and the lowest value."""
 OUTVOTED_MEDIANS_RATIO = 3 / 8
-"""The same for median latencies, if no run is refused. Fewer than half of the runs move the median
-of the runs to a neighbouring value at most, and its interval contains their effect, so coverage is
-the same with three disturbed runs of eight (benchmarks/coverage.py)."""
+"""Largest share of a set's runs whose median latencies the other runs can outvote, if no run is
+refused. Fewer than half of the runs move the median of the runs to a neighbouring value at most,
+and its interval contains this shift, so three disturbed runs of eight do not change the coverage
+(benchmarks/coverage.py)."""
 TREND_LEVEL = 2 / 120
-"""Largest probability of an order that counts as a trend: that of five runs in order."""
+"""Largest probability of an order that counts as a trend: the probability of five runs in order."""
 TREND_LIMIT_RATIO = 0.02
 """Largest range of the runs, as a share of the lowest value, at which a trend is negligible."""
 
 STEP_RANGES = 2
-"""Least size of a step between fast and slow runs, in ranges of the runs on either side. Of sets of
-independent normal values, 1 of 80 with five runs and 1 of 1800 with eight have such a step."""
+"""Minimum size of a step between fast and slow runs, in ranges of the runs on either side. Of sets
+of independent normal values, 1 of 80 with five runs and 1 of 1800 with eight have such a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,14 @@ class SetEvidence:
     name: str
     """Display name of the metric that the set is judged by."""
     half_width_ratio: float | None
-    """Half-width of the metric's interval between runs, over the metric; None without interval."""
+    """Half-width of the metric's interval between runs, relative to the metric; None without an
+    interval."""
     is_exact: bool
     """Whether the metric is an exact count, which does not change with time, clock or heat."""
     values: tuple[float, ...]
     """The metric of each run that has it."""
     drift_ratio: float
-    """Drift of the latency inside the runs, over the latency; 0 without drift."""
+    """Drift of the latency inside the runs, relative to the latency; 0 without drift."""
     yardsticks: tuple[Yardstick | None, ...]
     """Speed of the device around each run; None for all runs if it cannot be compared between them.
     """
@@ -244,10 +246,10 @@ class TrendRule(TimedSetRule):
 
 
 def find_step(values: Sequence[float]) -> tuple[int, float]:
-    """Number of fast runs before a lasting rise, and the rise over the fast runs; zeros without.
+    """Number of fast runs before a lasting rise, and the relative rise; zeros without a rise.
 
-    At most half of the runs are fast. A slow last run is not a step, because a disturbance explains
-    it.
+    At most half of the runs are fast. A single slow run at the end is not a step, because a
+    disturbance may explain it.
 
     Args:
         values: Positive values of the runs, in the order of measurement.
@@ -262,7 +264,7 @@ def find_step(values: Sequence[float]) -> tuple[int, float]:
 
 @cache
 def chance_of_order(count: int, in_order: int) -> float:
-    """Probability that this many pairs of independent values or more are in the same direction.
+    """Probability that at least this many pairs of independent values are in the same order.
 
     Both directions count, because the test is two-sided.
     """
@@ -282,4 +284,4 @@ RULES_BETWEEN_RUNS: tuple[Rule[SetEvidence], ...] = (
     BetweenRunsRule(),
     TrendRule(),
 )
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

@@ -34,8 +34,8 @@ HYSTERESIS_C = 5.0
 releases the clock only below the trip point less its hysteresis. Source: Linux, device trees of
 rk3588, bcm2711, qcom and imx8: `hysteresis` of 1000 to 5000 m°C."""
 DRIFT_LIMIT_RATIO = 0.02
-"""Largest drift inside the runs, median of the runs. The interval of the set contains it, but a
-set whose runs all drift shows a device that heats up in each of them."""
+"""Largest drift inside the runs, as the median over the runs. The interval of the set includes the
+drift, but if all runs drift, the device heats up in each run."""
 
 
 class HeatOfSetRule(TimedSetRule):
@@ -48,8 +48,8 @@ class HeatOfSetRule(TimedSetRule):
     advise = advice.cool
     unseen = plain(
         "unseen",
-        "neither a temperature with a known throttle temperature nor a clock with a known nominal "
-        "clock was read in every run",
+        "needed in every run: a temperature with a known throttle temperature, or a clock with a "
+        "known nominal clock",
         advice.see_sensors,
     )
 
@@ -121,7 +121,7 @@ class ClockOfSetRule(TimedSetRule):
 
 
 class DriftOfSetRule(TimedSetRule):
-    """The runs of the set do not all drift, as on a device that heats up in each of them."""
+    """The runs of the set do not all drift, as they do on a device that heats up in each run."""
 
     id, severity = "set_drift", SUSPECT
     cause = Cause.WARMING_UP
@@ -160,4 +160,4 @@ SET_HEAT_RULES: tuple[Rule[SetEvidence], ...] = (
     ClockOfSetRule(),
     DriftOfSetRule(),
 )
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

@@ -47,7 +47,8 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     *target.RULES_OF_DEVICE,
     *energy.METERED_TARGET_RULES,
 )
-"""Rules for a target that timed itself; a rule with a name from above checks the same condition."""
+"""Rules for a target that timed itself; a rule with the name of a rule in `RULES` checks the same
+condition."""
 SET_RULES: tuple[Rule[SetEvidence], ...] = (
     *run_set.RULES_BETWEEN_RUNS,
     *set_heat.SET_HEAT_RULES,
@@ -55,7 +56,8 @@ SET_RULES: tuple[Rule[SetEvidence], ...] = (
 )
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
-"""Rules by name; of two with the same name, the rule for targets, with the reasons of both."""
+"""Rules by name; of two rules with the same name, the rule for targets, which has the reasons of
+both."""
 
 
 def kind_of(finding: Finding) -> RuleReason[Any] | None:

@@ -47,18 +47,19 @@ if TYPE_CHECKING:
     from edgebench.host.analysis.windows import WindowMeasurement
 
 MIN_TARGET_WINDOWS = 5
-"""Source: MLPerf Tiny run rules: the median of five windows."""
+"""Minimum number of windows. Source: MLPerf Tiny run rules: the median of five windows."""
 RANGE_LIMIT_RATIO = 0.01
-"""Range of the times of the windows, over their median. A microcontroller has no other load; the
-times of different inputs differ by tens of ticks in millions (saturation takes branches)."""
+"""Largest range of the times of the windows, relative to their median. A microcontroller has no
+other load; the times of different inputs differ by tens of ticks in millions (saturation takes
+branches)."""
 CLOCK_LIMIT_RATIO = 0.02
-"""Difference of the target's counter and the clock of the machine that it is connected to. An RC
-oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16); a counter whose rate is
-stated wrongly, or that wrapped around undetected, deviates by far more."""
+"""Largest relative difference between the target's counter and the clock of the machine that it is
+connected to. An RC oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16); a
+counter whose rate is stated wrongly, or that wrapped around undetected, deviates by far more."""
 
 PROFILE_SUM_LIMIT_RATIO = 0.001
-"""Difference of the sum of the operators and the whole inference, over the latter, in addition to
-two ticks of the counter. On QEMU's boards the difference is 1 to 60 ppm
+"""Largest difference between the operators' sum and the whole inference, relative to the whole, in
+addition to two ticks of the counter. On QEMU's boards the difference is 1 to 60 ppm
 (test_firmware_on_qemu.py)."""
 
 
@@ -212,7 +213,7 @@ class DatasetCompleteRule(Rule[TargetEvidence]):
 
     @classmethod
     def was_stopped(cls, finding: Finding) -> bool:
-        """Whether the finding is that the run of a data set was stopped."""
+        """Whether the finding states that the run of a data set was stopped."""
         return finding.id == cls.id and finding.facts.get("is_stopped") is True
 
 
@@ -355,10 +356,10 @@ class TargetProfileRule(ProfileRule[TargetEvidence]):
 
 
 class KeepsPaceRule(Rule[TargetEvidence]):
-    """Streaming firmware processes an audio frame before the next is complete.
+    """Streaming firmware processes an audio frame before the next frame is complete.
 
-    A failure is a result of board and model: the times of its frames are right, but frames were
-    skipped, so the other numbers are not those of the whole audio.
+    A failure is a property of board and model: the times of the frames are right, but frames were
+    skipped, so the other numbers do not represent the whole audio.
     """
 
     id, severity = "keeps_pace", SUSPECT
@@ -417,5 +418,5 @@ RULES_OF_DEVICE: tuple[Rule[TargetEvidence], ...] = (
     KeepsPaceRule(),
     TargetThermalRule(),
 )
-"""In the order in which a person should read them. A rule that shares its name with a rule of other
-devices checks the same condition."""
+"""The rules, in the order in which a person should read them. A rule that shares its name with a
+rule of other devices checks the same condition."""

@@ -35,13 +35,14 @@ from edgebench.protocol.percent import format_percent
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
-"""Share of the run on another type of core; less affects only the highest percentiles."""
+"""Largest share of the run on another type of core; a smaller share affects only the highest
+percentiles."""
 SAMPLER_LIMIT_RATIO = 0.01
-"""Share of one CPU that the sampler may take if it may compete with the model."""
+"""Largest share of a CPU for the sampler if it may compete with the model."""
 APART_LIMIT_RATIO = 0.02
-"""Share of a CPU that the sampler may take if that CPU is not under test. There it affects only
-heat, caches and memory. A slow core needs more time for the same readings, and a busy core begins
-each reading with cold caches."""
+"""Largest share of a CPU for the sampler if that CPU is not under test. The sampler then affects
+only heat, caches and memory. A slow core needs more time for the same readings, and a busy core
+begins each reading with cold caches."""
 
 
 def _slowdown(
@@ -62,7 +63,7 @@ def _slowdown(
 
 
 class SlowdownRule(Rule[EvidenceT]):
-    """The device did not slow down by heat."""
+    """The device did not slow down because of heat."""
 
     id, severity = "thermal", SUSPECT
     cause = Cause.HEAT
@@ -108,7 +109,7 @@ class SlowdownRule(Rule[EvidenceT]):
 
 
 class ThermalRule(SlowdownRule[Evidence]):
-    """The device did not slow down by heat."""
+    """The device did not slow down because of heat."""
 
     def check(self, evidence: Evidence) -> Ruling:
         throttling = evidence.measured.throttling
@@ -223,7 +224,7 @@ class StartTemperatureRule(Rule[Evidence]):
 
 
 class NominalClockRule(Rule[Evidence]):
-    """The clock was nominal. A clock that is low from the start is slow, but has no onset."""
+    """The clock was nominal. A clock that is low from the start shows no onset of a slowdown."""
 
     id, severity, watches = "nominal_clock", SUSPECT, WatchedQuantity.CLOCK
     cause = Cause.CLOCK_FREQUENCY
@@ -382,7 +383,7 @@ class TelemetryRule(Rule[Evidence]):
 
 
 def _rounded_up(ratio: float) -> float:
-    """A share rounded up to 0.01 %, so that a value above the limit never reads as the limit."""
+    """A share rounded up to 0.01 %, so that a value above the limit is not shown as the limit."""
     return math.ceil(round(ratio * 1e4, 6)) / 1e4
 
 
@@ -401,4 +402,4 @@ THERMAL_RULES: tuple[Rule[Evidence], ...] = (
     CooldownRule(),
     TelemetryRule(),
 )
-"""In the order in which a person should read them."""
+"""The rules, in the order in which a person should read them."""

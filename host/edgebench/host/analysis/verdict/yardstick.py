@@ -1,7 +1,7 @@
 """Rules about the yardstick: fixed work before and after each run shows the speed of the device.
 
-They need no sensor, so they detect a change of the clock on devices that hide it. They do not
-detect a clock that is low in all runs, nor heat.
+The rules need no sensor, so they detect a change of the clock on devices that hide it. They detect
+neither a clock that is low in all runs nor heat.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ INTEGER_LIMIT_RATIO = 0.03
 load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and 24 successive
 processes by at most 1.7 %."""
 MEMORY_LIMIT_RATIO = 0.5
-"""Largest difference of the time of a copy, which neighbours change far more. Measured on the same
-machine at a load of 2: half of 50 pairs of readings differed by more than 5 %, a tenth by more than
-18 %. The copy takes several times as long if a memory controller lowers its clock."""
+"""Largest difference of the time of a copy, which other programs and machines change far more.
+Measured on the same machine at a load of 2: half of 50 pairs of readings differed by more than 5 %,
+a tenth by more than 18 %. The copy takes several times as long if a memory controller lowers its
+clock."""
 LEAST_FIGURE = 1.0
-"""Figure below which a reading was not measured: 1 ns per unit, 1 byte/s."""
+"""Figure below which a reading counts as not measured: 1 ns per unit, 1 byte/s."""
 
 
 class YardstickRule(Rule[Evidence]):
     """Fixed work took no longer after the run than before it.
 
-    Work that took longer before the run was disturbed before the run: a device that becomes faster
-    during the loop has latencies that change, which `steady_state` judges. If neither the clock nor
-    heat explains a difference, another process or machine shares the core, so a further run of a
-    set may replace this run.
+    If the work took longer before the run, it was disturbed before the run, and the rule passes. If
+    the device becomes faster during the loop, its latencies change, which `steady_state` judges. If
+    neither the clock nor heat explains a difference, another process or machine shares the core, so
+    a further run of a set may replace this run.
     """
 
     id, severity = "yardstick", SUSPECT
@@ -87,9 +88,10 @@ class YardstickOfSetRule(TimedSetRule):
 
     Each run counts with its faster reading. The slowest runs are left out, as many as the other
     runs outvote. So the rule detects a device that is slower from the second run onwards, or in the
-    last half of the runs, but not a device that was disturbed during one run of eight. It does not
-    show why: of a clock that was read, `set_clock` fails, too, and this failure is its effect; on a
-    virtual machine, another machine on the same core slows the work, as a lower clock does.
+    last half of the runs, but not a device that was disturbed during one run of eight. The rule
+    does not show the reason. If the clock was read and differs, `set_clock` fails, too, and this
+    failure counts as an effect of the clock. On a virtual machine, another machine on the same core
+    slows the work down as a lower clock does.
     """
 
     id, severity = "set_yardstick", SUSPECT
@@ -100,7 +102,7 @@ class YardstickOfSetRule(TimedSetRule):
     advise = advice.governor
     not_measured = plain(
         "not_measured",
-        "no fixed work was measured in all runs, on the same CPUs and with the same Python",
+        "not all runs measured the fixed work on the same CPUs and with the same Python",
     )
 
     @reason("")
@@ -162,6 +164,6 @@ def _is_measured(yardstick: Yardstick) -> bool:
 
 
 def _range_ratio(times_ns: Sequence[float]) -> float:
-    """Additional time of the slowest run that counts, over the time of the fastest run."""
+    """Additional time of the slowest run that counts, relative to the time of the fastest run."""
     ordered = sorted(times_ns)
     return ordered[-1 - int(OUTVOTED_RATIO * len(ordered))] / ordered[0] - 1

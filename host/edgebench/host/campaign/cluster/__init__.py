@@ -1,4 +1,4 @@
-"""Campaigns over several hosts: lab hosts are workers of a Dask scheduler, devices their resources.
+"""Campaigns over several hosts: lab hosts are Dask workers, and devices are Dask resources.
 
     coordinator: journal, store                    lab host: farm file, pairings     device
     CampaignRuns ─ LabSession ── Dask scheduler ── LabDevice ─ DeviceSession ─────── agent

@@ -29,7 +29,7 @@ class ClusterAddress:
     address: str
     """In Dask's format: tcp://HOST:PORT, or tls://HOST:PORT."""
     tls_ca_file: Path | None = None
-    """CA certificate of the scheduler, the lab hosts and the coordinators."""
+    """Certificate of the CA for the certificates of scheduler, lab hosts and coordinators."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -53,7 +53,7 @@ class ClusterAddress:
 
     @classmethod
     def of(cls, cluster: str | ClusterAddress) -> ClusterAddress:
-        """The address from its text, without certificates.
+        """Parse an address without certificates; an instance is returned unchanged.
 
         Raises:
             UsageError: the address is malformed.
@@ -67,7 +67,7 @@ class ClusterAddress:
 
     @property
     def port(self) -> int:
-        """Port of the scheduler."""
+        """TCP port of the scheduler, 1 to 65535."""
         return int(self.address.rpartition(":")[2])
 
     def security(self) -> Security:

@@ -1,13 +1,13 @@
-"""A lab host: a Dask worker whose resources are devices, and whose tasks are jobs on them.
+"""A lab host: a Dask worker that offers devices as resources, and runs jobs on them as tasks.
 
-Theory of operation. A job is idempotent: it settles earlier runs of its device, then makes its run
-under the id given by the coordinator, unless that run was started before. Therefore Dask may
-restart a job, and the coordinator may assign it to another lab host that offers the device. The
-agent's lease is the only lock. A run is stored here, and kept by its device, until the coordinator
-has it.
+Theory of operation. A job is idempotent: it stores earlier runs of its device, then makes a run
+under the id given by the coordinator, unless a run with this id was started before. Therefore Dask
+may restart a job, and the coordinator may assign it to another lab host that offers the device. The
+agent's lease is the only lock. Until the coordinator has a run, the lab host stores it, and the
+device keeps it.
 
 A device stays open between the jobs of a campaign; jobs of other campaigns are refused during that
-time. A job continues if its scheduler dies; the device's next job waits for its end.
+time. A job continues if its scheduler dies; the next job on the device waits until this job ends.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ from edgebench.system.unforeseen import named_error
 from edgebench.system.whole_files import make_directory, write_whole
 
 LAB_DIRECTORY = "lab"
-"""Directory in a host's store. It contains the store that the host uses as a lab host. Each run is
-removed from it once the run's coordinator, which may be this host, has the run."""
+"""Directory in a host's store, which contains a second store for the runs that the host makes as a
+lab host. A run is removed from this second store once the coordinator, which may be the same host,
+has the run."""
 FILES_DIRECTORY = "cluster"
 IDLE_S = 60.0
 """Time without a job after which a device is closed."""
@@ -79,9 +80,11 @@ RECONNECT_S = 1.0
 SPARE_THREADS = 8
 """Threads of a worker in addition to one per device: for offers, files and parts of runs."""
 LAB_RESOURCE, DEVICE_RESOURCE = "lab:", "device:"
-"""Prefixes of the resources of a lab host: its name, and the names of its devices."""
+"""Prefixes of the names of Dask resources: a resource for the lab host, whose name follows, and a
+resource for each device, whose name follows."""
 MAX_JOBS = 10_000
-"""Units of the resource with a lab host's name: maximum number of its simultaneous jobs."""
+"""Number of units of the Dask resource with a lab host's name. Each job takes a unit, so this is
+also the maximum number of simultaneous jobs."""
 NAME_TAKEN = "name taken"
 """Part of the scheduler's error message for a second worker with the same name. Source: distributed
 2026.8.0, `Scheduler.add_worker`."""
@@ -95,7 +98,8 @@ _SENT = (
     events.TelemetryReport,
     events.EarlierRunFailed,
 )
-"""Events that are sent to the coordinator, which derives all others from the outcome of a job."""
+"""Events that are sent to the coordinator; the coordinator derives all other events from the
+outcome of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,7 @@ class DeviceOffer:
     name: str
     id: str
     pin: str
-    """Digest of the device's agent certificate, because two devices may have the same name."""
+    """SHA-256 of the agent's certificate, which distinguishes devices with the same name."""
     seat: str = ""
     arch: str = ""
     labels: tuple[str, ...] = ()
@@ -115,7 +119,7 @@ class DeviceOffer:
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A file that runs need: a model, inputs, a data set."""
+    """A file that runs need: a model, inputs or a data set."""
 
     sha256: str
     name: str
@@ -123,7 +127,7 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceJob:
-    """A job of a campaign on a device; without a `run_id`, it only settles earlier runs."""
+    """A job of a campaign on a device; without a `run_id`, the job only stores earlier runs."""
 
     device: str
     campaign: str
@@ -149,7 +153,7 @@ class DeviceJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """The outcome of a job."""
+    """The outcome of a job, which the lab host returns to the coordinator."""
 
     lab: str
     """Name of the lab host."""
@@ -158,7 +162,7 @@ class JobOutcome:
     runs: Mapping[str, int] = field(default_factory=dict)
     """Sizes of the bundles that are ready to be fetched, in bytes, by run id."""
     refused: tuple[tuple[str, EdgebenchError], ...] = ()
-    """Runs that can never be stored."""
+    """Ids of runs that can never be stored, each with its error."""
     error: EdgebenchError | None = None
     is_interrupted: bool = False
 
@@ -174,16 +178,16 @@ class LabHost:
     offers: tuple[DeviceOffer, ...]
 
     def path(self, file: FileRef) -> Path:
-        """Path of a file from a coordinator; its name is kept, because results contain it."""
+        """Path of a file from a coordinator; the file keeps its name, which results contain."""
         digest = hashlib.sha256(f"{file.sha256} {file.name}".encode()).hexdigest()
         return self.store.root / FILES_DIRECTORY / digest[:32] / Path(file.name).name
 
     def bundle(self, run_id: str) -> Path:
-        """Path of the bundle of a run."""
+        """Path of the bundle with which a run is sent to the coordinator."""
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
     def not_writable(self, exc: OSError) -> StoreError:
-        """Convert an `OSError` of the store to a temporary error: the disk may get room again."""
+        """Convert an `OSError` of the store to a temporary error: disk space may become free."""
         return StoreError(f"store not writable: {exc.strerror}: {self.store.root}")
 
 
@@ -230,10 +234,10 @@ class LabDevice:
         self._cancellation = Cancellation()
         self._timer = threading.Timer(IDLE_S, self._let_go)
         self._started: set[str] = set()
-        """Ids of runs that were, or may have been, started here."""
+        """Ids of runs that were or may have been started before, and are not started again."""
 
     def stop(self) -> None:
-        """Stop the run in progress."""
+        """Stop the run in progress on the device, if there is one; called from any thread."""
         self._cancellation.request()
 
     def _let_go(self) -> None:
@@ -251,7 +255,7 @@ class LabDevice:
     def do(self, job: DeviceJob, notify: events.Notify) -> JobOutcome:
         """Do a job, after the previous job has ended.
 
-        The coordinator decides what to do about a failed run.
+        Errors are part of the outcome: the coordinator decides whether a failed run is made again.
         """
         if self._campaign not in (None, job.campaign):
             busy = LeaseHeld(f"{job.device} is in use by the campaign {self._campaign}")
@@ -287,11 +291,11 @@ class LabDevice:
             return replace(outcome, runs=runs, refused=tuple(plan.refusals))
 
     def _do(self, job: DeviceJob, plan: LabRuns, notify: events.Notify) -> None:
-        """Settle earlier runs, and make the run of a job unless it was started before.
+        """Store earlier runs, then make the run of a job, unless this run was started before.
 
         Raises:
             Interrupted: the command was cancelled.
-            EdgebenchError: the device cannot be measured, or its run failed.
+            EdgebenchError: the device cannot be measured, or the run failed.
             OSError: the store cannot be written.
         """
         store, run_id = self._host.store, job.run_id
@@ -346,7 +350,7 @@ class LabDevice:
     def _opened(
         self, job: DeviceJob, device: KnownDevice, request: BenchRequest, notify: events.Notify
     ) -> DeviceSession:
-        """Open the session of the device, or return the open session of the campaign."""
+        """Return the open session of the campaign with the device; open it first if necessary."""
         if self._session is None:
             measuring = MeasuringHost(
                 store=self._host.store,
@@ -388,7 +392,7 @@ class LabDevice:
 
 
 _here: list[tuple[LabHost, Mapping[str, LabDevice]]] = []
-"""The lab host of this process and its devices, for the tasks below."""
+"""The lab host of this process and its devices, for the functions below, which Dask calls."""
 
 
 def offers() -> tuple[str, str, tuple[DeviceOffer, ...]]:
@@ -398,7 +402,7 @@ def offers() -> tuple[str, str, tuple[DeviceOffer, ...]]:
 
 
 def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
-    """Task: do a job on its device; its events are sent to the coordinator as a Dask topic.
+    """Task: do a job on its device; the job's events are sent to the coordinator as a Dask topic.
 
     Args:
         job: The job.
@@ -431,7 +435,7 @@ def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
 
 
 def stop_job(device: str) -> None:
-    """Task: stop the run of a device."""
+    """Task: stop the run in progress on a device."""
     [(_, devices)] = _here
     devices[device].stop()
 

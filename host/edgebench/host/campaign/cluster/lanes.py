@@ -1,4 +1,4 @@
-"""Coordinator's side of a campaign over lab hosts: measures on their devices with Dask jobs."""
+"""The coordinator's side of a campaign over lab hosts: jobs are sent by Dask, and runs stored."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ LOOK_S = 0.5
 TASK_TIMEOUT_S = 20.0
 """Timeout of a task that measures nothing; long enough for a part of a run over a slow link."""
 PART_BYTES = 2**20
-"""Size of the parts of runs; a link with 420 kbit/s transfers a part within the timeout of a task.
-After a broken link, the transfer resumes with the lost part."""
+"""Size of the parts in which runs are transferred; a link with 420 kbit/s transfers a part within
+the timeout of a task. After a broken link, the transfer resumes with the lost part."""
 VIA = "lab"
 """Transport of a device that is reached only through a lab host."""
 _BROKEN = (
@@ -85,7 +85,7 @@ _BROKEN = (
     asyncio.CancelledError,
     CancelledError,
 )
-"""Exceptions of Dask if a scheduler or worker is unreachable."""
+"""Exceptions that Dask raises if a scheduler or worker is unreachable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +94,18 @@ class LabDescription:
 
     name: str
     address: str
-    """Address of its worker, which changes at each start."""
+    """Address of the lab host's Dask worker, which changes at each start."""
     version: str
     devices: tuple[DeviceOffer, ...]
 
     def device(self, name: str) -> DeviceAtLab | None:
-        """The lab host and identity of a device, for the journal; None if not offered."""
+        """A device of this lab host for the journal; None if the lab host does not offer it."""
         offer = next((offer for offer in self.devices if offer.name == name), None)
         return DeviceAtLab(self.name, offer.pin, offer.seat) if offer else None
 
 
 class ClusterConnection:
-    """A thread-safe client of a scheduler, which reconnects after the scheduler was away."""
+    """Thread-safe client of a scheduler, which reconnects after a loss of the connection."""
 
     def __init__(
         self, cluster: ClusterAddress, topic: str = "", on_event: events.Notify | None = None
@@ -114,7 +114,7 @@ class ClusterConnection:
 
         Args:
             cluster: The scheduler.
-            topic: Campaign whose events are received; empty for none.
+            topic: Id of the campaign whose events are received; empty: no events.
             on_event: Consumer of the events of lab hosts.
         """
         self._cluster = cluster
@@ -123,7 +123,7 @@ class ClusterConnection:
         self._client: Any = None
         self._lock = threading.Lock()
         self._labs: dict[str, LabDescription] = {}
-        """Lab hosts by the address of their worker."""
+        """Lab hosts by the address of their Dask worker."""
         self._looked_s = 0.0
 
     def __enter__(self) -> ClusterConnection:
@@ -144,7 +144,7 @@ class ClusterConnection:
                 client.close(timeout=CONNECT_TIMEOUT_S)
 
     def client(self) -> Any:
-        """The connected client.
+        """The connected Dask client; connects first if necessary.
 
         Raises:
             LinkLost: the scheduler does not respond.
@@ -263,7 +263,8 @@ class LaneHome:
     """The lab host of a device."""
 
     at: DeviceAtLab = NO_LAB
-    """The lab host and the device's identity; another lab host may take over only that device."""
+    """The lab host and the identity of the device. Another lab host may take over only if it offers
+    a device with this identity."""
     away_s: float | None = None
     """Time at which the lab host was first missing; None if it is connected."""
 
@@ -294,7 +295,7 @@ class LabSession:
             raise outcome.error
 
     def make(self, order: RunOrder) -> Run:
-        """Let the lab host make a run, then fetch and store it."""
+        """Let the lab host make a run, then fetch and store the run."""
         assert isinstance(order, CellOrder), "lab hosts make the runs of campaigns"
         assert order.new_id is not None, "a campaign gives its runs their ids"
         run_id = order.new_id()
@@ -320,7 +321,7 @@ class LabSession:
         return run
 
     def finish(self) -> None:
-        """Let lab host and device delete the runs that are stored here."""
+        """Allow lab host and device to delete the runs that the coordinator has stored."""
         stored, _ = self._lanes.known_runs(self._device)
         outcome = self._do(self._job(stored=tuple(stored), is_last=True))
         if outcome.error is not None:
@@ -421,7 +422,7 @@ class LabSession:
         )
 
     def _take_over(self, outcome: JobOutcome, made: str | None = None) -> None:
-        """Fetch and store the runs of an outcome; pass all except `made` to the plan.
+        """Fetch and store the runs of a job's outcome; report all except `made` to the plan.
 
         Raises:
             LinkLost: the lab host is away; received parts are kept, and the rest is fetched later.
@@ -456,7 +457,7 @@ class LabSession:
                 self._plan.refused(run_id, error)
 
     def _receive(self, path: Path, run_id: str, outcome: JobOutcome) -> None:
-        """Fetch the bundle of a run, resuming after parts that were received before."""
+        """Fetch the bundle of a run; parts that were received before are not fetched again."""
         size_bytes, url = outcome.runs[run_id], self._lanes.store_url
         if url is not None:
             get_file(f"{url}/{path.name}", path)
@@ -490,7 +491,7 @@ def _content(path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLanes:
-    """Runs on the devices of lab hosts."""
+    """Creates lanes for the devices that lab hosts offer."""
 
     connection: ClusterConnection
     journal: Journal
@@ -499,14 +500,14 @@ class ClusterLanes:
     requests: CellRequests
     store_url: str | None = None
     homes: dict[str, LaneHome] = field(default_factory=dict)
-    """Lab host of each device."""
+    """Lab host of each device, by name of the device."""
     files: dict[str, FileRef] = field(default_factory=dict)
     """Files of the campaign by their paths."""
     choosing: threading.Lock = field(default_factory=threading.Lock)
     """Held while a lab host is chosen, so that simultaneous lanes choose different lab hosts."""
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
-        """The runs of a device; they wait for a missing lab host when they begin."""
+        """The runs of a device; opening the session waits for a lab host that is away."""
         home = self.homes.setdefault(device, LaneHome())
         labs = [lab for lab in self.connection.labs() if lab.device(device)]
         lab = self._preferred(home, labs) if labs else None
@@ -528,7 +529,7 @@ class ClusterLanes:
     def _open(
         self, device: str, notify: events.Notify, cancellation: Cancellation
     ) -> Iterator[LabSession]:
-        """Wait for a lab host that offers a device.
+        """Wait for a lab host that offers the device, and open a session.
 
         Raises:
             Interrupted: the command was cancelled.
@@ -540,7 +541,7 @@ class ClusterLanes:
         yield LabSession(self, device, notify, cancellation)
 
     def lab_of(self, device: str, notify: events.Notify) -> LabDescription | None:
-        """The lab host that last had a device, or another after `lab_wait_s`; None during the wait.
+        """The device's last lab host, or another lab host after `lab_wait_s`; None during the wait.
 
         Raises:
             LabHostsUnreachable: no lab host offers the device after `lab_wait_s`.
@@ -562,7 +563,8 @@ class ClusterLanes:
         gone = f"lab host {home.at.lab} is away" if home.at.lab else f"no lab host offers {device}"
         if is_late:
             raise LabHostsUnreachable(
-                f"{gone}, waited for {wait_s:g} s, and no other offers {device}; {_seen(labs)}"
+                f"{gone}, waited for {wait_s:g} s, and no other lab host offers {device}; "
+                f"{_seen(labs)}"
             )
         if home.away_s is None:
             home.away_s = now_s
@@ -572,12 +574,14 @@ class ClusterLanes:
         return None
 
     def _preferred(self, home: LaneHome, labs: Sequence[LabDescription]) -> LabDescription:
-        """The device's last lab host, or else the lab host with the fewest lanes."""
+        """The device's last lab host if listed, or else the lab host with the fewest lanes."""
         lanes = [other.at.lab for other in self.homes.values() if other is not home]
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
     def files_of(self, paths: set[str]) -> Mapping[str, FileRef]:
-        """The files among these paths; other paths are names of built-in models and data sets.
+        """References of the files among these paths, by path.
+
+        Other paths are names of built-in models and data sets, and are left out.
 
         Raises:
             UsageError: a file cannot be read.
@@ -589,7 +593,7 @@ class ClusterLanes:
         return {path: self.files[path] for path in sorted(paths) if path in self.files}
 
     def known_runs(self, device: str) -> tuple[list[str], list[str]]:
-        """Runs of a device that are stored, and runs that were begun with an unknown outcome."""
+        """Ids of a device's stored runs, and ids of its begun runs with an unknown outcome."""
         state = campaign_state(self.store, self.journal, self.plan)
         attempts = [
             attempt
@@ -606,8 +610,8 @@ class ClusterLanes:
 def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
     """Whether a lab host offers this device, and not a different device with the same name.
 
-    For the lab host that measured on the device, the name is sufficient: a device that was set up
-    again has a new certificate, and the lab host's operator has confirmed the replacement.
+    For the lab host that measured on the device before, an equal name is sufficient: a device that
+    was set up again has a new certificate, and the operator of this lab host has confirmed it.
     """
     there = lab.device(device)
     if there is None:
@@ -627,14 +631,15 @@ def cluster_lanes(
     notify: events.Notify,
     store_url: str | None = None,
 ) -> OpenLanes:
-    """A function that opens the lanes of devices that lab hosts offer.
+    """A function that opens a `LaneFactory` for the devices that lab hosts offer.
 
     Args:
         cluster: The scheduler that the lab hosts are connected to.
         journal: The campaign; its last entries contain the lab host of each device.
         store: The campaign's store.
         notify: Consumer of the events of lab hosts.
-        store_url: fsspec URL to which lab hosts upload finished runs; None: sent through Dask.
+        store_url: fsspec URL to which lab hosts upload finished runs; None: runs are sent through
+            Dask.
     """
 
     @contextmanager
@@ -643,7 +648,7 @@ def cluster_lanes(
     ) -> Iterator[ClusterLanes]:
         del count
         refuse_own_meter(plan.spec.settings.meter)
-        # Files of runs that a killed coordinator has already stored.
+        # Remove the files of runs that a killed coordinator has already stored.
         for path in (store.root / FILES_DIRECTORY).glob(f"*-{plan.id}-*"):
             if path.suffix == SUFFIX or store.has(path.stem):
                 path.unlink()

@@ -25,7 +25,7 @@ def put_file(path: Path, url: str) -> None:
 
 
 def get_file(url: str, path: Path) -> None:
-    """Copy a file from a URL, then remove it there.
+    """Copy a file from a URL, then remove the file at the URL.
 
     Raises:
         LinkLost: the URL cannot be read.

@@ -1,1 +1,1 @@
-"""Files of other meters and other programs, as recordings."""
+"""Import of files that other programs or meters have written, as recordings."""

@@ -1,8 +1,8 @@
-"""Rows of a table as blocks of samples: times ascend, values are numbers, and gaps are counted.
+"""Converts rows of a table to blocks of samples: checks times and values, and counts gaps.
 
 A table does not number its samples, so a loss shows only as a gap in its times. If the steps
-between successive times are uniform, a step that is several times as long is a gap. If the steps
-are not uniform, as in a log that writes changes only, gaps cannot be detected.
+between successive times are uniform, a step that is about twice as long, or longer, is a gap. If
+the steps are not uniform, as in a log that contains only changes, gaps cannot be detected.
 """
 
 from __future__ import annotations
@@ -30,27 +30,29 @@ _FLAG_LIMIT = 255
 MAX_ROWS_OF_ONE_TIME = 1 << 20
 """Maximum number of buffered rows that share a time: 200 s at 5000 samples per second."""
 FULL_RATIO = 0.9
-"""Ratio to an instrument's full rate, above which the instrument counts as running at that rate
+"""Share of an instrument's full rate above which the instrument counts as running at its full rate,
 with lost samples."""
 STEADY_SHARE = 0.9
-"""Minimum share of uniform steps for gap detection: our own choice."""
+"""Minimum share of uniform steps for gap detection; edgebench's own choice."""
 ALIKE_RATIO = 0.5
-"""Largest relative deviation of a uniform step from the typical step: a busy computer logs late."""
+"""Largest relative deviation of a uniform step from the typical step; large, because a busy
+computer logs late."""
 GAP_STEPS = 1.9
 """Minimum length of a gap in typical steps, as for a polled meter."""
 LATE_STEPS = 2.5
-"""Minimum length of a gap plus the next step; the sum is less if a sample was only written late."""
+"""Minimum length of a gap plus the step after it, in typical steps; the sum is less if a sample was
+not lost but written late."""
 COUNTER_LIMIT_RATIO = 0.05
-"""Largest difference between a counter and the integral of the powers beside it, over the integral.
-Both have the errors of the instrument, but not those of the times: a program that counts by an
-assumed rate is off by a few percent. Assumed."""
+"""Assumed limit of the difference between an energy counter and the integral of the powers in the
+same rows, as a ratio of the integral. Counter and integral have the same errors of the instrument,
+but different errors of the times: a program that counts by an assumed rate is off by a few
+percent."""
 COUNTER_MIN_ROWS = 20
-"""Minimum number of rows that are compared: the counter of a shorter file may not have made a
-step."""
+"""Minimum number of rows for a comparison: in a shorter file, the counter may not have advanced."""
 _SI_UNITS = {"time": "s", "power": "W", "current": "A", "voltage": "V"}
-"""Units of the known tables that have a counter."""
+"""Units of the columns in known tables with an energy counter."""
 GAPS_MAX = 1000
-"""Maximum number of listed gaps; the last includes all later gaps."""
+"""Maximum number of listed gaps; the last listed gap includes all later gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Pace:
     """Rate of the first samples, and whether it is steady."""
 
     rate_hz: float
-    """Rate without the gaps, if they can be detected."""
+    """Rate; computed without gaps, if gaps can be detected."""
     is_steady: bool
 
 
@@ -77,7 +79,8 @@ class GapFinder:
     """Detects gaps and counts the samples missing in them."""
 
     tick_ns: int = 0
-    """Step of times that are coarser than the samples: a step may be longer by as much."""
+    """Resolution of the times if they are coarse, such as whole seconds, otherwise 0; a step may be
+    longer by this resolution without being a gap."""
     count: int = 0
     gaps: list[Gap] = field(default_factory=list[Gap])
 
@@ -87,7 +90,7 @@ class GapFinder:
             return
         steps = np.diff(time_ns) * (pace.rate_hz / 1e9)
         allowed = self.tick_ns * (pace.rate_hz / 1e9)
-        # A sample that was only written late is followed closely by the next.
+        # A sample that was not lost but written late is followed closely by the next sample.
         with_next = steps + np.append(steps[1:], np.inf)
         for place in np.flatnonzero(
             (steps > GAP_STEPS + allowed) & (with_next > LATE_STEPS + allowed)
@@ -103,21 +106,22 @@ class GapFinder:
 
 @dataclass(slots=True)
 class CounterTally:
-    """Energies of an instrument's counter and of its powers, over the same rows."""
+    """Energy by an instrument's counter, and by the integral of its powers, over the same rows."""
 
     counted_j: float = 0.0
     integral_j: float = 0.0
     row_count: int = 0
     highest_j: float = 0.0
-    """Largest step of the counter from row to row: it may be as coarse."""
+    """Largest step of the counter from row to row; the counter may be as coarse as this step."""
     _last: tuple[int, float] | None = None
     """Time and counter of the last row."""
 
     def add(self, time_ns: NDArray[np.int64], power_w: Floats, counter_j: Floats) -> None:
         """Add the next rows, each of shape (n,).
 
-        Left out: rows without a power or a counter, the time across a gap, in which the powers are
-        missing, and rows before which the counter was reset.
+        Rows without a power or a counter are left out. The first row after a gap is also left out,
+        because the powers in the gap are missing, and so is the first row after a reset of the
+        counter.
         """
         last_ns, last_j = self._last or (int(time_ns[0]), math.nan)
         self._last = int(time_ns[-1]), float(counter_j[-1])
@@ -132,7 +136,7 @@ class CounterTally:
 
     @property
     def is_contradiction(self) -> bool:
-        """Whether the two energies cannot be of the same power."""
+        """Whether the two energies differ by more than their errors, over enough rows."""
         allowed_j = COUNTER_LIMIT_RATIO * abs(self.integral_j) + self.highest_j
         is_apart = abs(self.counted_j - self.integral_j) > allowed_j
         return self.row_count >= COUNTER_MIN_ROWS and is_apart
@@ -175,38 +179,37 @@ def saturated(values: Floats | None, limit: float | None) -> NDArray[np.uint8] |
 
 @dataclass(slots=True, eq=False)
 class TableDecoder:
-    """Converts rows of a table to blocks of samples; keeps the end of the last block."""
+    """Converts rows of a table to blocks of samples; keeps the last time and value of a block."""
 
     columns: TableColumns
     supply_v: float | None
     place_of: Callable[[int], str]
-    """Description of a row for errors, such as its line; rows count from 0."""
+    """Function that describes a row in errors, such as by its line; the first row is 0."""
     samples: Samples = Samples.INSTANTS
     may_miss: bool = False
-    """Whether values that are not numbers are missing samples, as known for the program."""
+    """Whether a value that is not a number is a missing sample; otherwise the table is refused."""
     full_rate_hz: float | None = None
-    """Full rate of the instrument, at which its program does not average."""
+    """Full rate of the instrument, at which its program does not average; None: unknown."""
     limit_a: float | None = None
     """Current at the end of the instrument's range; None: unknown."""
     tick_ns: int = 0
-    """Step of the times, if it is coarser than the samples, else 0."""
+    """Resolution of the times if they are coarse, such as whole seconds, otherwise 0."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
-    """Pace of the first block, the only source of the rate in a table."""
+    """Pace of the first block, because a table does not state its rate."""
     counter: CounterTally = field(default_factory=CounterTally)
-    """Energies of the table's counter and of its powers."""
+    """Energy by the table's counter, and by the integral of its powers."""
     _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
     _held: tuple[float, int] = (np.nan, int(Flag.MISSING))
-    """Power and flags of the last row, for a file that writes changes only."""
+    """Power and flags of the last row, for a file that contains only changes."""
 
     def __post_init__(self) -> None:
-        """Let gaps be detected by the step of the times."""
         self._gaps.tick_ns = self.tick_ns
 
     def loss(self) -> LossReport:
-        """Samples marked as missing in the table, and those missing in its gaps."""
+        """Samples that are marked as missing in the table, and samples that are missing in gaps."""
         loss = self.tally.loss()
         lost_count = loss.lost_count + self._gaps.count
         return replace(loss, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
@@ -228,7 +231,7 @@ class TableDecoder:
         )
         raise FileRefused(
             f"column {self.columns.energy.name!r} counts {counter.counted_j:.4g} J, the powers of "
-            f"column {names} make {counter.integral_j:.4g} J, limit "
+            f"column {names} add up to {counter.integral_j:.4g} J, limit "
             f"{format_percent(COUNTER_LIMIT_RATIO)}: one of them is wrong; if that is the "
             f"counter, name the columns to use: {only} --samples {self.samples.value}"
         )
@@ -300,7 +303,10 @@ class TableDecoder:
         return replace(block, begin_ns=begin_ns.astype(np.int64))
 
     def _held_values(self, block: SampleBlock, last_ns: int | None) -> SampleBlock:
-        """Each value lasts from its row to the next; the first row ends no interval."""
+        """Extend each value from its row to the next row.
+
+        The first row of the file ends no interval, so it adds no sample.
+        """
         first = 1 if last_ns is None else 0
         times_ns = block.time_ns if first else np.concatenate([[last_ns or 0], block.time_ns])
         power_w, flags = (
@@ -331,7 +337,7 @@ class TableDecoder:
         self._refuse_first(is_other, column, why)
 
     def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
-        """Flags of the table, plus flags for values that mean overrange or missing."""
+        """Flags of the table, and flags for values that represent an overrange or no value."""
         flags = np.zeros(count, np.uint8)
         if (column := self.columns.flags) is not None:
             raw = values[column.name]
@@ -347,7 +353,7 @@ class TableDecoder:
         return flags
 
     def _time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
-        """Times of the rows: row numbers over the rate, or numbers."""
+        """Times of the rows in ns: row number divided by rate, or numbers of the time column."""
         column = self.columns.time
         if column.name == ROWS:
             count = len(next(iter(values.values())))
@@ -373,10 +379,11 @@ class TableDecoder:
 
 
 def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dict[str, Values]]:
-    """Spread rows that share a time, or step back, evenly up to the next time.
+    """Spread rows that share a time, or whose time steps back, evenly up to the next time.
 
-    A program that timestamps packets or whole seconds gives several samples the same time. The rows
-    of a time are buffered only until the next time, so the file is never held in memory.
+    A program that records the times of packets, or whole seconds, writes several samples with the
+    same time. The rows of a time are buffered only until the next time, so the whole file is never
+    in memory.
 
     Args:
         batches: Values by column name.
@@ -416,8 +423,9 @@ def _spread_ns(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Spread equal times evenly up to the next time.
 
-    Rows before a gap keep the typical duration of a row. If a file begins within a time, its first
-    rows are the last ones of that time.
+    Rows before a gap keep the typical duration of a row. If the first time of a file has fewer rows
+    than usual, its rows are placed right before the next time, because the recording may have begun
+    in the middle of a time step.
 
     Args:
         time_ns: Times of the rows, shape (n,), n >= 1.
@@ -425,8 +433,8 @@ def _spread_ns(
         is_begin: Whether these are the first rows of the file.
 
     Returns:
-        The times, shape (n,); whether each row is the first of its time; the typical duration of a
-        row.
+        The times, shape (n,); a mask of the rows that are the first with their time, shape (n,);
+        the typical duration of a row.
     """
     stamped_ns = np.maximum.accumulate(time_ns.astype(np.int64))
     is_first = np.diff(stamped_ns, prepend=stamped_ns[0] - 1) > 0

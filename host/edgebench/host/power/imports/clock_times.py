@@ -1,7 +1,7 @@
 """Clock times as text, in the formats that instruments and programs write.
 
     2026-11-22T09:00:00.123456+01:00   2026/11/22 09:00:00.5   22.11.2026 09:00:00,5   09:00:00.5
-    11/22/2026 9:00:00 PM              (a 12-hour clock has the month first)
+    11/22/2026 9:00:00 PM              (with a 12-hour clock, the month is first)
     11-22-2026 09:00:00                (only for programs that are known to write the month first)
 
 Only differences of times are used, so a date or zone may be missing; times without a date continue
@@ -42,7 +42,7 @@ def is_clock_time(text: str) -> bool:
 
 
 def clock_ns(text: str, *, is_month_first: bool = False) -> int:
-    """A clock time in nanoseconds, since 1970 if it has a date, else since midnight.
+    """Convert a clock time to nanoseconds, since 1970 if it has a date, otherwise since midnight.
 
     Raises:
         ValueError: the text is not a clock time, or is beyond TIME_LIMIT_NS.
@@ -97,7 +97,7 @@ def has_date(text: str) -> bool:
 
 
 def clock_column_ns(texts: Sequence[str]) -> NDArray[np.int64] | None:
-    """Clock times as `clock_ns` reads them, nanoseconds, shape (n,); None if any is not a time."""
+    """Convert clock times to ns, like `clock_ns`; shape (n,); None if any text is not a time."""
     array = pa.array(texts, pa.string())
     if array.null_count:
         return None
@@ -115,13 +115,13 @@ def clock_column_ns(texts: Sequence[str]) -> NDArray[np.int64] | None:
 
 
 def continued_ns(time_ns: NDArray[np.int64], last_ns: int | None) -> NDArray[np.int64]:
-    """Times of day, continued across midnight; times with a date are unchanged.
+    """Continue times of day across midnight; times with a date are unchanged.
 
-    A step back by over half a day is midnight; a smaller step back is another kind of step.
+    A step back by more than half a day is midnight; a smaller step back is left as it is.
 
     Args:
         time_ns: Times of successive rows, shape (n,), n >= 1.
-        last_ns: Result for the row before them; None for the first.
+        last_ns: Result for the row before these rows; None if there is no earlier row.
     """
     if time_ns.max() >= _DAY_NS:
         return time_ns

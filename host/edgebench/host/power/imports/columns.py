@@ -48,7 +48,7 @@ _UNIT_WORDS = {
 }
 _UNIT_OF_WORD = {word: unit for unit, words in _UNIT_WORDS.items() for word in words}
 _OTHER_MEANING = re.compile(r"(?i)\b(max|min|peak|shunt|set|limit|std|rms|range)")
-"""Words of columns that do not hold the samples."""
+"""Words in the names of columns that contain no samples, but limits, extremes or settings."""
 _COUNTERS = ("sample", "samples", "index", "count", "counter", "no", "nr", "seq", "sequence", "n")
 """Names of sample counters."""
 _TIME_WORDS = re.compile(r"(?i)time|elapsed|epoch|date|^ts$")
@@ -60,7 +60,7 @@ _EPOCHS = ((1e9, 4e9, 1e9), (1e12, 4e12, 1e6), (1e15, 4e15, 1e3), (1e18, 4e18, 1
 """Ranges of numbers that are times since 1970 (the years 2001 to 2096), each with its unit in ns:
 seconds, milliseconds, microseconds and nanoseconds differ by factors of a thousand."""
 ROWS = "#rows"
-"""Name of a time that is computed as row number over rate."""
+"""Name of the time column if the time is computed as row number divided by rate."""
 SHOWN_COLUMNS = 12
 
 
@@ -71,11 +71,11 @@ class TableColumn:
     name: str
     index: int
     scale: float
-    """Factor to SI units; for the time, to nanoseconds."""
+    """Factor from the column's unit to the SI unit; for the time, to nanoseconds."""
     is_clock: bool = False
-    """Whether it holds clock times, as text."""
+    """Whether the column contains clock times, as text."""
     is_counter: bool = False
-    """Whether it counts samples, and the time is computed from the rate."""
+    """Whether the column counts samples, so that the time is computed from count and rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class TableColumns:
     voltage: TableColumn | None = None
     power: TableColumn | None = None
     energy: TableColumn | None = None
-    """Energy counter beside the powers, which is only compared with them."""
+    """Energy counter, which is only compared with the integral of the powers."""
     flags: TableColumn | None = None
     channel: TableColumn | None = None
     """Name of the channel of each row, as text."""
@@ -110,7 +110,7 @@ class TableColumns:
 
     @property
     def used(self) -> list[TableColumn]:
-        """Numeric columns, in file order."""
+        """Numeric columns that are used, in file order."""
         time = None if self.time.is_clock or self.time.name == ROWS else self.time
         electrical = (self.current, self.voltage, self.power, self.energy)
         every = (time, self.millisecond, *electrical, self.flags)
@@ -119,7 +119,7 @@ class TableColumns:
         )
 
     def has_unit(self, column: TableColumn, unit: str) -> bool:
-        """Whether a unit after a value has the scale of the column."""
+        """Whether a unit that follows a value has the same scale as the column."""
         every = {"time": self.time, **self.electrical}
         return any(
             other == column and _UNITS[quantity].get(unit) == column.scale
@@ -128,7 +128,7 @@ class TableColumns:
 
     @property
     def words(self) -> list[TableColumn]:
-        """Text columns."""
+        """Text columns that are used: date, clock time, channel."""
         time = self.time if self.time.is_clock else None
         return [column for column in (self.date, time, self.channel) if column is not None]
 
@@ -224,7 +224,7 @@ def unit_of(text: str) -> str | None:
 
 
 def is_counter(name: str) -> bool:
-    """Whether a column counts samples, by its name.
+    """Whether the name of a column is a usual name of a sample counter.
 
     >>> is_counter("Sample"), is_counter("No."), is_counter("Samples per s")
     (True, True, False)
@@ -233,7 +233,10 @@ def is_counter(name: str) -> bool:
 
 
 def _by_rate(names: Sequence[str], first_row: Sequence[str], rate_hz: float) -> TableColumn:
-    """Times from the rate: of the sample counter, if any, whose steps show losses."""
+    """Time column computed from the rate and the sample counter, or else from the row number.
+
+    A sample counter is preferred, because its steps show losses.
+    """
     for index, name in enumerate(names):
         if is_counter(name) and index < len(first_row) and first_row[index].isdigit():
             return TableColumn(name, index, 1e9 / rate_hz, is_counter=True)
@@ -241,7 +244,7 @@ def _by_rate(names: Sequence[str], first_row: Sequence[str], rate_hz: float) -> 
 
 
 def _other_time(names: Sequence[str], first_row: Sequence[str]) -> TableColumn | None:
-    """A time by its values, such as a clock time, or by a name such as `Elapsed (s)`."""
+    """Find a time column by its values, such as clock times, or by a name such as `Elapsed (s)`."""
     for index, name in enumerate(names):
         if _is_clock_at(first_row, index):
             return TableColumn(name, index, 1.0, is_clock=True)
@@ -259,10 +262,10 @@ def _other_time(names: Sequence[str], first_row: Sequence[str]) -> TableColumn |
 def _by_units(
     names: Sequence[str], columns: dict[str, TableColumn], supply_v: float | None
 ) -> dict[str, TableColumn]:
-    """Electrical columns by the units in their names, if only one column has each quantity.
+    """Find the electrical columns by the units in their names, if a quantity has a single column.
 
-    The shunt's voltage, set points, limits and extremes are not samples. Of several voltages, that
-    of the bus is used, from which the device is supplied.
+    The shunt's voltage, set points, limits and extremes are not samples. Of several voltages, the
+    bus voltage is used, because the device is supplied from the bus.
     """
     units = {index: _unit_in(name) or _unit_behind(name) for index, name in enumerate(names)}
     chosen: dict[str, TableColumn] = {}
@@ -278,7 +281,7 @@ def _by_units(
             unit = units[fits[0]]
             assert unit is not None, "it is among the units of the quantity"
             chosen[quantity] = TableColumn(names[fits[0]], fits[0], _UNITS[quantity][unit])
-    if supply_v is not None:  # a voltage in the file contradicts it, unless nothing needs it
+    if supply_v is not None:  # the user's voltage applies, and a voltage in the file is not used
         chosen.pop("voltage", None)
         return {} if "power" in chosen and "current" in columns else chosen
     if "power" in chosen and "current" not in columns:
@@ -293,13 +296,13 @@ def _unit_in(name: str) -> str | None:
 
 
 def _unit_behind(name: str) -> str | None:
-    """The unit behind the last underscore or blank of a name; a lower-case letter is a word."""
+    """The unit after the last underscore or blank of a name; a lower-case a, v or w is no unit."""
     match = re.search(r"\w[_ ]([mun\u00b5\u03bc]?[AVW])$", name)
     return unit_of(match[1]) if match else None
 
 
 def _unit_of_value(first_row: Sequence[str], index: int) -> str | None:
-    """The unit behind the number in the first row; None if there is none."""
+    """The unit after the number of this column in the first row; None if there is none."""
     text = first_row[index] if index < len(first_row) else ""
     match = re.fullmatch(r"[-+]?[\d.,]+\s*([A-Za-z\u00b5\u03bc]+)", text.strip())
     return unit_of(match[1]) if match else None
@@ -318,7 +321,7 @@ def _named(options: ImportOptions) -> dict[str, str]:
 def _column_of_user(
     names: Sequence[str], first_row: Sequence[str], quantity: str, text: str
 ) -> TableColumn:
-    """A column that the user names, as `P` or, if its name has no unit, as `P:mW`."""
+    """Find a column that the user names, as `P` or, if its name has no unit, as `P:mW`."""
     name, _, unit = (text, "", "") if text in names else text.rpartition(":")
     if name not in names:
         raise ColumnsUnknown(f"no column is named {name or text!r}{_found(names)}")
@@ -338,7 +341,7 @@ def _column_of_user(
 
 
 def _meaning(name: str) -> tuple[str, float | str] | None:
-    """Quantity and scale, or why it has no scale; None for any other column."""
+    """Quantity and scale of a column, or why there is no scale; None: not a known quantity."""
     if name.lower() in ("flags", "channel"):
         return name.lower(), 1.0
     name = name.replace("μ", "µ")  # the Greek letter U+03BC to the micro sign U+00B5

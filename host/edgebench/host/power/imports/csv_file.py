@@ -2,7 +2,7 @@
 
 csv_layout    header, separators, units, how numbers are written
 csv_rows      lines → rows of values; irregular lines are skipped and counted
-table_times   a first pass over the times: what is repaired, and how
+table_times   a first pass over the times: which times are repaired, and how
 blocks        rows → samples
 """
 
@@ -25,7 +25,7 @@ from edgebench.meters.base import SampleBlock
 
 @dataclass(slots=True)
 class LineNumbers:
-    """Lines of the rows that are being decoded, for errors."""
+    """Line numbers of the rows that are being decoded, for errors."""
 
     first_row: int = 0
     lines: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -36,7 +36,7 @@ class LineNumbers:
 
 
 def sample_columns(layout: CsvLayout) -> TableColumns:
-    """Columns with a time in nanoseconds, as `read_samples` yields it."""
+    """Columns of the layout, with the time in nanoseconds that `read_samples` yields."""
     name = layout.columns.time.name
     time = TableColumn(TIME if name == ROWS else name, layout.columns.time.index, 1.0)
     return replace(layout.columns, time=time, date=None, millisecond=None)
@@ -49,7 +49,7 @@ def read_blocks(
     table: TableDecoder,
     numbers: LineNumbers,
 ) -> Iterator[SampleBlock]:
-    """All samples, a block of rows at a time.
+    """Yield all samples, a block of rows at a time.
 
     Raises:
         FileRefused: a row is of another channel, a value is invalid, or an energy counter

@@ -1,9 +1,9 @@
 """Layout of a table in text: its header, the separators, and how numbers are written.
 
-Any lines may precede the header. Columns are separated by `,` `;` tab or blanks; a table whose
-columns are aligned with blanks has any number of them between two values. A row of units may follow
-the header, a time of the Arduino serial monitor may precede each line, and a table without a header
-has the columns #1, #2, … Lines of JSON are rows whose keys are the columns.
+Any lines may precede the header. Columns are separated by `,` `;` tab or blanks; in a table of
+aligned columns, any number of blanks may separate two values. A row of units may follow the header,
+a time of the Arduino serial monitor may precede each line, and a table without a header has the
+columns #1, #2, … If each line is a JSON object, its keys are the columns.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ LINE_CHARACTERS = 1 << 16
 STYLE_ROWS = 200
 """Number of rows from which the separators in numbers are derived."""
 NEAR_ROWS = 10
-"""Number of lines behind the header among which the first row is: messages may precede it."""
+"""Number of lines after the header in which the first row is searched, because messages may precede
+it."""
 MAX_COLUMNS = 1000
-"""Maximum number of columns; a file without line ends is not a table."""
+"""Maximum number of columns, so that a file without line ends is not read as a table."""
 _SEPARATORS = (";", "\t", ",", " ")
 _ARDUINO_TIME = re.compile(r"(\d\d:\d\d:\d\d\.\d{1,6}) -> ")
 """Time that the serial monitor of the Arduino IDE writes before each line."""
 _ARDUINO_TIMES = re.compile(rb"(?m)^" + _ARDUINO_TIME.pattern.encode())
 _DATE_AND_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d|\d\d\.\d\d\.\d{4}) (\d\d:\d\d:\d\d)")
-"""Date and time in aligned columns, which are one value."""
+"""Pattern of a date and a time in aligned columns, which are a single value despite the blank."""
 _DATES_AND_TIMES = re.compile(_DATE_AND_TIME.pattern.encode())
 _LETTER = re.compile(r"[^\W\d_]")
 _BLANKS = re.compile(rb"[ \t]+")
@@ -49,10 +50,10 @@ class LineShape:
     names: tuple[str, ...]
     separator: str
     is_aligned: bool = False
-    """Columns are separated by any number of blanks."""
+    """Whether columns are separated by any number of blanks."""
     is_json: bool = False
     has_monitor_times: bool = False
-    """Each line begins with a time of the Arduino serial monitor."""
+    """Whether each line begins with a time of the Arduino serial monitor."""
 
     def fields(self, line: str) -> list[str]:
         """Values of a line, in the order of the columns.
@@ -89,9 +90,9 @@ class CsvLayout:
     path: Path
     shape: LineShape
     header: str
-    """Line with the names, which a program that was restarted writes again."""
+    """Line with the names of the columns; a program that is restarted writes this line again."""
     skipped_count: int
-    """Number of lines up to and including the header, and its row of units."""
+    """Number of lines up to and including the header and its row of units."""
     units_line: int | None
     columns: TableColumns
     encoding: str
@@ -103,7 +104,7 @@ class CsvLayout:
 
     @property
     def is_local_clock(self) -> bool:
-        """Whether times are those of a clock that may be set back by an hour."""
+        """Whether times are clock times without a zone, which may step back by an hour."""
         return self.columns.time.is_clock and not has_zone(self.first_time)
 
     @property
@@ -123,7 +124,7 @@ class CsvLayout:
 
 
 def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
-    """Find the header.
+    """Find the header, and derive the layout from the header and the rows after it.
 
     Raises:
         FileRefused: there is no header, or a required column is missing.
@@ -156,7 +157,7 @@ def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
 
 
 def head_of(path: Path) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Names of the columns and the first rows, whatever the names mean; both empty if unknown.
+    """Read the column names and the first rows of any table; both are empty without a header.
 
     The header is the first line with the same number of fields as the lines after it.
     """
@@ -185,7 +186,7 @@ _Lines = Sequence[tuple[int, str]]
 def _plain_layout(
     path: Path, lines: _Lines, encoding: str, options: ImportOptions
 ) -> CsvLayout | None:
-    """The layout, if the first of these lines is the header."""
+    """The layout, if the first of these lines is the header; otherwise None."""
     text = lines[0][1]
     if text.startswith("#") or not _has_names(text):
         return None
@@ -195,7 +196,7 @@ def _plain_layout(
 def _commented_layout(
     path: Path, lines: _Lines, encoding: str, options: ImportOptions
 ) -> CsvLayout | None:
-    """The layout, if the first of these lines is a header behind #."""
+    """The layout, if the first of these lines is a header after #; otherwise None."""
     text = lines[0][1]
     if not text.startswith("#"):
         return None
@@ -205,7 +206,7 @@ def _commented_layout(
 def _unnamed_layout(
     path: Path, lines: _Lines, encoding: str, options: ImportOptions
 ) -> CsvLayout | None:
-    """The layout with numbered columns, if the first of these lines is the first row."""
+    """The layout with numbered columns, if the first of these lines is a row; otherwise None."""
     number, text = lines[0]
     if text.startswith("#") or _has_names(text):
         return None
@@ -244,7 +245,7 @@ def _is_number(text: str) -> bool:
 def _layout(
     path: Path, header: str, lines: _Lines, encoding: str, options: ImportOptions
 ) -> CsvLayout:
-    """The layout of a table with this header, the first of the lines.
+    """The layout of a table with this header, which is the first of the lines.
 
     Raises:
         FileRefused: a required column is missing.
@@ -299,10 +300,10 @@ def _shape(header: str, following: str) -> LineShape:
 
     Args:
         header: Line with the names, without #.
-        following: The line behind it.
+        following: The line after the header.
 
     Raises:
-        FileRefused: the line begins like JSON, but is none.
+        FileRefused: the line begins like JSON, but is not valid JSON.
     """
     if header.lstrip().startswith("{"):
         try:
@@ -330,7 +331,7 @@ def _shape(header: str, following: str) -> LineShape:
 
 
 def _aligned_names(header: str, following: str) -> list[str]:
-    """Names of aligned columns: divided by single blanks, or by several if they contain blanks.
+    """Names of aligned columns; the names are separated by several blanks if they contain blanks.
 
     A unit in brackets belongs to the name before it.
     """
@@ -348,7 +349,7 @@ def _row(shape: LineShape, line: str) -> list[str] | None:
 
 
 def _with_units(names: Sequence[str], row: Sequence[str]) -> tuple[str, ...] | None:
-    """The names with the units of the row below them; None if that is not a row of units."""
+    """The names with the units of the row below them; None if the row is not a row of units."""
     units = [unit_of(text) for text in row]
     has_numbers = any(re.match(r"[-+.,]?\d", text) for text in row)
     is_mostly_units = 2 * sum(map(bool, units)) >= sum(map(bool, row)) > 0
@@ -361,7 +362,7 @@ def _with_units(names: Sequence[str], row: Sequence[str]) -> tuple[str, ...] | N
 
 
 def split(line: str, separator: str) -> list[str]:
-    """Values of a line between separators; quotes are only heeded within the line."""
+    """Split a line at its separators; a quoted value may contain separators, but no line end."""
     if '"' not in line:
         return line.split(separator)
     try:
@@ -371,7 +372,7 @@ def split(line: str, separator: str) -> list[str]:
 
 
 def _encoding_of(path: Path) -> str:
-    """Encoding, from the first bytes: programs for Windows write UTF-16 or Latin 1."""
+    """Detect the encoding by the first bytes; programs for Windows write UTF-16 or Latin 1."""
     with path.open("rb") as file:
         head = file.read(LINE_CHARACTERS)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):

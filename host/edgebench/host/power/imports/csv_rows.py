@@ -1,9 +1,9 @@
-"""Rows of a table in text, block by block: fast where the lines are regular, else line by line.
+"""Reads the rows of a table in text: regular lines as whole blocks, irregular lines line by line.
 
-pyarrow parses a block of lines at once, but rejects all of it for one irregular line. So a block
-that it rejects is halved until only the irregular lines are left, and those few are read singly:
-comments, repeated headers and messages are skipped, and values that are not numbers become missing
-values. What was skipped is counted, with the first line of each kind.
+pyarrow parses a block of lines at once, but rejects the whole block for a single irregular line. So
+a rejected block is halved until only small blocks with irregular lines are left, and these blocks
+are read line by line: comments, repeated headers and messages are skipped, and values that are not
+numbers become missing values. Skipped lines are counted, with the first line of each kind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COMMENTS = ("#", "//")
 
 
 class _WrongValue(ValueError):
-    """A value of a column that cannot be read."""
+    """A value that cannot be read; the message names its column."""
 
     def __init__(self, column: str, why: str) -> None:
         super().__init__(f"column {column!r}: {why}")
@@ -43,17 +43,17 @@ class _WrongValue(ValueError):
 
 @dataclass(slots=True)
 class LineCount:
-    """Lines of one kind: their count, and the first of them."""
+    """Number of lines of a kind, and the first of these lines."""
 
     count: int = 0
     first_line: int = 0
     why: str = ""
-    """What is wrong with the first."""
+    """What is wrong with the first line."""
     is_of_column: bool = False
     """Whether `why` names a column."""
 
     def add(self, line: int, why: str = "", count: int = 1, *, is_of_column: bool = False) -> None:
-        """Count lines of which this is the first."""
+        """Add `count` lines, beginning with `line`."""
         if not self.first_line:
             self.first_line, self.why, self.is_of_column = line, why, is_of_column
         self.count += count
@@ -61,7 +61,7 @@ class LineCount:
 
 @dataclass(slots=True)
 class RowTally:
-    """Rows, lines without a row, and missing values."""
+    """Counts of rows, of lines without a row, and of missing values."""
 
     row_count: int = 0
     comments: LineCount = field(default_factory=LineCount)
@@ -71,9 +71,9 @@ class RowTally:
 
 
 def read_rows(layout: CsvLayout, tally: RowTally) -> Iterator[dict[str, Values]]:
-    """Values of the used columns with their lines and times, a block at a time.
+    """Yield the values of the used columns with line numbers and times, a block at a time.
 
-    Rows whose time is not a time are left out; values that are not a number are NaN.
+    Rows with an invalid time are left out; values that are not numbers become NaN.
 
     Raises:
         FileRefused: a line is too long, or a value has another unit than its column.
@@ -93,7 +93,7 @@ def read_rows(layout: CsvLayout, tally: RowTally) -> Iterator[dict[str, Values]]
 
 
 def joined(parts: Iterable[dict[str, Values]]) -> dict[str, Values]:
-    """Rows of successive parts, of which there is at least one."""
+    """Concatenate the rows of successive parts; there must be at least one part."""
     every = list(parts)
     if len(every) == 1:
         return every[0]
@@ -102,7 +102,7 @@ def joined(parts: Iterable[dict[str, Values]]) -> dict[str, Values]:
 
 
 def _blocks(layout: CsvLayout) -> Iterator[bytes]:
-    """Whole lines behind the header, in UTF-8; only the last line may lack its end."""
+    """Yield blocks of the lines after the header, in UTF-8; only the last line may lack its end."""
     with layout.path.open("rb") as file:
         if layout.encoding == "utf-8-sig":
             if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
@@ -131,7 +131,7 @@ def _blocks(layout: CsvLayout) -> Iterator[bytes]:
 def _parsed(
     layout: CsvLayout, lines: bytes, first_line: int, tally: RowTally
 ) -> Iterator[dict[str, Values]]:
-    """The rows of a block: parsed at once, or by halves, or line by line."""
+    """Yield the rows of a block, parsed at once, in halves, or line by line."""
     values = _at_once(layout, lines, first_line)
     if values is not None:
         yield values
@@ -146,7 +146,7 @@ def _parsed(
 
 
 def _at_once(layout: CsvLayout, lines: bytes, first_line: int) -> dict[str, Values] | None:
-    """The rows of regular lines; None if a line is irregular."""
+    """Parse the rows of a block at once; None if a line is irregular."""
     shape, columns = layout.shape, layout.columns
     if shape.is_json or layout.style.thousands:
         return None
@@ -184,7 +184,7 @@ def _at_once(layout: CsvLayout, lines: bytes, first_line: int) -> dict[str, Valu
 
 
 def _times_ns(layout: CsvLayout, values: dict[str, Values]) -> NDArray[np.int64] | None:
-    """Times as they are written, nanoseconds; None if any is not a time."""
+    """Times as written in the file, without repair, in nanoseconds; None if any is not a time."""
     columns = layout.columns
     time = columns.time
     if time.name == ROWS:
@@ -205,7 +205,7 @@ def _times_ns(layout: CsvLayout, values: dict[str, Values]) -> NDArray[np.int64]
 
 
 def _scaled_ns(numbers: NDArray[np.float64], scale: float) -> NDArray[np.int64] | None:
-    """Numbers times nanoseconds per unit; None if any is not a number, or too large."""
+    """Multiply numbers by nanoseconds per unit; None if any is not a number, or is too large."""
     if not (np.abs(numbers) < TIME_LIMIT_NS / scale).all():  # also where it is NaN
         return None
     if scale != int(scale):
@@ -221,7 +221,7 @@ def _scaled_ns(numbers: NDArray[np.float64], scale: float) -> NDArray[np.int64] 
 def _by_line(
     layout: CsvLayout, lines: bytes, first_line: int, tally: RowTally
 ) -> dict[str, Values]:
-    """The rows of a few lines, of which some are irregular."""
+    """Parse a few lines one by one; irregular lines are counted and skipped."""
     used, words = layout.columns.used, layout.columns.words
     needed = 1 + max((column.index for column in (*used, *words)), default=0)
     rows: list[list[float]] = []
@@ -259,10 +259,10 @@ def _by_line(
 
 
 def _check_clock(columns: TableColumns, fields: Sequence[str]) -> None:
-    """Check the clock time of a row, if any.
+    """Check the time of a row, if the time column contains clock times.
 
     Raises:
-        ValueError: it is not a clock time.
+        ValueError: the text is not a clock time.
     """
     if not columns.time.is_clock:
         return
@@ -274,7 +274,7 @@ def _check_clock(columns: TableColumns, fields: Sequence[str]) -> None:
 
 
 def _number(layout: CsvLayout, column: TableColumn, text: str, line: int, tally: RowTally) -> float:
-    """A number of a row; NaN if it is missing.
+    """Parse a number of a row; NaN if the value is missing.
 
     Raises:
         ValueError: the time is not a number, so the line is not a row.

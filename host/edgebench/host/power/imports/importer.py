@@ -1,8 +1,8 @@
-"""Import a file as a session: stored like any recording, and subject to the same checks.
+"""Imports a file as a session, which is stored like any recording, and passes the same checks.
 
-What a file does not state stays unknown: the session has no uncertainty, no boundary, and its own
-clock domain, which is not compared with any other. A power.parquet of edgebench keeps its meter,
-uncertainty and losses, so that a refused recording does not become trusted by an import.
+Facts that a file does not state stay unknown: the session has no uncertainty and no boundary, and
+its own clock domain, which is not compared with other clocks. A power.parquet of edgebench keeps
+its meter, uncertainty and losses, so that a refused recording does not become trusted by an import.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MAX_RATE_HZ = 1e8
 TOO_FEW = "fewer than two samples: energy needs at least two"
 _MAGIC_BYTES = 4
 _HEAD_BYTES = 4096
-"""Leading bytes in which a log without a magic number is recognised."""
+"""Number of bytes at the start of a file by which a log without a magic number is recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ImportFile:
 
     @classmethod
     def of(cls, path: Path, options: ImportOptions) -> ImportFile:
-        """The file at a path.
+        """Determine size and digest of the file at a path.
 
         Raises:
             FileRefused: the path does not exist or is not a regular file.
@@ -87,12 +87,12 @@ class ImportFile:
 
     @property
     def supply_v(self) -> float | None:
-        """Voltage from the user's options; None if not given."""
+        """Supply voltage from the user's options; None if it is not given."""
         return self.options.supply_v
 
     @property
     def clock_domain(self) -> str:
-        """Clock domain of its samples, which is not compared with any other."""
+        """Clock domain of the file's samples, which is not compared with other domains."""
         return f"file:{self.sha256[:12]}"
 
     def facts(self, others: Mapping[str, object]) -> dict[str, object]:
@@ -103,7 +103,7 @@ class ImportFile:
     def header(
         self, rate_hz: float, facts: Mapping[str, object], *, is_averaging: bool = False
     ) -> Header:
-        """Header of a recording with one channel, from the facts of the file only."""
+        """Header of a recording with a single channel, which contains only facts of the file."""
         return Header(
             driver=DRIVER,
             info=MeterInfo(vendor="imported", model=self.path.name),
@@ -127,7 +127,7 @@ class ImportFile:
             raise FileRefused(f"--supply does not apply: {why}")
 
     def check_unchanged(self) -> None:
-        """Check that the file still has the stored digest: a program may still write to a log.
+        """Check that the file's digest is unchanged, because a program may still be writing to it.
 
         Raises:
             FileRefused: the file changed.
@@ -160,7 +160,7 @@ def import_file(
     """Read a file into a session's directory.
 
     Raises:
-        FileRefused: the file is damaged, states too little, or is of an unknown kind.
+        FileRefused: the file is damaged, lacks required facts, or is of an unknown kind.
         UsageError: an option is outside its limits.
         StoreError: the directory cannot be written, or holds a recording.
     """
@@ -180,7 +180,7 @@ def open_file(path: Path, options: ImportOptions) -> tuple[ImportFile, ImportSam
     """Open a file, with its samples in the form of a meter's samples.
 
     Raises:
-        FileRefused: the file is damaged, states too little, or is of an unknown kind.
+        FileRefused: the file is damaged, lacks required facts, or is of an unknown kind.
         UsageError: an option is outside its limits.
     """
     low, high = SUPPLY_LIMITS_V
@@ -202,7 +202,7 @@ def open_file(path: Path, options: ImportOptions) -> tuple[ImportFile, ImportSam
 
 
 def _with_suggestion(error: FileRefused, path: Path, options: ImportOptions) -> FileRefused:
-    """The error with the file's path, and with options that make the file readable, if any do."""
+    """Add the file's path to an error, and options that make the file readable if there are any."""
     named = type(error)(f"{path}: {error}")
     try:
         file, read = ImportFile.of(path, options), _reader_of(path)
@@ -232,7 +232,7 @@ def write_samples(directory: Path, file: ImportFile, samples: ImportSamples) -> 
 
 
 def _reader_of(path: Path) -> Callable[[ImportFile], ImportSamples]:
-    """The reader for a file, by its first bytes; the suffix only identifies a damaged file."""
+    """Choose the reader by the first bytes; the suffix only serves to recognise a damaged file."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     magic = head[:_MAGIC_BYTES]
@@ -375,7 +375,7 @@ def _table_decoder(
 
 
 def _samples_of(options: ImportOptions, known: Samples | None) -> Samples | None:
-    """Kind of the samples: from the options, else as known for the program; None if unknown."""
+    """Kind of the samples, from the options, or else as known for the program; None if unknown."""
     if options.is_averaging is None:
         return known
     return Samples.MEANS if options.is_averaging else Samples.INSTANTS
@@ -390,11 +390,11 @@ def _from_parquet(file: ImportFile) -> ImportSamples:
 
 
 def _cut(samples: ImportSamples, options: ImportOptions) -> ImportSamples:
-    """The samples between `--from` and `--until`, with the losses between them.
+    """The samples between `--from` and `--until`, with the losses in this time.
 
     Raises:
         UsageError: a bound is not a time.
-        FileRefused: no sample is between them.
+        FileRefused: no sample is in this time.
     """
     if options.begin is None and options.until is None:
         return samples

@@ -49,12 +49,12 @@ class JlsSignal:
     id: int
     rate_hz: int
     first: int
-    """Number of its first sample; signals of the same rate share the numbering."""
+    """Number of the signal's first sample; all signals with the same rate use the same numbers."""
     count: int
 
     @property
     def end(self) -> int:
-        """Number of its last sample, plus one."""
+        """Number of the signal's last sample, plus one."""
         return self.first + self.count
 
 
@@ -78,7 +78,7 @@ class JlsInstrument:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """First sample and end of the range that all used electrical signals cover."""
+        """Range of sample numbers that all used electrical signals cover: first, and last + 1."""
         used = [self.power] if self.power else [self.current, self.voltage]
         signals = [signal for signal in used if signal is not None]
         return max(signal.first for signal in signals), min(signal.end for signal in signals)
@@ -93,7 +93,8 @@ class JlsFile:
     utc_first: str | None
     """UTC of the first sample, ISO 8601."""
     rate_error_ppm: float | None
-    """Error of an instrument's clock against the UTC in the file; the largest of all."""
+    """Error of an instrument's clock relative to the UTC in the file, for the worst clock; None: no
+    clock could be compared."""
     rate_span_s: float | None
 
     @property
@@ -130,7 +131,7 @@ def read_jls(path: Path, supply_v: float | None) -> JlsFile:
 def read_samples(
     source: JlsFile, supply_v: float | None, tally: SampleTally
 ) -> Iterator[SampleBlock]:
-    """All samples, instrument by instrument, in blocks.
+    """Yield all samples in blocks, instrument by instrument.
 
     Raises:
         FileRefused: the file is damaged.
@@ -231,7 +232,7 @@ def _check(instruments: Sequence[JlsInstrument], supply_v: float | None) -> None
 
 
 def _times(reader: Any, master: JlsSignal) -> tuple[str | None, float | None, float | None]:
-    """UTC of the first sample; rate error in ppm, and the time over which it was measured."""
+    """UTC of the first sample, rate error in ppm, and time over which the error was measured."""
     from pyjls import time64
 
     entries: list[NDArray[np.int64]] = []
@@ -287,7 +288,7 @@ def _block(
 def _values(
     reader: Any, signal: JlsSignal | None, master: JlsSignal, first: int, count: int
 ) -> Floats | None:
-    """Samples by number, NaN outside the signal; None if its rate differs from the master's."""
+    """Samples of a signal, NaN where it has none; None if its rate differs from the master's."""
     if signal is None or signal.rate_hz != master.rate_hz:
         return None
     values = np.full(count, np.nan)
@@ -302,7 +303,10 @@ def _values(
 def _digital(
     reader: Any, instrument: JlsInstrument, first: int, count: int
 ) -> tuple[NDArray[np.uint8] | None, NDArray[np.bool_]]:
-    """A bit per input, and where an input was not recorded, so that its nearest value is used."""
+    """Levels of the inputs, a bit per input, and a mask of samples in which an input is missing.
+
+    For a missing input, its nearest recorded level is used.
+    """
     bits, is_carried = np.zeros(count, np.uint8), np.zeros(count, np.bool_)
     for number, signal in instrument.inputs:
         ratio = signal.rate_hz / instrument.master.rate_hz

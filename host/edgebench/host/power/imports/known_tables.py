@@ -1,8 +1,8 @@
-"""Tables of programs whose columns are known by name, with the kind of their samples.
+"""Tables that known programs write: the meaning of the columns, and the kind of the samples.
 
-A program's column names may lack a unit or have a wrong unit; its documentation is more reliable
-than its header. If the documentation does not state whether a sample is a mean over its interval,
-the user has to state it.
+The column names of a program may lack a unit or have a wrong unit; the program's documentation is
+more reliable than the header of its tables. If the documentation does not state whether a sample is
+a mean over its interval, the user has to state it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ S, MS = 1_000_000_000.0, 1_000_000.0
 CLOCK = None
 """Scale of a column with clock times."""
 Columns = dict[str, tuple[tuple[str, float | None], ...]]
-"""Column names and their scales, by quantity; the first name present is used."""
+"""Column names and their scales, by quantity; the first name that is present is used."""
 
 
 class Samples(Enum):
     """What a sample represents."""
 
     MEANS = "means"
-    """Mean over the interval that ends at its time."""
+    """Mean over the interval that ends at the sample's time."""
     INSTANTS = "instants"
     HELD = "held"
-    """Value that holds until the next sample: only changes are written."""
+    """Value that is valid until the next sample, because only changes are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +40,20 @@ class KnownTable:
     """Columns that identify the table; all must be present."""
     columns: Columns
     samples: Samples | None = None
-    """None: its documentation does not state it."""
+    """Kind of the samples; None: the program's documentation does not state it."""
     has_units: bool = False
-    """Values are followed by their unit."""
+    """Whether each value is followed by its unit."""
     has_footer: bool = False
-    """Other lines follow the last sample."""
+    """Whether other lines follow the last sample."""
     may_repeat: bool = False
-    """Successive rows may share a time or step back: they are spread up to the next time."""
+    """Whether successive rows may share a time or step back; such rows are spread evenly."""
     full_rate_hz: float | None = None
-    """Rate at which samples are instants; below it, they are means. None: always `samples`."""
+    """Rate at which samples are instants; at lower rates, they are means. None: the kind of the
+    samples does not depend on the rate."""
     smoothing_s: float | None = None
     """Time over which the instrument smears a change."""
     limit_a: float | None = None
-    """Current at the end of the instrument's range, as its driver declares it; None: unknown."""
+    """Current at the end of the instrument's range, from the meter's driver; None: unknown."""
     missing: tuple[str, ...] = field(default=())
     """Texts that mark a missing value."""
 
@@ -66,15 +67,15 @@ KNOWN = (
         columns={"time": (("time", S),), "power": (("power", 1.0),), "energy": (("energy", 1.0),)},
         samples=Samples.MEANS,
     ),
-    # turbostat(8): PkgWatt is the energy since the row before over its time; with --Summary, a row
-    # is the whole machine.
+    # turbostat(8): PkgWatt is the energy since the previous row divided by the time; with
+    # --Summary, a row is for the whole machine.
     KnownTable(
         name="turbostat",
         marks=frozenset({"Time_Of_Day_Seconds", "PkgWatt"}),
         columns={"time": (("Time_Of_Day_Seconds", S),), "power": (("PkgWatt", 1.0),)},
         samples=Samples.MEANS,
     ),
-    # powerstat(8): average power since the row before; a rule and the averages follow.
+    # powerstat(8): average power since the previous row; a line of dashes and the averages follow.
     KnownTable(
         name="powerstat",
         marks=frozenset({"Time", "Ctxt/s", "Watts"}),
@@ -156,8 +157,8 @@ KNOWN = (
         },
         samples=Samples.MEANS,
     ),
-    # Intel Power Gadget, PowerLog: the power is the energy since the last row over its time; totals
-    # follow after an empty line.
+    # Intel Power Gadget, PowerLog: the power is the energy since the last row divided by the time;
+    # totals follow after an empty line.
     KnownTable(
         name="Intel Power Gadget log",
         marks=frozenset({"Elapsed Time (sec)", "Processor Power_0(Watt)"}),
@@ -218,7 +219,7 @@ KNOWN = (
         limit_a=HIGHEST_A,
     ),
 )
-"""Checked in this order; the first match is used."""
+"""Known tables, which are checked in this order; the first match is used."""
 
 
 def known_table(names: Sequence[str]) -> KnownTable | None:

@@ -1,4 +1,4 @@
-"""Logs of a PowerShield's serial port: its replies, then its samples as text.
+"""Logs of a PowerShield's serial port: responses of the unit, then samples as text.
 
     PowerShield > ack output energy          current or energy: required
     PowerShield > ack volt 3300m             or --supply; not needed for energy
@@ -6,7 +6,7 @@
     TimeStamp: 000s 000ms, buff 00%
     6409-07
 
-The driver's decoder reads the bytes, including losses and timestamps.
+The driver's decoder decodes the bytes; it also finds losses and evaluates the timestamps.
 
 Source: ST UM2243; meters/lpm01a/ascii.py for the lines.
 """
@@ -25,7 +25,8 @@ from edgebench.meters.lpm01a.settings import RATES_HZ, Lpm01aSettings, Lpm01aSet
 from edgebench.protocol.errors import FileRefused, UsageError
 
 HEAD_BYTES = 1 << 20
-"""Leading bytes that must contain the settings, and two timestamps if the rate is not set."""
+"""Number of bytes at the start of a log that must contain the settings, and two timestamps if no
+setting contains the rate."""
 CHUNK_BYTES = 1 << 16
 IS_LOG = re.compile(rb"PowerShield > |^TimeStamp: ?\d", re.MULTILINE)
 _OUTPUT = re.compile(rb"ack output (energy|current)")
@@ -48,12 +49,12 @@ class Lpm01aLog:
         return capability("lpm01a", self.settings.setup, "")
 
     def decoder(self) -> Lpm01aDecoder:
-        """A new decoder for its samples."""
+        """Create a decoder for the samples of the log."""
         return Lpm01aDecoder(self.settings)
 
 
 def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
-    """Find the settings.
+    """Find the settings at the start of a log.
 
     Raises:
         FileRefused: output mode, rate or voltage is missing, or a setting is invalid.
@@ -83,7 +84,7 @@ def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
 
 
 def read_samples(log: Lpm01aLog, decoder: Lpm01aDecoder) -> Iterator[SampleBlock]:
-    """All samples, decoded in chunks of the file."""
+    """Yield all samples, decoded in chunks of the file."""
     with log.path.open("rb") as file:
         packets = (Packet(0, 0, data) for data in iter(lambda: file.read(CHUNK_BYTES), b""))
         yield from blocks_of(decoder, packets)

@@ -1,7 +1,7 @@
 """Numbers as programs and spreadsheets write them: 1234.5  1,234.5  1.234,5  1 234,5  2,50  5.01 V.
 
-Decimal and thousands separators apply to the whole file. They are derived from its first rows;
-a number that reads differently as a decimal and as thousands, such as 1,234, is not guessed.
+Decimal and thousands separators apply to the whole file, and are derived from its first rows. If it
+remains unclear whether a number such as 1,234 is 1.234 or 1234, the file is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_VALUE = ("", "nan", "NaN", "NAN", "-nan", "null", "NULL", "None", "NA", "N/A"
 OVERLOAD = frozenset({"OL", "O.L", "OL.", "OVLD", "OVERLOAD", "OVERFLOW", "OVER", "+OL", "-OL"})
 """Texts that multimeters display beyond their range."""
 OVERLOAD_NUMBER = 9.9e37
-"""The number that SCPI instruments return for them (SCPI-1999, 7.2.1.4)."""
+"""Number that SCPI instruments return beyond their range (SCPI-1999, 7.2.1.4)."""
 _GROUPS = "'\u2019\u00a0\u202f _"
 """Characters that group thousands, apart from comma and point."""
 _NUMBER = re.compile(
@@ -36,7 +36,7 @@ class NumberStyle:
     thousands: str = ""
 
     def number(self, text: str) -> tuple[float, str]:
-        """A number and the unit that follows it, if any.
+        """Parse a number and the unit that follows it; the unit is empty if there is none.
 
         Raises:
             ValueError: the text is not a number.
@@ -60,14 +60,14 @@ class NumberStyle:
 
 
 def style_of(texts: Iterable[str], separator: str) -> NumberStyle:
-    """Separators in the numbers of the first rows.
+    """Derive the separators in numbers from the first rows.
 
     Args:
         texts: Values of the used columns; texts that are not numbers are ignored.
         separator: Separator of the columns.
 
     Raises:
-        FileRefused: comma or point may separate decimals or thousands.
+        FileRefused: a comma may be a decimal or a thousands separator.
 
     >>> style_of(["2,50", "1"], ",").decimal, style_of(["1,234.5"], ",").thousands
     (',', ',')

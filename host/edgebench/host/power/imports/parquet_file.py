@@ -1,4 +1,4 @@
-"""Parquet, batch by batch: a plain table, or the power.parquet of a run or session."""
+"""Reads Parquet in batches of rows: a plain table, or the power.parquet of a run or session."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_columns(path: Path, options: ImportOptions) -> TableColumns:
 
 
 def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
-    """All samples of a plain table.
+    """Yield all samples of a plain table.
 
     Raises:
         FileRefused: a value is invalid, or the file is damaged.
@@ -74,7 +74,7 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
 
 
 def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
-    """All samples of a power.parquet, channel by channel, in file order.
+    """Yield all samples of a power.parquet in file order; each block belongs to a single channel.
 
     Raises:
         FileRefused: the file is damaged, or its rows do not match its metadata.
@@ -100,7 +100,7 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
             counts[channel] += part.num_rows
             last_ns[channel] = int(block.time_ns[-1])
             yield block
-    # The losses in the metadata apply to exactly these samples.
+    # The losses in the metadata apply only to this number of samples.
     for channel, count in counts.items():
         row_count = sum(group.row_count for group in facts.groups if group.channel == channel)
         if count != row_count:

@@ -4,8 +4,8 @@
                     01 low, 10 high, 11 both within the sample; little-endian
     metadata.json   {"metadata": {"samplesPerSecond": 100000, …}, "formatVersion": 2}
 
-The app averages on the host if fewer than 100 000 samples per second were requested. It writes no
-voltage, no negative current and no gaps.
+The app averages on the host if fewer than 100 000 samples per second were requested. The file
+contains no voltage, no negative current and no gaps.
 
 Source: NordicSemiconductor/pc-nrfconnect-ppk, the format of its version 4 (formatVersion 2).
 """
@@ -50,7 +50,7 @@ class Ppk2File:
 
     @property
     def is_averaging(self) -> bool:
-        """Whether the app averaged its samples: its rate is below 100 kHz."""
+        """Whether the app averaged samples, which it does at any rate below 100 kHz."""
         return self.rate_hz < FULL_RATE_HZ
 
 
@@ -101,7 +101,7 @@ def _rate_hz(text: bytes) -> float:
 
 
 def read_samples(source: Ppk2File, supply_v: float, tally: SampleTally) -> Iterator[SampleBlock]:
-    """All samples, in blocks.
+    """Yield all samples, in blocks.
 
     Raises:
         FileRefused: the file ends early, or its checksum is wrong.

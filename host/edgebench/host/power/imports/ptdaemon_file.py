@@ -2,8 +2,8 @@
 
     Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,PF,0.4864,Mark,x_testing
 
-Times are wall-clock times of the daemon's machine, without a zone: only their differences are used.
-A sample for which the analyser gave no value is missing, by the rules of meters/ptdaemon.py.
+Times are wall-clock times of the daemon's machine, without a zone; only their differences are used.
+A sample is missing if the analyser supplied no value, by the rules of meters/ptdaemon.py.
 
 Source: mlcommons/power-dev, ptd_client_server: the daemon's reply to RL, and its checks; SPEC,
 PTDaemon documentation: a sample is the analyser's average over the interval, as in
@@ -34,14 +34,15 @@ COLUMNS = TableColumns(
     power=TableColumn("Watts", 1, 1.0),
     flags=TableColumn("flags", 2, 1.0),
 )
-"""Columns with the analyser's power: volts times amperes would ignore the power factor."""
+"""Columns with the analyser's own power, because volts times amperes would ignore the power
+factor."""
 _EPOCH = datetime(1970, 1, 1)
 _BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 12
 
 
 def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
-    """All samples, a batch of lines at a time.
+    """Yield all samples, a batch of lines at a time.
 
     Raises:
         FileRefused: a line is not a PTDaemon sample, or the times do not ascend.
@@ -61,7 +62,7 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
 
 
 def _parse(line: str, number: int) -> tuple[int, float]:
-    """Time in nanoseconds, and watts; NaN if the analyser gave none."""
+    """Time in nanoseconds and power in W; the power is NaN if the analyser supplied no value."""
     if not line.endswith("\n"):  # a truncated number is a wrong number
         if len(line) == _LINE_CHARACTERS:
             raise FileRefused(f"line {number} is longer than {_LINE_CHARACTERS} characters")

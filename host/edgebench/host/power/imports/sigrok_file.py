@@ -2,10 +2,10 @@
 
     version             2
     metadata            [device 1] samplerate=5 kHz · analog1=A0 · analog2=A2 …
-    analog-1-NUMBER-K   samples of the channel with that number, float32, part K; from 1 on
+    analog-1-NUMBER-K   part K of the samples of channel NUMBER, float32; K starts at 1
 
-The values are in volts, amperes or watts, but the file does not state the unit: the user names the
-channels with their units. The file contains neither losses nor the time of day.
+The values are in volts, amperes or watts, but the file does not state the unit, so the user must
+name the channels with their units. The file contains neither losses nor the time of day.
 
 Source: files of sigrok-cli 0.7.2; sigrok.org/wiki/File_format:Sigrok/v2.
 """
@@ -49,7 +49,7 @@ class SigrokFile:
 
     path: Path
     rate_hz: float | None
-    """None: the device had no sample rate; sigrok writes 0 Hz then."""
+    """Sample rate; None: the device had no sample rate, and sigrok wrote 0 Hz."""
     channels: dict[str, str]
     """Channel numbers, by channel name."""
 
@@ -106,7 +106,7 @@ def read_sigrok(path: Path) -> SigrokFile:
 
 
 def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBlock]:
-    """All samples, a part at a time.
+    """Yield all samples, a part at a time.
 
     Raises:
         FileRefused: the file is damaged, or its channels have different lengths.
@@ -124,7 +124,7 @@ def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBloc
                         values = np.frombuffer(data[: len(data) // 4 * 4], "<f4")
                         waiting[name].append(values.astype(np.float64))
                 part += 1
-                # Rows that every channel has; the others wait for the next part.
+                # Rows that every channel has; the other rows wait for the next part.
                 come = {name: np.concatenate(parts or [_NONE]) for name, parts in waiting.items()}
                 count = min(map(len, come.values()))
                 waiting = {name: [values[count:]] for name, values in come.items()}

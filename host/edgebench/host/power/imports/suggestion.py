@@ -1,8 +1,8 @@
-"""Options with which a refused table can be read: each is tried before it is suggested.
+"""Finds options with which a refused table can be read, and tries them before they are suggested.
 
-A table may lack its units, its rate or its voltage, which only the user knows. A suggestion names
-the columns that look right, with the units that their numbers suggest, and is a command that works;
-the user corrects the units and values in it.
+A table may lack its units, its rate or its voltage; only the user has this information. A
+suggestion contains the columns that are probably right, with units that fit the magnitude of their
+numbers. The suggested command works; the user corrects the units and values in it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ RATE_HZ = 1000.0
 SUPPLY_V = 3.3
 MAX_TRIES = 24
 MAX_COLUMNS = 20
-"""Number of columns among which likely ones are searched."""
+"""Number of columns among which a time, a power or a current is searched."""
 _WORDS = {
     "power": re.compile(r"(?i)pow|watt|leist|puiss|potenc|^p\d?$|[mu\u00b5]?w\b"),
     "current": re.compile(r"(?i)curr|amp|strom|cour|corr|^i\d?$|[mu\u00b5]?a\b"),
 }
 _SMALL_UNITS = {"power": ("W", "mW", 300.0), "current": ("A", "mA", 10.0)}
-"""Unit, smaller unit, and the number from which the smaller unit is likely."""
+"""Unit, smaller unit, and the smallest number with which a column likely has the smaller unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ def options_that_work(
 
     Args:
         path: A file that was refused.
-        given: Options with which it was refused.
-        try_to_read: Reads the file with other options.
-        is_table: Whether it is a table in text, whose columns may be named.
+        given: Options with which the file was refused.
+        try_to_read: Function that reads the file with the given options.
+        is_table: Whether the file is a table in text, so that options can name its columns.
 
     Returns:
-        The options; None if none of the likely ones work.
+        The options; None if no likely options work.
     """
     for tried, options in enumerate(_likely(path, given, is_table=is_table)):
         if tried == MAX_TRIES:
@@ -72,7 +72,7 @@ def options_that_work(
 
 
 def words_of(options: ImportOptions, given: ImportOptions) -> tuple[tuple[str, ...], ...]:
-    """Command-line words of the options that are not given."""
+    """Command-line words of the options that were added to the given options."""
     texts = {
         "--time": options.time,
         "--power": options.power,
@@ -85,7 +85,7 @@ def words_of(options: ImportOptions, given: ImportOptions) -> tuple[tuple[str, .
 
 
 def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[ImportOptions]:
-    """Likely options, those with the fewest additions first."""
+    """Yield likely options, in the order of the number of additions."""
     columns = _columns(path) if is_table else []
     ascending = [column for column in columns if _is_time(column)]
     times = [
@@ -109,7 +109,7 @@ def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[Imp
         values += [ImportOptions(power=f"{column.name}:W") for column in others]
     supplies = [ImportOptions(), ImportOptions(supply_v=SUPPLY_V)]
     every = [_added(given, *parts) for parts in product(times, values, supplies)]
-    # In the order of the columns if as many are added.
+    # Options with equally many additions stay in the order of the columns.
     for options in sorted(every, key=lambda options: len(words_of(options, given))):
         if options != given:
             yield options
@@ -132,7 +132,7 @@ def _added(given: ImportOptions, *parts: ImportOptions) -> ImportOptions:
 def _columns(path: Path) -> list[_Numbers]:
     """Columns of numbers in the first rows."""
     names, rows = head_of(path)
-    # As in the reader, all columns are written alike; of `502,515` alone it is not certain how.
+    # As in the reader, all columns have the same style; `502,515` alone would be ambiguous.
     style = style_of((text for row in rows for text in row), separator=";")
     columns: list[_Numbers] = []
     for index, name in enumerate(names[:MAX_COLUMNS]):
@@ -145,7 +145,7 @@ def _columns(path: Path) -> list[_Numbers]:
 
 
 def _is_time(column: _Numbers) -> bool:
-    """Whether numbers ascend, as those of a time; a sample counter takes a rate instead."""
+    """Whether numbers ascend like times; a sample counter is not a time, but requires a rate."""
     return (
         not is_counter(column.name)
         and len(column.values) > 1

@@ -1,16 +1,16 @@
-"""Times of a table, repaired: counters that wrap, clocks that are set back, rows of equal time.
+"""Repairs the times of a table: counters that wrap, clocks that are set back, rows of equal time.
 
 Theory of operation. A first pass over the file finds where its times do not ascend, and why:
 
     wrapped        the counter of a microcontroller starts again at 0: the time continues
     set back       a local clock falls back by an hour: the time continues
     late           a step back by a few samples: the timestamp was late
-    stray          a row out of order, with the right times on both sides: not used
+    stray          a row out of order, between rows with ascending times: not used
     new part       anything else, such as a logger that was restarted: the longest part is used
 
-A second pass then yields the rows of that part with ascending times. Rows that share a time, as
-with times in whole seconds, are spread evenly up to the next time. Each repair is a note with its
-count and first line, so that what was made of a file can be checked.
+A second pass then yields the rows of the longest part, with ascending times. Rows that share a
+time, as with times in whole seconds, are spread evenly up to the next time. Each kind of repair is
+reported as a note with its count and first line, so that the user can check the repairs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from edgebench.host.result.reasons import reading
 from edgebench.protocol.errors import FileRefused
 
 IRREGULAR_RATIO = 0.1
-"""Largest share of irregular lines, missing values or late times; a file with more is of another
-kind."""
+"""Largest share of irregular lines, missing values or late times; a file with a larger share is
+another kind of file, and is refused."""
 NEAR_STEPS = 10.0
 """Longest step across a wrapped counter, and longest step back of a late time, in typical steps."""
 WRAPS_NS = (2**32 * 10**6, 2**32 * 10**3, 2**16 * 10**6, 2**16 * 10**3)
@@ -42,20 +42,23 @@ WRAPS_NS = (2**32 * 10**6, 2**32 * 10**3, 2**16 * 10**6, 2**16 * 10**3)
 micros(), and with 16 bits."""
 HOUR_NS = 3_600_000_000_000
 STRAY_RATIO = 0.01
-"""Largest share of rows out of order relative to the rows before them."""
+"""Largest number of successive rows out of order, relative to the number of rows in the part before
+them."""
 MAX_PIECES = 10_000
 SHARED_RATIO = 0.2
-"""Share of rows with the time of the row before them from which times have a coarse step."""
+"""Share of rows that have the same time as the row before; above this share, times are coarse."""
 WHOLE_STEP_NS = 60_000_000_000
-"""Longest typical step for which whole seconds matter: half a second is little of a minute."""
+"""Longest typical step for which whole seconds count as coarse times: with longer steps, an error
+of half a second is negligible."""
 _SECOND_NS = 1_000_000_000
 _ABSOLUTE_NS = 1_000_000_000 * _SECOND_NS
-"""Times after 2001 are those of a clock, not of an instrument's own timeline."""
+"""Smallest number that counts as a time since 1970, in 2001; smaller numbers are times of an
+instrument's own timeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Rows whose times ascend, without those that were late."""
+    """Successive rows whose times ascend, except for late times, which are repaired later."""
 
     begin_row: int
     end_row: int
@@ -64,7 +67,7 @@ class Piece:
     first_line: int
     last_line: int
     added_ns: int
-    """Time that wrapped counters and set clocks add."""
+    """Time to add to the times of the rows, because a counter wrapped or a clock was set back."""
 
     @property
     def row_count(self) -> int:
@@ -81,14 +84,14 @@ class TablePlan:
     is_spread: bool
     """Whether rows share times, or have late times."""
     tick_ns: int
-    """Step of the times if it is coarser than the samples, else 0."""
+    """Resolution of the times if they are coarse, such as whole seconds, otherwise 0."""
     edge_s: float
     """Largest error of the first and last time."""
     notes: tuple[Reason, ...]
 
 
 def plan_table(layout: CsvLayout, window: TimeWindow) -> TablePlan:
-    """Read a table once, and find out how its rows become samples.
+    """Read a table once, and determine how its rows become samples.
 
     Raises:
         FileRefused: too many lines are not rows, too many values are missing, or the times descend
@@ -130,7 +133,7 @@ def _row_count(pieces: Sequence[Piece]) -> int:
 
 
 def _refuse_irregular(layout: CsvLayout, tally: RowTally, survey: _Survey) -> None:
-    """Refuse a table if most of its rows are not understood, because it is another kind of file.
+    """Refuse a table with too many irregular rows, because it is another kind of file.
 
     Raises:
         FileRefused: irregular lines, missing values or late times exceed `IRREGULAR_RATIO`.
@@ -153,7 +156,7 @@ def _refuse_irregular(layout: CsvLayout, tally: RowTally, survey: _Survey) -> No
 
 
 def _without_stray(survey: _Survey) -> list[list[Piece]]:
-    """The parts; a few rows out of order between two halves of a part are left out."""
+    """Join parts that only a few rows out of order separate, and leave these rows out."""
     parts: list[list[Piece]] = []
     left = list(survey.parts)
     while left:
@@ -168,7 +171,7 @@ def _without_stray(survey: _Survey) -> list[list[Piece]]:
 
 
 def _row_notes(layout: CsvLayout, tally: RowTally) -> list[Reason]:
-    """What of the lines was read, skipped and missing."""
+    """Notes on the formats that were found, the lines that were skipped, and missing values."""
     notes: list[Reason] = []
     if layout.units_line is not None:
         notes.append(reading.units_row(line=layout.units_line))
@@ -200,7 +203,7 @@ def _row_notes(layout: CsvLayout, tally: RowTally) -> list[Reason]:
 
 
 def _time_notes(survey: _Survey) -> list[Reason]:
-    """What was made of the times."""
+    """Notes on the repairs of the times."""
     notes: list[Reason] = []
     if survey.shared_count:
         step_s = survey.typical_ns / 1e9
@@ -231,7 +234,7 @@ def _time_notes(survey: _Survey) -> list[Reason]:
 def read_samples(
     layout: CsvLayout, plan: TablePlan, window: TimeWindow
 ) -> Iterator[dict[str, Values]]:
-    """The rows that the plan uses, with ascending times.
+    """Yield the rows that the plan uses, with ascending times.
 
     Raises:
         FileRefused: a value has another unit than its column, or too many rows share a time.
@@ -252,7 +255,7 @@ def _filtered(values: dict[str, Values], is_kept: NDArray[np.bool_]) -> dict[str
 
 
 def _planned_rows(layout: CsvLayout, plan: TablePlan) -> Iterator[dict[str, Values]]:
-    """The rows of the pieces, with the times that the pieces add."""
+    """Yield the rows of the pieces, with the time that each piece adds to its rows."""
     begins = [piece.begin_row for piece in plan.pieces]
     row, last_ns = 0, None
     for values in read_rows(layout, RowTally()):
@@ -273,7 +276,7 @@ def _planned_rows(layout: CsvLayout, plan: TablePlan) -> Iterator[dict[str, Valu
 
 
 class _Survey:
-    """Collects the pieces of a table, and what its times are like."""
+    """Collects the pieces of a table, and the properties of its times."""
 
     def __init__(self, layout: CsvLayout, window: TimeWindow) -> None:
         self.parts: list[list[Piece]] = []
@@ -295,7 +298,7 @@ class _Survey:
         """Last two rows before the next block."""
 
     def add(self, raw_ns: NDArray[np.int64], lines: NDArray[np.int64]) -> None:
-        """Process the next rows, with their times as written, shape (n,), and their lines."""
+        """Process the next rows: their times as written and their line numbers, each shape (n,)."""
         time_ns = continued_ns(raw_ns, self._last_raw_ns)
         self._last_raw_ns = int(time_ns[-1])
         rows = np.arange(self._read_count, self._read_count + len(time_ns))
@@ -326,7 +329,7 @@ class _Survey:
 
     @property
     def is_shared(self) -> bool:
-        """Whether many rows have the time of the row before them."""
+        """Whether many rows have the same time as the row before them."""
         return self.shared_count > SHARED_RATIO * self.row_count
 
     @property
@@ -336,7 +339,7 @@ class _Survey:
 
     @property
     def tick_ns(self) -> int:
-        """Step of the times, if the samples are about as long, else 0."""
+        """Resolution of coarse times; 0 if they are fine, or if many rows share each time."""
         if self.is_shared:
             return self.typical_ns if self.rows_per_time < 2 else 0
         is_coarse = self.is_whole and self.is_absolute and self.typical_ns <= WHOLE_STEP_NS
@@ -346,8 +349,8 @@ class _Survey:
     def edge_s(self) -> float:
         """Largest error of the first and the last time.
 
-        A row lies anywhere within the step of its time, in the middle on average. If many rows
-        share each time, rows at its ends are known to the duration of a row.
+        A row was measured at any moment within the step of its time; on average, in the middle. If
+        many rows share each time, the error is at most the duration of a row.
         """
         if self.is_shared:
             return self.typical_ns / 1e9 * min(0.5, 1 / self.rows_per_time)
@@ -359,7 +362,10 @@ class _Survey:
             self._close(self._tail[-1], None)
 
     def _break(self, older: _Row, before: _Row, after: _Row, following: _Row | None = None) -> None:
-        """Process a row whose time is earlier than that of the row before, or not the next row."""
+        """Process a row that is earlier than the row before, or that follows rows left out.
+
+        Rows are left out if they are outside the time window.
+        """
         step_ns, near_ns = after[1] - before[1], NEAR_STEPS * self.typical_ns
         if step_ns >= 0:  # rows outside --from and --until are between them
             self._close(before, after)
@@ -377,7 +383,7 @@ class _Survey:
             self.stray.add(after[2])
             self._close(before, following)
         elif self._begin is not None and self._begin[0] <= older[0] and older[1] < after[1]:
-            self.stray.add(before[2])  # the time of the row before them is wrong
+            self.stray.add(before[2])  # the time of the row `before` is wrong
             self._close(older, after)
         else:
             self._close(before, after)
@@ -391,7 +397,7 @@ class _Survey:
         counted.add(after[2])
 
     def _close(self, last: _Row, following: _Row | None) -> None:
-        """Complete a piece with its last row; the next begins with the following row."""
+        """Complete a piece with its last row; the next piece begins with the following row."""
         assert self._begin is not None, "a row was added"
         if not self.parts:
             self.parts.append([])

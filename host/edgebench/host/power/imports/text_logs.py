@@ -6,7 +6,7 @@
                    "switch:0":{"apower":8.4}}}
     perf stat      1.000982343,12.74,Joules,power/energy-pkg/,…
 
-Other lines are skipped: a console prints more than power.
+Other lines are skipped, because a console also prints other messages.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InsideRails:
     """Names of the rails that add up to the total."""
     parts: tuple[str, ...]
     power_w: float
-    """Sum of the parts."""
+    """Sum of the powers of the parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class LogSample:
     """Sample from a line."""
 
     time_ns: int | None
-    """None if the line has no time."""
+    """Time of the sample; None if the line has no time."""
     value: float
-    """Watts, or joules since the previous line."""
+    """Power in W, or energy in J since the previous line."""
     channel: str = ""
     """Name of the measured device, as far as the line states it."""
     inside: InsideRails | None = None
-    """Rails behind the rail whose power is the value; None: the line has none."""
+    """Rails that are part of the total whose power is the value; None: no such rails are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +68,16 @@ class TextLog:
 
     name: str
     mark: re.Pattern[str]
-    """Line that identifies the format."""
+    """Pattern of a line that identifies the format."""
     parse: Callable[[str], LogSample | None]
-    """Parses a line: None for an unrelated line, ValueError for an invalid line."""
+    """Function that parses a line; returns None for an unrelated line, and raises ValueError for an
+    invalid line."""
     samples: Samples | None = None
-    """None: its documentation does not state it."""
+    """Kind of the samples; None: the program's documentation does not state it."""
     is_energy: bool = False
-    """Values are joules since the previous line, not watts."""
+    """Whether values are joules since the previous line, instead of watts."""
     may_repeat: bool = False
-    """Successive lines may share a time, in whole seconds."""
+    """Whether successive lines may share a time, because times are in whole seconds."""
 
 
 _JETSON_TIME = re.compile(r"\s*(\d\d-\d\d-\d{4} \d\d:\d\d:\d\d(?:\.\d+)?)\s")
@@ -87,7 +88,7 @@ _PREFIX_EPOCH = re.compile(r"\s*(\d{10}(?:\.\d+)?)\s")
 
 
 def _tegrastats(line: str) -> LogSample | None:
-    """Power of the module or board: the rail that supplies it, or the sum of all its rails."""
+    """Power of the module or board: of the rail that supplies it, or the sum over its rails."""
     if not (rails_w := rails_of_tegrastats(line)):
         return None
     if not (total := total_of(rails_w)):
@@ -101,7 +102,7 @@ def _tegrastats(line: str) -> LogSample | None:
 
 
 def _tasmota(line: str) -> LogSample | None:
-    """Power of a plug; the console's timestamp is finer than the message's."""
+    """Power of a plug; the console's timestamp is preferred to the message's, which is coarser."""
     message = _message(line)
     if isinstance(status := message.get("StatusSNS"), dict):
         message = status
@@ -171,7 +172,7 @@ def _time_before(line: str) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """A number of a message; None for any other value, infinite if it exceeds a float."""
+    """A number of a message; None for any other value, infinity if it is too large for a float."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -229,13 +230,13 @@ def log_of(head: bytes) -> TextLog | None:
 
 
 def log_columns(rate_hz: float | None) -> TableColumns:
-    """Columns of a log: time and power; the time is computed from the rate if given."""
+    """Columns of a log: time and power; if a rate is given, the time is computed from it."""
     time = TableColumn("time", 0, 1) if rate_hz is None else TableColumn(ROWS, -1, 1e9 / rate_hz)
     return TableColumns(time=time, power=TableColumn("power", 1, 1.0))
 
 
 def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBlock]:
-    """All samples, a batch at a time.
+    """Yield all samples, a batch at a time.
 
     Raises:
         FileRefused: the log has neither times nor a given rate, its times do not ascend, or it has
@@ -262,11 +263,11 @@ def _columns(samples: list[LogSample]) -> dict[str, Values]:
 
 
 def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogSample]]:
-    """Samples of all lines, up to BATCH_LINES at a time.
+    """Yield the samples of all lines, up to BATCH_LINES at a time.
 
     Raises:
         FileRefused: a line is invalid, belongs to another channel, or lacks a required time; or
-            rails take more than the total that they are part of.
+            rails have more power than the total that includes them.
     """
     batch: list[LogSample] = []
     first: str | None = None
@@ -308,7 +309,7 @@ def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogS
 
 
 def _past_midnight(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
-    """Times of day, continued across midnight; times with a date are unchanged."""
+    """Continue times of day across midnight; times with a date are unchanged."""
     day_ns = 86_400_000_000_000
     last_ns: int | None = None
     days = 0
@@ -324,7 +325,7 @@ def _past_midnight(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, V
 
 
 def _mean_powers(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
-    """Powers, from joules since the previous line."""
+    """Convert joules since the previous line to mean powers."""
     last_ns: int | None = None
     for rows in batches:
         time_ns, value_j = rows["time"], rows["power"]

@@ -1,7 +1,7 @@
 """The part of a file between `--from` and `--until`.
 
 --from 10s               seconds since the first sample that is read
---from 4000.5            time of the file, in the unit of its time column; else in seconds
+--from 4000.5            time of the file, in the unit of its time column, or in seconds without one
 --from 09:00:05          clock time of the file, with or without a date
 """
 
@@ -43,9 +43,9 @@ class Bound:
     """A bound of the window."""
 
     time_ns: int | None = None
-    """Time of the file."""
+    """The bound as a time of the file; None: the bound is an offset."""
     offset_ns: int | None = None
-    """Time since the first sample."""
+    """The bound as a time since the first sample; None: the bound is a time of the file."""
     is_time_of_day: bool = False
     """Whether the time has no date, and applies to every day."""
 
@@ -58,7 +58,7 @@ class TimeWindow:
     end: Bound | None = None
 
     def has_time(self, time_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether times of the file are inside the bounds that are times, shape (n,)."""
+        """Mask of the times inside the bounds, shape (n,); bounds that are offsets are ignored."""
         is_inside = np.ones(len(time_ns), np.bool_)
         for bound, sign in ((self.begin, 1), (self.end, -1)):
             if bound is not None and bound.time_ns is not None:
@@ -67,7 +67,7 @@ class TimeWindow:
         return is_inside
 
     def has_offset(self, offset_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether times since the first sample are inside the bounds that are such times."""
+        """Mask of the offsets inside the bounds, shape (n,); bounds that are times are ignored."""
         is_inside = np.ones(len(offset_ns), np.bool_)
         for bound, sign in ((self.begin, 1), (self.end, -1)):
             if bound is not None and bound.offset_ns is not None:
@@ -76,7 +76,7 @@ class TimeWindow:
 
 
 def window_of(options: ImportOptions, scale: float = _SECOND_NS) -> TimeWindow:
-    """The window that the user gives.
+    """Parse the window in the user's options.
 
     Args:
         options: Options with the bounds.
@@ -110,7 +110,7 @@ def _bound(name: str, text: str, scale: float) -> Bound:
 
 
 def cut_blocks(blocks: Iterable[SampleBlock], window: TimeWindow) -> Iterator[SampleBlock]:
-    """The samples inside the window, renumbered; blocks without any are left out."""
+    """Yield the samples inside the window, renumbered; blocks without samples are left out."""
     first_ns: int | None = None
     counts: dict[int, int] = {}
     for block in blocks:

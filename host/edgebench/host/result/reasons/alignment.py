@@ -273,15 +273,17 @@ def window_pulses_not_seen(
     *, pulse_count: int, window_count: int, window_s: float, allowed_s: float, edges: str
 ) -> str:
     return (
-        f"no digital input has the {pulse_count} pulses of {window_count} windows of one length, "
-        f"as far apart as most of the board's lines, {format_seconds(window_s)} within "
-        f"{format_seconds(allowed_s)} (falling edges: {edges or 'none'})"
+        f"no digital input has the {pulse_count} pulses of {window_count} windows of equal "
+        f"length: a window lasts {format_seconds(window_s)} according to the board's lines, and "
+        f"most windows must agree within {format_seconds(allowed_s)} (falling edges: "
+        f"{edges or 'none'})"
     )
 
 
 @ReasonKind
 def two_inputs_fit(*, number: int, other: int) -> str:
-    return f"inputs {number} and {other} both have pulses that fit the windows, at other times"
+    pulses = "pulses that fit the windows, but at different times"
+    return f"inputs {number} and {other} both have {pulses}"
 
 
 @ReasonKind

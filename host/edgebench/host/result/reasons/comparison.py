@@ -1,4 +1,4 @@
-"""Reasons of the outcome of a comparison."""
+"""Reasons for the outcome of a comparison."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from edgebench.protocol.percent import format_percent
 
 @ReasonKind
 def stated(*, text: str) -> str:
-    """What a device, a meter or an error states itself."""
+    """Text that comes unchanged from a device, a meter or an error."""
     return text
 
 
@@ -122,8 +122,9 @@ def unsampled_activity(
         f"{format_percent(missed_ratio)} of the energy, limit {format_percent(limit_ratio)}"
     )
     clocks = (
-        f"in {format_seconds(watched_s)}, the clocks of meter and device must differ by "
-        f"{needed_ppm:.2g} ppm, they differ by {difference_ppm:.2g} ± {deviation_ppm:.2g} ppm"
+        f"to exclude this in {format_seconds(watched_s)}, the clocks of meter and device must "
+        f"differ by {needed_ppm:.2g} ppm, but they differ by {difference_ppm:.2g} ± "
+        f"{deviation_ppm:.2g} ppm"
     )
     return f"{missed}: {clocks}; measure for longer, at a higher rate, or let the meter average"
 
@@ -171,7 +172,7 @@ def inference_too_short(*, inference_s: float, resolution_s: float, sync_error_s
 
 
 def _meter(sync_error_s: float) -> str:
-    """The meter, with the error of its synchronisation."""
+    """The words "this meter", with the error of its synchronisation unless the error is 0."""
     if not sync_error_s:
         return "this meter"
     return f"this meter, synchronised to {format_seconds(sync_error_s)},"

@@ -1,4 +1,4 @@
-"""Reasons why a recording of power cannot be true."""
+"""Reasons why samples of a power recording are implausible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons of the checks of a power recording."""
+"""Reasons for the outcomes of the checks of a power recording."""
 
 from __future__ import annotations
 
@@ -84,8 +84,9 @@ def rate_error(*, error_ppm: float, duration_s: float, limit_ppm: float) -> str:
 
 @ReasonKind
 def samples_at_range_end(*, sample_count: int, bounded_count: int) -> str:
-    bounded = f", {bounded_count} of them right before a higher range" if bounded_count else ""
-    return f"{_counted(sample_count, 'sample')} at the end of the range{bounded}"
+    before = f", {bounded_count} of them right before a switch to a higher range"
+    samples = f"{_counted(sample_count, 'sample')} at the end of the range"
+    return f"{samples}{before}" if bounded_count else samples
 
 
 @ReasonKind
@@ -100,7 +101,7 @@ def reversed_power(*, power_w_mean: float) -> str:
 
 @ReasonKind
 def whole_left_out(*, whole: str, used: str) -> str:
-    return f"{whole} takes less than {used}, which it includes, and is left out"
+    return f"{whole} is left out: its power is below that of {used}, which it includes"
 
 
 def _counted(count: int, what: str) -> str:

@@ -32,7 +32,7 @@ KINDS: dict[str, ReasonKind[Any]] = {
     for kind in vars(module).values()
     if isinstance(kind, ReasonKind)
 }
-"""Kinds by their id, which is the name of their function."""
+"""Kinds of reasons, keyed by id; the id of a kind is the name of its function."""
 
 
 def text_of(reasons: Sequence[Reason], stored: str = "") -> str:
@@ -40,8 +40,8 @@ def text_of(reasons: Sequence[Reason], stored: str = "") -> str:
 
     Args:
         reasons: Reasons of a result.
-        stored: Text for a result without reasons, as older versions stored it, or with a reason
-            that this version does not have.
+        stored: Text that older versions stored with the result. It is returned if there are no
+            reasons, or if a reason is unknown to this version.
     """
     texts: list[str] = []
     for reason in reasons:
@@ -54,7 +54,7 @@ def text_of(reasons: Sequence[Reason], stored: str = "") -> str:
 
 
 def sentence_of(why: str | tuple[Reason, ...] | None) -> str:
-    """Reasons that are a fact of a rule's reason, as text; older versions stored the text.
+    """Text of reasons that are a fact of another reason; returned as is if stored as text.
 
     Raises:
         LookupError: there is no reason, or this version does not have one of the reasons.

@@ -1,4 +1,4 @@
-"""Reasons of a thermal result."""
+"""Reasons for a thermal result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in reasons as text.
+"""Formatting of the numbers in reasons.
 
 `result/units.py` cannot be used here: it imports the metrics, which import results with reasons.
 """

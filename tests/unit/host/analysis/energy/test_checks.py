@@ -103,9 +103,9 @@ def test_power_that_flows_back_is_no_energy_of_a_device(power_w: float, is_passe
         (0, 0, True, "0 samples at the end of the range"),
         (1, 0, True, "1 sample at the end of the range"),
         (101, 0, False, "101 samples at the end of the range"),
-        (3, 3, True, "3 samples at the end of the range, 3 of them right before a higher range"),
-        (3, 2, True, "3 samples at the end of the range, 2 of them right before a higher range"),
-        (101, 101, False, "101 samples at the end of the range, 101 of them right before a higher"),
+        (3, 3, True, "3 samples at the end of the range, 3 of them right before a switch to a"),
+        (3, 2, True, "3 samples at the end of the range, 2 of them right before a switch to a"),
+        (101, 101, False, "101 samples at the end of the range, 101 of them right before a switch"),
     ],
 )
 def test_few_saturated_samples_are_allowed(

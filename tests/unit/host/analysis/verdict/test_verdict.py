@@ -1306,7 +1306,7 @@ def test_advice_for_a_share_of_the_binding_makes_the_inference_longer() -> None:
     open_inputs = Situation(larger_shapes={"ids": (8, 1), "mask": (8, 1)})
     first, second = str(advice_for(rule, open_inputs)).split("; or ")
     assert first.endswith("edgebench bench MODEL --shape ids=8x1 --shape mask=8x1")
-    assert second.startswith("use the number as the latency in Python")
+    assert second.startswith("use the number only as the latency in Python")
     assert str(advice_for(rule, Situation())) == second, "a fixed shape cannot be changed"
 
 
@@ -1391,7 +1391,8 @@ def test_server_run_whose_latest_queries_were_cut_off_is_invalid() -> None:
     longest_s = evidence.loop_s
     rule = rule_of(judged(spec(max_duration_s=longest_s)(evidence)), "complete")
     assert rule.detail == (
-        f"run interrupted: queries were still waiting at its maximum duration of {longest_s:g} s"
+        "run interrupted: queries were still waiting at the run's maximum duration of "
+        f"{longest_s:g} s"
     )
     stopped = rule_of(judged(spec(max_duration_s=2 * longest_s)(evidence)), "complete")
     assert stopped.detail == "run interrupted"

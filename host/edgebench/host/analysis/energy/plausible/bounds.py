@@ -1,4 +1,4 @@
-"""Powers that a board can take, and the factor by which a wrong unit is recognised."""
+"""Powers that a board can draw, and the factor by which a wrong unit is recognised."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from edgebench.meters.base import Capability
 from edgebench.protocol.thermal import ExpectedPower
 
 UNKNOWN_BOARD = ExpectedPower("any device", 0.0, 3680.0)
-"""Powers of a recording whose device is unknown: none is above that of an outlet (16 A, 230 V)."""
+"""Possible powers of an unknown device: at most the power of a mains outlet (16 A, 230 V)."""
 PEAK_RATIO = 10.0
 """Highest single sample, relative to the highest mean power. Assumed: a supply that is switched on
 charges its capacitors with several times its rated current."""
 INRUSH_S = 0.1
 """Longest time in which a supply charges its capacitors. Assumed: several periods of 50 Hz."""
 UNIT_FACTORS = (1e-3, 1e3, 1 / 60, 60.0, 1e-6, 1e6, 1 / 3600, 3600.0)
-"""Errors of a unit: milli for none, minutes for seconds, micro for none, hours for seconds."""
+"""Factors between a power in a wrong unit and the power in watts, in this order: the prefix milli,
+minutes for seconds, the prefix micro, hours for seconds, each in both directions."""
 PACKAGE_LOWEST_W = 0.05
-"""Lowest power of a processor package that runs a model. Assumed: a tenth of what the smallest
-processors with such a counter take."""
+"""Lowest power of a processor package that runs a model. Assumed: a tenth of the power of the
+smallest processors with an energy counter."""
 GPU_LOWEST_W = 1.0
 """Lowest power of a GPU's board while its counter is read, which keeps it awake. Assumed: less than
-half of what the smallest boards with such a counter (Volta or newer) take when they are idle."""
+half of the idle power of the smallest boards with such a counter (Volta or newer)."""
 _LOWEST_W = {
     "package": PACKAGE_LOWEST_W,
     "GPU board": GPU_LOWEST_W,
@@ -31,11 +32,11 @@ _LOWEST_W = {
     "sum of rails": 0.0,
     SYNTHETIC: 0.0,
 }
-"""Lowest power by boundary, of those that need not contain the whole device."""
+"""Lowest power by boundary, for boundaries that need not contain the whole device, W."""
 
 
 def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) -> Reason | None:
-    """Why no board of this class takes this mean power while a model runs; None if some board does.
+    """Reason why no board of this class draws this mean power while it runs a model, or None.
 
     Args:
         power_w: Mean power of the timed inferences.
@@ -61,7 +62,8 @@ def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) ->
 def peak_w(capability: Capability, board: ExpectedPower | None) -> float:
     """Highest power of a single sample of this meter.
 
-    A mean over a longer time than a supply needs to charge its capacitors is a mean power.
+    If the meter averages over a longer time than a supply needs to charge its capacitors, the limit
+    of the mean power applies.
     """
     highest_w = (board or UNKNOWN_BOARD).highest_w
     is_long = capability.is_averaging and capability.rate_hz < 1 / INRUSH_S
@@ -69,7 +71,7 @@ def peak_w(capability: Capability, board: ExpectedPower | None) -> float:
 
 
 def ceiling_w(power: PowerTrace, board: ExpectedPower | None) -> float:
-    """Highest power of samples at the end of a range; 0 if a higher range shows their power."""
+    """Highest power of samples at the end of a range; 0 if a higher range measured their power."""
     loss = power.loss
     if loss.saturated_count <= loss.bounded_count:
         return 0.0

@@ -1,7 +1,7 @@
-"""Samples of a run far below its idle power, and sources that never change.
+"""Samples of a run far below its idle power, and sources whose value never changes.
 
-A device takes no less than when it is idle. So samples far below every idle phase are no
-measurements: a program wrote zeros where it had no value, or a connection was loose.
+A device draws no less power than when it is idle. So samples far below the power of every idle
+phase are not measurements: a program wrote zeros where it had no value, or a connection was loose.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from edgebench.host.result.reasons.plausible import source_stands_still
 BELOW_IDLE_RATIO = 0.5
 """Largest share of the median idle power at which a sample counts as far below the idle power."""
 LOW_QUANTILE = 0.02
-"""Quantile of the idle samples that counts as the lowest idle power: fewer may be wrong."""
+"""Quantile of the idle samples that counts as the lowest idle power: a smaller share of the samples
+may be wrong."""
 _BELOW_WIDTHS = 3.0
-"""Distance from the median, in distances from the median to this quantile. Of normal noise, no
-sample in a billion is 6 standard deviations below the median."""
+"""Distance below the median at which a sample is too low, as a multiple of the distance between the
+median and `LOW_QUANTILE`: 6 standard deviations of normal noise, which less than one sample in a
+billion exceeds."""
 _LEAST_SAMPLES = 8
-"""Least number of samples in an idle window whose lowest values show something: of that many, the
-lowest is 1.4 standard deviations below the median, and the limit three times as far."""
+"""Minimum number of samples in an idle window: of 8 samples, the lowest is 1.4 standard deviations
+below the median, and the limit is three times as far."""
 _LEAST_STILL = 50
-"""Least number of equal samples of a source that counts as dead: a plug with a new value each
-second, in steps of 0.1 W, may repeat a value for half a minute."""
+"""Minimum number of samples, all of them equal, for a source to count as dead: a plug with a new
+value each second, in steps of 0.1 W, may repeat a value for half a minute."""
 
 
 def far_below_idle(
     power: PowerTrace, channel: str, idles_ns: Sequence[tuple[int, int]], end_ns: int
 ) -> tuple[Nanoseconds, float]:
-    """Times of samples far below the idle power, and that power.
+    """Times of samples far below the idle power, and the idle power, W.
 
     Args:
         power: The recording.
@@ -68,7 +70,7 @@ def far_below_idle(
 
 
 def standing_still(power: PowerTrace, channels: Sequence[str]) -> Reason | None:
-    """Why a source is dead that recorded an idle time and a load; None if a value changed."""
+    """Reason why a source is dead: equal values when idle and under load; None if any differ."""
     power_w, sample_count = 0.0, 0
     for channel in channels:
         pieces = power.pieces(channel)

@@ -1,8 +1,8 @@
-"""Parts of a timed loop in which a source stands still, although it has noise in the rest.
+"""Parts of a timed loop in which a source is stuck at a value, but has noise in the rest.
 
 Theory of operation. A loop repeats the same inference, so its power is constant, or has levels that
-recur with each inference. If the values scatter in most of the loop, but are equal, at a power that
-the rest of the loop never has, in a single part of it, then the source did not measure in that
+recur with each inference. If the values scatter in most of the loop, but are all equal in a single
+part, at a power that never occurs in the rest of the loop, then the source did not measure in that
 part: the instrument was at the end of its range, a counter stopped, or a program repeated the last
 value of the idle time. A change of the load, such as a lower clock, has noise at its new level,
 too.
@@ -21,21 +21,21 @@ from edgebench.host.analysis.energy.plausible.texture import runs_in
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 
 _STILL = 3
-"""Least number of equal samples in a row. Three samples with noise of two steps are equal once in
-400 cases, and those of a single sample are a spike (see `values.loop_spikes`)."""
+"""Minimum number of equal samples in a row. Three samples with noise of two steps are equal once in
+400 cases; a single sample is examined as a spike instead (see `values.loop_spikes`)."""
 _MAX_PARTS = 3
-"""Maximum number of parts of the loop that stand still; pauses between inferences recur more
-often."""
+"""Maximum number of stuck parts of the loop; pauses between inferences recur more often."""
 _LEAST_COUNT = 8
-"""Least number of differences, and of values, that show the noise of the rest of the loop."""
+"""Minimum number of differences, and of different values, to judge the noise of the rest of the
+loop."""
 _BEYOND_SIGMAS = 4.0
-"""Least distance of the level from all other values of the loop, in standard deviations."""
+"""Minimum distance of a stuck value from all other values of the loop, in standard deviations."""
 
 
 def standing_still_in_loop(
     power: PowerTrace, channel: str, loop_ns: tuple[int, int]
 ) -> tuple[Nanoseconds, float]:
-    """Times of the samples in parts of the loop that stand still, and the power of the longest.
+    """Times of the samples in stuck parts of the loop, and the power of the longest such part.
 
     Args:
         power: The recording.

@@ -1,4 +1,4 @@
-"""Values that stand still, or that end at a range, in a source that has noise.
+"""Values that are stuck, or clipped at the end of a range, in a source that has noise.
 
 Theory of operation. A reading with noise of more than two of its steps repeats a value rarely, and
 hardly ever 8 times in a row. So if the samples around a run of equal values have such noise, the
@@ -10,7 +10,8 @@ values for hours, and a value that the recording often repeats is not suspicious
     clipped   the value is the highest of the recording, is repeated for long, and hardly any sample
               is just below it
 
-How long is long follows from the share of equal neighbours in the rest of the samples.
+The length from which a run is suspicious follows from the share of equal neighbours in the rest of
+the samples.
 """
 
 from __future__ import annotations
@@ -26,30 +27,32 @@ from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.plausible.texture import SampleRows, repeats_in, runs_in
 
 LONG_REPEAT = 8
-"""Least number of equal samples in a row that can be suspicious. They do not count for the noise.
-Source: the accepted chance, for 1,000 samples with 5 % of equal neighbours."""
+"""Minimum length of a suspicious run of equal samples. Such runs are left out of the noise. Source:
+the accepted chance `_CHANCE`, for 1,000 samples with 5 % of equal neighbours."""
 _NEAR = 64
-"""Samples before and after a run of equal values whose noise is examined."""
+"""Number of samples whose noise is examined, before and after a run of equal values."""
 _MARGIN = 2.0
-"""How far the held value may be outside the samples before it, in standard deviations: one of 32
-values is the lowest or the highest of 64."""
+"""Distance by which a stuck value may be outside the range of the samples before it, in standard
+deviations: 1 in 32 values is outside the range of the 64 values before it."""
 _LEAST = 32
-"""Least number of differences that show something."""
+"""Minimum number of differences from which the noise of a source is judged."""
 _LEAST_VALUES = 16
-"""Least number of different values in a source with noise: a load with two levels has two."""
+"""Minimum number of different values in a source with noise: a load with two levels and no noise
+has two values."""
 _MAX_SAME_RATIO = 0.25
-"""Share of equal neighbours up to which a source has noise: that of normal noise with a standard
-deviation of 1.1 steps, sqrt(4 pi) · sigma being the inverse of the share."""
+"""Maximum share of equal neighbours in a source that has noise: the share 1 / (sqrt(4 pi) · sigma)
+of normal noise with a standard deviation sigma of 1.1 quantisation steps."""
 _QUARTILE_SIGMAS = 0.4506
 """Lower quartile of the difference of two normal values, in standard deviations of a value."""
 _CHANCE = 14.0
-"""Negative natural logarithm of the accepted chance that a recording has such a run."""
+"""Negative natural logarithm of the accepted chance that a sound recording has a suspicious run."""
 _LEAST_SAME_RATIO = 0.05
-"""Assumed share of equal neighbours of a source that was not seen to repeat a value."""
+"""Minimum share of equal neighbours that is assumed, also for a source that repeats no value."""
 _BELOW_SIGMAS = 4.0
-"""Distance below the highest value; most samples of a load that is not clipped are within it."""
+"""Distance below the highest value, in standard deviations, that contains most samples of a load
+that is not clipped."""
 _CLIPPED_RATIO = 0.05
-"""Least share of the highest value among the samples in this distance."""
+"""Minimum share of the highest value among the samples within `_BELOW_SIGMAS`, for clipping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class Noise:
     def sigma(self) -> float:
         """Standard deviation of a sample, from the lower quartile of the differences.
 
-        Changes of the load make less than half of the differences larger.
+        Changes of the load hardly affect this quartile, because they enlarge less than half of the
+        differences.
         """
         return float(np.quantile(self.steps, 0.25)) / _QUARTILE_SIGMAS if len(self.steps) else 0.0
 
@@ -79,7 +83,7 @@ class Noise:
         return self.is_seen_in(_LEAST, _LEAST_VALUES)
 
     def is_seen_in(self, step_count: int, value_count: int) -> bool:
-        """Whether so many differences, and so many different values, show such a noise."""
+        """Whether this many differences and different values are present and show such noise."""
         return (
             len(self.steps) >= step_count
             and self.value_count >= value_count
@@ -88,19 +92,19 @@ class Noise:
         )
 
     def is_by_chance(self, repeat_count: int, sample_count: int, same_ratio: float = 0.0) -> bool:
-        """Whether so many samples may have the same value in a row by chance.
+        """Whether a run of equal samples of this length may occur by chance.
 
         Args:
-            repeat_count: Samples in a row.
-            sample_count: Samples among which they are.
-            same_ratio: Share of equal neighbours, if it is higher than that of this noise.
+            repeat_count: Number of samples in the run.
+            sample_count: Number of samples that were searched for runs.
+            same_ratio: Share of equal neighbours; used if it exceeds the share in this noise.
         """
         ratio = min(max(same_ratio, self.same_ratio, _LEAST_SAME_RATIO), 0.999)
         return repeat_count - 1 < (math.log(sample_count) + _CHANCE) / -math.log(ratio)
 
 
 def noise_of(values: Floats, is_loose: NDArray[np.bool_]) -> Noise:
-    """Noise of samples, shape (n,), outside runs: a difference counts if both its samples do."""
+    """Noise of the samples, shape (n,), for which `is_loose` holds: those outside long runs."""
     kept = values[is_loose]
     steps = np.abs(np.diff(values))[is_loose[1:] & is_loose[:-1]]
     return Noise(steps, len(np.unique(kept)))
@@ -111,7 +115,8 @@ def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
 
     Args:
         rows: Samples of a part of a recording.
-        is_end: Whether the recording ends with them: the source may have stopped before the end.
+        is_end: Whether the recording ends with these samples. No noise is then required after a run
+            at the end, because the source may have stopped.
     """
     is_held = np.zeros(len(rows.power_w), np.bool_)
     first, last = repeats_in(rows)
@@ -135,7 +140,7 @@ def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
 
 
 def _same_ratio(values: Floats, begin: int, end: int) -> float:
-    """Share of the samples with the run's value, outside the run, that precede an equal sample."""
+    """Of the samples outside a run with the run's value, the share followed by an equal sample."""
     others = np.concatenate([values[:begin], [np.nan], values[end + 1 :]])
     is_value = others == values[begin]
     count = int(np.count_nonzero(is_value))
@@ -145,10 +150,11 @@ def _same_ratio(values: Floats, begin: int, end: int) -> float:
 def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
     """Whether a sample is at the end of the instrument's range, for each part of a recording.
 
-    A power that was recorded beside the current may have the finer steps, which show the noise.
+    If the current shows no clipping, the power is examined: a power that was recorded in addition
+    to the current may have finer steps, which show the noise.
 
     Args:
-        parts: Parts that contain the highest value of the recording, and others with its noise.
+        parts: Parts that contain the highest value of the recording, and parts that show the noise.
     """
     by_current = _clipped_in([rows.measured for rows in parts])
     if any(is_clipped.any() for is_clipped in by_current):

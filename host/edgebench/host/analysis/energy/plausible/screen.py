@@ -1,14 +1,14 @@
-"""All checks of whether a recording can be true, and the recording without what cannot be.
+"""All checks whether a recording can be true, and removal of samples that cannot be true.
 
-Theory of operation. Every source, live or a file, passes this room before any energy is computed.
-Samples that cannot be true are left out, and count as missing: a few of them add to the
-uncertainty, more than 0.1 % refuse the recording, or the window in which they are. What cannot be
-bounded that way, such as a wrong unit, refuses the energy. A check is listed only if it found
-something, so a recording without remarks is plausible.
+Theory of operation. Every source, live or a file, passes these checks before any energy is
+computed. Samples that cannot be true are left out, and count as missing: up to 0.1 % of such
+samples add to the uncertainty; if there are more, the recording is refused, or the window that
+contains them. If an error cannot be bounded that way, such as a wrong unit, the energy is refused.
+A check is listed only if it found something, so a recording without remarks is plausible.
 
-    plausible     power that no board can draw, values that stand still, a counter that is dead
+    plausible     power that no board can draw, values that are stuck, a counter that is dead
     saturation    samples at the end of a range that the driver does not declare
-    redundancy    voltage times current against power
+    redundancy    voltage times current, compared with power
     direction     power that flows back from a device under load
 """
 
@@ -37,16 +37,19 @@ from edgebench.protocol.thermal import ExpectedPower
 
 PRODUCT_RATIO = 3.0
 """Largest ratio between power and the product of voltage and current. A converter that reads the
-three in succession, or in whole milliamperes, is off by less, an error of a unit by more."""
+three quantities in succession, or in whole milliamperes, deviates by less; a wrong unit deviates by
+more."""
 LEAST_POWER_FACTOR = 0.02
-"""Least ratio of power to voltage times current if the current may alternate. Assumed: a device in
-standby, whose filter takes mostly reactive power, is above it, and an error of a unit below."""
+"""Minimum ratio of power to voltage times current if the current may alternate. Assumed: a device
+in standby, whose filter draws mostly reactive power, is above this ratio, and a wrong unit is
+below."""
 _ALTERNATING = ("wall", "not stated")
 """Boundaries whose current may alternate."""
 _REVERSED_RATIO = 3.0
-"""Lowest power of a reversed recording, relative to its highest."""
+"""Ratio of the largest negative power to the highest power, above which a recording counts as
+reversed."""
 _PROCESSOR_BOUNDARIES = ("package", "platform")
-"""Boundaries that contain the processor that runs the reader: they never take 0 W."""
+"""Boundaries that contain the processor which reads the counter, so their power is never 0 W."""
 
 
 TraceT = TypeVar("TraceT", bound=PowerTrace)
@@ -60,7 +63,8 @@ class Screening(Generic[TraceT]):
     checks: tuple[MeterCheck, ...] = ()
     """Checks with a remark; empty if there is none."""
     left_out: tuple[Reason, ...] = ()
-    """What was left out; part of the refusal of a window that misses too many samples."""
+    """Reasons why samples were left out; part of the refusal of a window in which too many samples
+    are missing."""
 
 
 def screen(
@@ -71,8 +75,8 @@ def screen(
     Args:
         power: The recording.
         board: Possible powers of the device; None: unknown.
-        is_loaded: Whether the device was idle in it, and ran a model: its power must then change,
-            and rise.
+        is_loaded: Whether the recording contains idle time and a running model: the power must then
+            change, and rise under load.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -120,7 +124,8 @@ def without_contradictions(
 ) -> Screening[TraceT]:
     """The recording of a run without the samples that contradict the phases of the run.
 
-    These are samples far below the idle power, and parts of the timed loop that stand still.
+    These are samples far below the idle power, and parts of the timed loop that are stuck at a
+    value.
 
     Args:
         screening: The recording, screened.
@@ -180,7 +185,7 @@ class _Implausible:
             self.reasons.append(peaks)
 
     def look_for_held(self, pieces: Sequence[TracePiece]) -> None:
-        """Find values that stand still in a source that has noise."""
+        """Find values that are stuck, in a source that has noise."""
         count, longest_count = 0, 0
         for place, piece in enumerate(pieces):
             if piece.texture.longest_repeat >= LONG_REPEAT:
@@ -199,15 +204,16 @@ class _Implausible:
 def _may_be_clipped(capability: Capability) -> bool:
     """Whether runs of the highest value show the end of a range.
 
-    A counter has no range, and less noise under load. Of an instrument with several ranges, the end
-    of each is known, and a higher range has larger steps than the range that shows the noise.
+    A counter has no range, and has less noise under load. For an instrument with several ranges,
+    the end of each range is known, and a higher range has larger steps than the range that shows
+    the noise.
     """
     has_ranges = any(limit.range is not None for limit in capability.current_limits)
     return not capability.is_counter and not has_ranges
 
 
 def _clipped(pieces: Sequence[TracePiece]) -> tuple[Nanoseconds, Reason | None]:
-    """Times of the samples at the end of the instrument's range, and what was found."""
+    """Times of the samples at the end of the instrument's range, and the reason to report."""
     nothing = np.zeros(0, np.int64)
     highest = max((piece.texture.highest for piece in pieces), default=0.0)
     suspicious = [piece for piece in pieces if piece.texture.highest == highest]
@@ -235,7 +241,7 @@ def _share(name: str, count: int, sample_count: int, found: Sequence[Reason]) ->
 
 
 def _disagreement(pieces: Sequence[TracePiece], channel: Channel) -> Reason | None:
-    """Why power contradicts voltage times current; None if it does not, or only one is known."""
+    """Reason why power and voltage times current disagree; None if they agree or are unknown."""
     power_w = product_w = 0.0
     sample_count = sum(piece.sample_count for piece in pieces)
     for piece in pieces:
@@ -253,7 +259,7 @@ def _disagreement(pieces: Sequence[TracePiece], channel: Channel) -> Reason | No
 
 
 def _of_site(power: PowerTrace, *, is_loaded: bool) -> list[MeterCheck]:
-    """Checks of the power of the whole device: its direction, and that a processor takes any."""
+    """Checks of the whole device's power: its direction, and whether it is stuck or always 0 W."""
     try:
         site = site_in(power)
     except MeasurementError:  # no value, or no sum: each channel is reported separately
@@ -267,8 +273,8 @@ def _of_site(power: PowerTrace, *, is_loaded: bool) -> list[MeterCheck]:
         return [MeterCheck("plausible", False, (dead,))]
     if is_loaded and (still := standing_still(power, site.channels)) is not None:
         return [MeterCheck("plausible", False, (still,))]
-    # A load raises the power: if it lowers the power, the meter is connected in reverse. An offset
-    # of the meter may be negative, too, but not with a load.
+    # A load raises the power: if it lowers the power, the meter is connected in reverse. A negative
+    # offset of the meter does not grow with the load.
     if is_loaded and -lowest_w > _REVERSED_RATIO * max(highest_w, 0.0):
         mean_w = sum(mean_power_w(power, name) for name in site.channels)
         if mean_w < 0:

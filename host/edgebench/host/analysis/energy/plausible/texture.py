@@ -16,14 +16,14 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texture:
-    """Repeated values in a part of a recording, and a second measurement of its power."""
+    """Summary of a part of a recording: repeated values, and two measurements of its power."""
 
     longest_repeat: int
     """Largest number of successive samples with equal values."""
     highest: float
     """Highest value of the measured quantity: the current if it was recorded, else the power."""
     at_highest_count: int
-    """Number of samples with this value."""
+    """Number of samples with the highest value."""
     power_w: float
     """Mean of the samples."""
     product_w: float | None = None
@@ -32,7 +32,7 @@ class Texture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleRows:
-    """Samples of a channel with a value, without repeats that the driver marked; shape (n,)."""
+    """Samples of a channel that have a value, except repeats marked by the driver; shape (n,)."""
 
     time_ns: Nanoseconds
     power_w: Floats
@@ -59,10 +59,11 @@ def repeats_in(rows: SampleRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def runs_in(is_same: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and last index of each run of samples, from whether each equals the sample before it.
+    """First and last index of each run of equal samples, both of shape (k,).
 
     Args:
-        is_same: For all samples but the first, shape (n - 1,), n >= 1.
+        is_same: Whether a sample equals the sample before it, for all samples but the first, shape
+            (n - 1,), n >= 1.
     """
     starts = np.flatnonzero(np.concatenate([[True], ~is_same]))
     return starts, np.append(starts[1:], len(is_same) + 1) - 1

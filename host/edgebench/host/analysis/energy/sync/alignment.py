@@ -55,7 +55,7 @@ class Alignment:
     """Standard deviation of the marks about the line; None if there are no marks."""
     mark_count: int = 0
     rate_error: float | None = None
-    """Bound on the error of the slope, if the slope is that of another method."""
+    """Bound on the error of the slope, if the slope was taken from another method; else None."""
 
 
 def host_line(clock: ClockModel) -> ClockLine:
@@ -65,7 +65,7 @@ def host_line(clock: ClockModel) -> ClockLine:
 
 
 def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
-    """Line from the device's clock to the meter's; `line` leads to the clock of the arrivals.
+    """Line from device clock to meter clock, given a `line` from device clock to arrival clock.
 
     host = meter + offset + slope · meter, so meter = (host - offset) / (1 + slope).
     """

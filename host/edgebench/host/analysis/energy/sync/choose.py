@@ -43,9 +43,10 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import SyncFacts
 
 PROBE_NS = 100e3
-"""Minimum error of a steady clock over a symmetric link, even with short round trips."""
+"""Minimum error of probes, even with steady clocks, a symmetric link and short round trips."""
 CLOCK_RESIDUAL_FACTOR = 3.0
-"""Ratio of residual to expected residual above which a clock was set or slept."""
+"""Ratio of the probes' residual to the expected residual, above which a clock was set or was
+suspended."""
 _PRECEDENCE = (
     (SyncMethod.EDGE, SyncMethod.CODED_LOAD),
     (SyncMethod.EDGE, SyncMethod.ARRIVAL),
@@ -91,14 +92,15 @@ class RunClocks:
     probes: ClockModel | None
     """Model of host clock and device clock."""
     is_meter_on_device: bool
-    """Whether the agent recorded the meter: arrivals and polls have the device's timestamps."""
+    """Whether the agent recorded the meter, so that arrivals and polls have timestamps of the
+    device's clock."""
     span_ns: tuple[int, int]
     """First and last device time for which an error bound must hold."""
     loop: LoopTimes | None = None
     """Start and end of the loop; None if the device was not idle around the loop."""
     place: ClockLine | None = None
     """Position of the load codes in a trace whose clock is otherwise unknown; None for a meter that
-    edgebench drove."""
+    edgebench operated."""
 
 
 def find_sync(
@@ -154,12 +156,12 @@ def find_sync(
 
 
 def is_made_up(power: PowerTrace) -> bool:
-    """Whether the power is synthetic: independent of the device and without a buffer."""
+    """Whether the power is synthetic: it neither depends on the device nor passes a buffer."""
     return all(channel.boundary == SYNTHETIC for channel in power.header.capability.channels)
 
 
 def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, Reason]:
-    """Methods that another method contradicts, and why.
+    """Methods that another method contradicts, with the reasons.
 
     A wire takes precedence over a pattern in the power. Both take precedence over arrivals, which
     do not show the delay by a buffer between meter and host.
@@ -192,7 +194,7 @@ class _Methods:
     clocks: RunClocks
 
     def all(self) -> Iterator[tuple[SyncMethod, Callable[[], Alignment]]]:
-        """Methods that are possible with the meter."""
+        """Methods that are possible with the meter, each with its alignment function."""
         capability = self.power.header.capability
         if self.clocks.place is not None:
             pass  # a file contains no arrival times
@@ -219,7 +221,7 @@ class _Methods:
         """Alignment from probes of the device's clock.
 
         The error is the larger of the errors at both ends of the span: if the host disconnected,
-            all probes are earlier than the end of the run.
+        all probes are earlier than the end of the run.
         """
         model = self.clocks.probes
         if model is None:
@@ -249,7 +251,7 @@ class _Methods:
         )
 
     def _guess(self) -> ClockLine:
-        """Clock line of the first method, which needs no mark."""
+        """Known position of the codes, else the line of the first method, which needs no marks."""
         if self.clocks.place is not None:
             return self.clocks.place
         _, align = next(self.all())

@@ -1,9 +1,10 @@
 """Pulses on a wire: match falling edges of the meter's input with pulses of the device.
 
 Theory of operation. The device sends a few pulses at irregular distances and records their times.
-For each digital input, every pair of an early pulse and an edge is a guess at the offset. The guess
-with which most pulses match an edge is right, because the irregular distances fit only once. An
-input with another signal does not match. Neither another clock nor a first guess is needed.
+For each digital input, every pair of one of the first pulses and an edge is a guess at the offset.
+The guess with which most pulses match an edge is right, because the irregular distances fit only
+once. An input with another signal does not match. Neither another clock nor a first guess is
+needed.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ from edgebench.host.result.reasons.energy import stated
 from edgebench.protocol.record import SyncFacts
 
 DRIFT_LIMIT = 300e-6
-"""Drift of two crystals of 100 ppm each, plus a margin; used if the rate is unknown."""
+"""Maximum drift of two crystals of 100 ppm each, plus a margin; used if the rate is unknown."""
 GUESS_NS = 3e6
-"""Error of a rate from arrivals, at the other end of a recording."""
+"""Time error at the far end of a recording, if the rate comes from arrivals."""
 NEEDED_RATIO = 0.8
 """Share of the pulses that must be found: a glitch may hide one or two pulses."""
 MIN_FOUND = 4
 MAX_EDGES = 4000
 """Number of edges above which an input carries another signal: mains hum has as many in 80 s."""
 FIRST_PULSES = 3
-"""Number of first pulses, of which at least one must be found."""
+"""Number of pulses at the start, at least one of which must be found."""
 MARK_RESIDUAL_FACTOR = 3.0
-"""Ratio of residual to the error from line and sampling above which a mark is rejected."""
+"""Ratio of a mark's residual to the error from wire and sampling, above which the mark is
+rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def align_edges(
         slope: Meter seconds per device second, minus one, from arrivals; None if unknown.
 
     Raises:
-        MeasurementError: there are fewer than MIN_FOUND pulses, or no input has them.
+        MeasurementError: there are fewer than MIN_FOUND pulses, or no input has these pulses.
     """
     if len(sync.pulses) < MIN_FOUND:
         raise EnergyRefused(stated(text=sync.error) if sync.error else reasons.no_line_to_input())
@@ -111,7 +113,7 @@ def _match(
 def _counts(
     pulse_ns: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> NDArray[np.int64]:
-    """Number of pulses that match an edge, for each edge as the edge of the pulse `pulse_ns`."""
+    """Number of pulses that match an edge, if each edge in turn is that of pulse `pulse_ns`."""
     line = ClockLine(int(pulse_ns), 0.0, slope)
     expected = line.to_meter(times) + (edges - pulse_ns)[:, None]
     is_near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns

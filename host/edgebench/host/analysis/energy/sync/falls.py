@@ -6,10 +6,10 @@ P_2 that are t apart
 
     T ≤ t / ln((P_1 - P_i) / (P_2 - P_i))
 
-The shortest such time over all falls bounds T, whatever the device did meanwhile: activity after
-the loop makes a fall slower, never faster. Rises give no bound, because the power may be higher
-for a moment than any value shows. A meter without a filter shows the fall between two samples; then
-the bound is about a sample interval.
+The smallest such bound over all falls holds for T, whatever the device did meanwhile: activity
+after the loop makes a fall slower, never faster. Rises give no bound, because the power may be
+higher for a moment than any value shows. A meter without a filter shows the fall between two
+samples; then the bound is about a sample interval.
 
 Source: the step response of a first-order filter.
 """
@@ -21,13 +21,15 @@ import numpy as np
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 
 MIN_DROP = 0.25
-"""Least fall that is used, relative to the height of the loop above the idle power …"""
+"""Minimum fall that is used, relative to the height of the loop's power above the idle power."""
 DROP_SIGMAS = 8.0
-"""… and in standard deviations of the noise."""
+"""Minimum fall that is used, in standard deviations of the noise."""
 LOW, LOW_SIGMAS = 0.05, 4.0
-"""Powers this close to the idle power count as this far from it: the idle power is not exact."""
+"""Minimum distance from the idle power, relative to the height of the loop, and in standard
+deviations of the noise. A power that is closer counts as this distance away, because the idle power
+is not exact."""
 APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Numbers of samples between the two powers."""
+"""Distances in samples between the two powers of a fall."""
 
 
 def fall_s(

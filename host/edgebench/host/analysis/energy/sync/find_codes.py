@@ -5,7 +5,7 @@ sample, or be wall-clock times. So each code is searched in the whole file, by t
 its chips with the mean powers at every quarter of a chip. The distance of the two codes is the same
 in the file as on the device, within the error of two clocks; any other pair is rejected. The chips
 are drawn from the id of the run, so the codes of other runs do not fit. Runs of older agents all
-played the same chips: several positions may remain if a file contains several of them. Then the
+played the same chips: several positions may remain if a file contains several such runs. Then the
 codes of the other runs decide: they must be found where the right position predicts them.
 
 The result is only the first guess for `align_code`, which applies its own limits.
@@ -31,17 +31,18 @@ from edgebench.protocol.errors import CodesNotFound
 from edgebench.protocol.record import LoadCode
 
 MAX_STEPS = 1 << 23
-"""Maximum number of positions in a file: 11 h with chips of 20 ms. Each takes 40 bytes."""
+"""Maximum number of positions in a file, 40 bytes each: 11 h with chips of 20 ms."""
 RATE_LIMIT = 1e-3
 """Maximum rate difference of file clock and device clock: crystals are within 2e-4; computer clocks
 set by a time server are slewed by at most 5e-4 (adjtime, ntpd)."""
 MIN_EACH = 0.5
 MIN_MEAN = 0.75
-"""Minimum correlation of each code, and of their mean. By chance, 31 chips of noise have 0.18
-(standard deviation), so the mean has 0.13. 0.75 is 5.9 such standard deviations, which noise
-exceeds at one of a hundred million positions."""
+"""Minimum correlation of each code (`MIN_EACH`), and of the mean of both (`MIN_MEAN`). The
+correlation of 31 chips with noise has a standard deviation of 0.18, and the mean of two such
+correlations 0.13. 0.75 is 5.9 standard deviations of the mean, which noise exceeds at one of a
+hundred million positions."""
 RIVAL_PLACE_RATIO = 0.8
-"""Minimum ratio of a position's correlation to the best correlation, to be a candidate too."""
+"""Minimum ratio of a position's correlation to the best, for the position to be a candidate."""
 MAX_PLACES = 64
 
 
@@ -97,7 +98,8 @@ class CodeSearch:
             raise EnergyRefused(reasons.trace_too_long(trace_s=span_s, chip_s=chip_ns / 1e9))
         energy_j = cumulative(span_ns[0] + np.arange(count, dtype=np.int64) * step_ns)
         chips_w = energy_j[STEPS_PER_CHIP:] - energy_j[:-STEPS_PER_CHIP]
-        # Differences of a sum have its rounding error: below that, the power is constant.
+        # Differences of a sum have the sum's rounding error: smaller changes count as constant
+        # power.
         rounding_j = 16 * float(np.finfo(np.float64).eps * np.abs(energy_j).max())
         return cls(span_ns[0], step_ns, _correlation(chips_w, is_busy, rounding_j))
 
@@ -130,7 +132,7 @@ def _correlation(chips_w: Floats, is_busy: NDArray[np.float64], least_w: float) 
 def find_codes(
     codes: Sequence[LoadCode], cumulative: Cumulative, span_ns: tuple[int, int]
 ) -> tuple[tuple[CodePlace, ...], CodeSearch]:
-    """Positions where both codes are found, the best first, and the search for other codes.
+    """Positions where both codes are found, best first, and the search for the first code.
 
     Args:
         codes: Codes of the run, before the warm-up and after the loop.
@@ -194,8 +196,8 @@ def choose_place(
         places: Positions where both codes of the run are found.
         search: The search that found them.
         others: Codes of other runs of the device with the same chips.
-        twin_count: Number of other runs of its set with the same chips and code distance, which fit
-            any of the positions.
+        twin_count: Number of other runs in the set of this run with the same chips and code
+            distance, which fit any of the positions.
 
     Raises:
         MeasurementError: several positions or several runs fit equally well.
@@ -217,7 +219,7 @@ def choose_place(
 
 
 def are_alike(codes: Sequence[LoadCode], other: Sequence[LoadCode]) -> bool:
-    """Whether the codes of two runs have the same chips and distance: the runs are ambiguous."""
+    """Whether the codes of two runs have the same chips and distance, so they are ambiguous."""
     if [code.is_busy for code in codes] != [code.is_busy for code in other]:
         return False
     if not codes or not all(code.edges_ns for code in (*codes, *other)):

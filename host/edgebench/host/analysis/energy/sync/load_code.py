@@ -1,11 +1,11 @@
 """The load code that the device played, located in the recorded power.
 
-Theory of operation. The device alternates between active and idle by a maximum-length sequence, and
-records when each chip (element of the sequence) began. Such a sequence does not correlate with a
-shifted copy of itself, so the correlation of the chips' mean powers with the code has one peak,
-even if the peak is seconds away from the guess by another clock. Around the peak, every change
-between active and idle is a separate mark: with power P_a before and P_b after, and the energy E of
-half a chip (h) on either side of the expected change, the change is late by
+Theory of operation. The device alternates between active and idle according to a maximum-length
+sequence, and records when each chip (element of the sequence) began. Such a sequence does not
+correlate with a shifted copy of itself, so the correlation of the chips' mean powers with the code
+has one peak, even if the peak is seconds away from the guess by another clock. Around the peak,
+every change between active and idle is a separate mark: with power P_a before and P_b after, and
+the energy E of half a chip (h) on either side of the expected change, the change is late by
 
     d = (E - (P_a + P_b) · h) / (P_a - P_b)
 
@@ -38,9 +38,9 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 SEARCH_NS = 5e9
-"""Distance to search: the meter's buffers may have made the first guess wrong by this much …"""
+"""Distance to search: the meter's buffers may have made the first guess wrong by this time."""
 SEARCH_CHIPS = 6
-"""… and at least this many chips, so that the best shift can be compared with others."""
+"""Minimum distance to search, in chips, so that the best shift can be compared with others."""
 MAX_GRID = 4_000_000
 """Maximum number of grid points, 32 MB: a code that needs more has an invalid record."""
 STEPS_PER_CHIP = 4
@@ -58,7 +58,8 @@ MIN_MARKS = 6
 MIN_MARKS_RATIO = 0.5
 """Share of the changes of a code that must be found at consistent times."""
 WHOLE_RATIO = 0.8
-"""Minimum length of a chip relative to the typical chip: a chip cut by a stall has no marks."""
+"""Minimum length of a chip relative to the typical chip: a chip shortened by a stall gives no
+marks."""
 ONE_CODE_DRIFT = 50e-6
 """Error of the rate from arrivals, if no second code gives the rate."""
 FLAT_RATIO = 0.2
@@ -94,7 +95,7 @@ def align_code(
         cumulative: Energy of the meter's trace.
         guess: Line from the device's clock to the meter's, from any other method.
         span_ns: First and last device time for which the error must hold.
-        drift: Error of the guess's rate.
+        drift: Relative error of the rate of the guess.
         search_ns: Maximum distance of the codes from the position given by the guess.
 
     Raises:
@@ -258,7 +259,7 @@ def _marks_of(code: CodeTrace, line: ClockLine) -> _Marks:
 
 
 def _judged(marks: _Marks, line: ClockLine, codes: Sequence[CodeTrace]) -> Alignment:
-    """The line as an alignment, with its error at the ends of its span, where the marks are; k = 2.
+    """The line as an alignment, with its error (k = 2) at the ends of the span of the marks.
 
     Raises:
         MeasurementError: too few changes are found, or they are too faint.

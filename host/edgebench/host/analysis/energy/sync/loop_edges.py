@@ -4,9 +4,9 @@ Theory of operation. The device is idle right before the warm-up and right after
 active in between. So the loop is a rise and a fall of the power at a known distance. Their position
 is searched like that of a load code. Then each of the two is a mark, located by the energy around
 it (load_code.py). Other changes of the power are unknown beforehand. So the error of a mark is
-estimated from the same sum at times without a change: in the middle of the loop, and while the
-device is idle. Without a disturbance, both marks are late by the same time. Half of the difference
-between their delays is part of the error.
+estimated by the same computation at times without a change of the load: in the middle of the loop,
+and while the device is idle. Without a disturbance, both marks are late by the same time. Half of
+the difference between their delays is part of the error.
 
 This method needs a weaker signal than a load code, but gives only two marks and no rate.
 """
@@ -33,22 +33,23 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 MAX_SEARCHED = 20_000_000
-"""Maximum number of pairs of shift and time piece; each takes some 60 bytes."""
+"""Maximum number of pairs of a shift and a piece of time; each pair takes some 60 bytes."""
 HALF_OF_LOOP = 8
 """Divisor of the loop's duration: the power on each side of a mark is evaluated over this part of
 the loop, or over the idle time if that is shorter. The part leaves enough positions to estimate the
 fluctuation."""
 MIN_HALF_SAMPLES = 4
-"""Least number of samples on each side of a mark; with fewer, the meter is too slow to resolve a
+"""Minimum number of samples on each side of a mark; with fewer, the meter is too slow to resolve a
 change."""
 NEAR_CHIPS = 3
-"""Number of pieces of the loop next to each end that have separate weights in the search, equal to
-the idle piece outside; the rest of the loop counts as a single piece, regardless of its length."""
+"""Number of pieces at each end of the loop that count separately in the search, each as long as the
+idle piece outside; the rest of the loop counts as a single piece, regardless of its length."""
 RIVAL_FACTOR, RIVAL_LEFT = 4.0, 0.1
-"""Least variance that another position must leave unexplained, relative to the best position and
-absolute. Below it, the result is ambiguous: other activity may be as long as the loop."""
+"""Minimum share of the variance that any other position must leave unexplained: `RIVAL_FACTOR`
+times the share at the best position, and at least `RIVAL_LEFT`. If a position leaves less, the
+result is ambiguous: other activity may be as long as the loop."""
 EDGE_COVERAGE = 3.0
-"""Coverage factor k of the fluctuation, which a short loop estimates from few positions."""
+"""Coverage factor k of the fluctuation, which is estimated from few positions in a short loop."""
 EARLY_NS = 5e6
 """Maximum negative shift: no sample arrives early, but the guess may be wrong by this much."""
 
@@ -75,7 +76,7 @@ class LoopTimes:
 
     @property
     def open_ns(self) -> float:
-        """Error of the marks from the device's uncertainty about rise and fall."""
+        """Error of the marks: half the longer of the intervals `rise_ns` and `fall_ns`."""
         return max(end - begin for begin, end in (self.rise_ns, self.fall_ns)) / 2
 
 
@@ -95,7 +96,7 @@ def align_loop(
         cumulative: Energy of the meter's trace.
         guess: Line from the device's clock to the meter's, from the arrival of the samples.
         span_ns: First and last device time for which the error must hold.
-        drift: Error of the guess's rate.
+        drift: Relative error of the rate of the guess.
         sample_ns: Time that a sample of the meter represents.
 
     Raises:
@@ -183,10 +184,11 @@ def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) 
 
 
 def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floats:
-    """Share of the power's variance that active and idle explain at each shift, shape (m,).
+    """Share of the power's variance that the loop's times explain at each shift, shape (m,).
 
-    Active pieces together have the same weight as idle pieces. The share is 0 for a fall instead of
-    a rise, and for a shift at which any of the first `needed` pieces was not recorded.
+    All active pieces together have the same weight as all idle pieces together. The share is 0 for
+    a fall instead of a rise, and for a shift at which any of the first `needed` pieces was not
+    recorded.
 
     Args:
         power_w: Mean power of each piece at each shift, shape (m, n); NaN if not recorded.

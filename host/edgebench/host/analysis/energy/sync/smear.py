@@ -7,7 +7,8 @@ many spacings; a recording with a filter of time constant T shows the filtered c
 of quarters of chips are compared with the code after filters of several T, each at several shifts,
 by least squares for the two levels. The largest T that fits as well as the best is used.
 
-Source: our own; a mean over L is fitted with T between L / 4 and L / 2, as simulated in the tests.
+Source: our own; a moving average over a time L is fitted with T between L / 4 and L / 2, as
+simulated in the tests.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def smear_s(
         codes: Codes that were found in the trace.
         cumulative: Energy of the trace.
         line: Line from the device's clock to the trace's, from those codes.
-        sample_s: Sample interval, over which the samples are at least averaged.
+        sample_s: Sample interval, which is the shortest time over which samples are averaged.
     """
     squares = np.zeros(len(RATIOS))
     chip_s = float(np.median(np.diff(codes[0].edges_ns))) / 1e9
