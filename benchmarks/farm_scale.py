@@ -104,7 +104,7 @@ def main() -> None:
         smoke={
             "most": 10,
             "duration": 1,
-            "repeats": 2,
+            "repeats": 1,
             "announced": 5,
             "agents": 1,
             "seats": 1,

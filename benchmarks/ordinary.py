@@ -1,7 +1,7 @@
 """How often is an ordinary set of quick runs valid, and how often is it wrong?
 
     python benchmarks/ordinary.py [--sets 8] [--models MODEL…] [--conditions quiet browser …]
-        [--follow] [--patience 60] [--short]
+        [--follow [CONDITION …]] [--patience 60] [--short]
 
 Five built-in models on their runtimes, or the given ones, are measured in turn, as by `edgebench
 bench MODEL --quick`, `--sets` times each, under each condition:
@@ -18,7 +18,8 @@ was moved: the truth lies outside of their interval by more than the truth itsel
 the range of the quiet medians. The rules that the other sets failed are listed with their counts.
 
 With `--follow` the first command that is advised for a set which is not valid is carried out, under
-the same condition, and counts as good if the median is then valid.
+the same condition, and counts as good if the median is then valid; with conditions behind it, only
+under those.
 """
 
 from __future__ import annotations
@@ -130,11 +131,14 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=8, help="sets of each model, per condition")
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="instead of built-in ones")
     parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=[*CONDITIONS])
-    parser.add_argument("--follow", action="store_true", help="carry out the advice")
+    parser.add_argument(
+        "--follow", nargs="*", choices=CONDITIONS, metavar="CONDITION", help="carry out the advice"
+    )
     add_patience(parser)
     options = parse(parser, smoke={"sets": 1}, sets=2)
     if options.smoke:
         options.conditions = [QUIET]
+    followed = () if options.follow is None else options.follow or CONDITIONS
     began = machine()
     sets: dict[str, list[OrdinarySet]] = {}
     for name in (QUIET, *(name for name in options.conditions if name != QUIET)):
@@ -142,27 +146,30 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="edgebench-") as folder, CONDITIONS[name]():
             print(name, file=sys.stderr)
             pairs = [(path, None) for path in options.models] if options.models else PAIRS
-            sets[name] = list(
-                measured(Path(folder), pairs[: 1 if options.smoke else None], options, patience_s)
-            )
+            if options.smoke:
+                pairs = pairs[:1]
+            sets[name] = [
+                replace(found, is_cleared=is_cleared(stored_set, Path(folder)))
+                if name in followed and found.state is not State.VALID
+                else found
+                for stored_set, found in measured(Path(folder), pairs, options.sets, patience_s)
+            ]
     report("Ordinary sets", lines(sets), began)
 
 
 def measured(
-    folder: Path, pairs: Sequence[ModelRuntime], options: argparse.Namespace, patience_s: float
-) -> Iterator[OrdinarySet]:
+    folder: Path, pairs: Sequence[ModelRuntime], set_count: int, patience_s: float
+) -> Iterator[tuple[StoredSet, OrdinarySet]]:
     """Quick sets of each pair, in turn."""
     lab = Lab(folder)
-    for number in range(options.sets):
+    for number in range(set_count):
         for model, runtime in pairs:
             wait_until_quiet(patience_s)
             runs = lab.bench(model, runtime=runtime, preset="quick")
             (one,) = lab.sets(runs)
             found = summary(one, (model, runtime))
-            if options.follow and found.state is not State.VALID:
-                found = replace(found, is_cleared=is_cleared(one, folder))
             print(f"{number + 1}: {model}: {row_of(found)}", file=sys.stderr)
-            yield found
+            yield one, found
 
 
 def summary(stored_set: StoredSet, pair: ModelRuntime) -> OrdinarySet:

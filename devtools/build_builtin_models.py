@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from digits_accuracy import (
     BuildRefused,
-    Measurement,
+    FileAccuracy,
     check_accuracy,
     make_runtime_environment,
     measure,
@@ -90,7 +90,7 @@ class ModelEntry(ModelSpec):
     output: TensorInfo
     """Logits; the index of the largest is the class."""
     test_set_sha256: str
-    accuracy: tuple[Measurement, ...]
+    accuracy: tuple[FileAccuracy, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def describe(spec: ModelSpec, directory: Path, *, measured: Sequence[Measurement]) -> ModelEntry:
+def describe(spec: ModelSpec, directory: Path, *, measured: Sequence[FileAccuracy]) -> ModelEntry:
     """Create the manifest's entry for a model."""
     path = directory / spec.file
     read_tensors = tflite_tensors if spec.format == "tflite" else onnx_tensors
@@ -146,7 +146,7 @@ def describe(spec: ModelSpec, directory: Path, *, measured: Sequence[Measurement
     )
 
 
-def build_manifest(network: Any, directory: Path, *, measured: Sequence[Measurement]) -> Manifest:
+def build_manifest(network: Any, directory: Path, *, measured: Sequence[FileAccuracy]) -> Manifest:
     """Create the manifest of the files in a directory."""
     test_path = directory / TEST_SET_FILE
     return Manifest(
@@ -183,11 +183,11 @@ def check_tensors(models: Sequence[ModelEntry]) -> None:
             raise BuildRefused(f"{model.file}: input or output is not {expected}")
 
 
-def measure_with(python: Path, directory: Path) -> list[Measurement]:
+def measure_with(python: Path, directory: Path) -> list[FileAccuracy]:
     """Measure the accuracy in another interpreter."""
     command = [str(python), str(Path(__file__).resolve()), str(directory), "--measure"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return [Measurement(**fields) for fields in json.loads(done.stdout)]
+    return [FileAccuracy(**fields) for fields in json.loads(done.stdout)]
 
 
 def build(staging: Path, *, runtime_python: Path | None) -> None:

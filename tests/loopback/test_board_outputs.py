@@ -113,12 +113,16 @@ def outputs_of(host: Host, run: Run) -> dict[str, NDArray[Any]]:
 
 @pytest.mark.parametrize("seat", ["qemu:mps2-an386", "alpha"])
 def test_board_runs_a_data_set_and_agrees_with_the_reference(host: Host, seat: str) -> None:
-    """Otherwise the accuracy could be of other samples, or a wrong bit could go unnoticed."""
+    """Otherwise the accuracy could be of other samples, or a wrong bit could go unnoticed.
+
+    With a profile, whose phase comes before that of the data set.
+    """
     notes = Notes()
     (stored,) = host.lab.bench(
         MODEL,
         on=[place(host, seat)],
         accuracy="digits",
+        is_profiled=True,
         watcher=notes,
         **TWELVE,
     )
@@ -126,6 +130,8 @@ def test_board_runs_a_data_set_and_agrees_with_the_reference(host: Host, seat: s
     accuracy, agreement = run.metrics.accuracy, run.metrics.agreement
     assert accuracy is not None
     assert agreement is not None
+    assert run.metrics.profile is not None
+    assert run.metrics.profile.operators
     kept = outputs_of(host, run)
     index = kept["dataset_index"]
     assert len(set(index)) == accuracy.sample_count == 12

@@ -149,7 +149,9 @@ class PacedSigrokDecoder(UniformDecoder):
             unit = units.get(reading.channel)
             if unit is None:
                 continue
-            # A channel that repeats begins the next round: its value replaces the last value.
+            # A channel that repeats begins the next round; what the last round lacks was lost.
+            if reading.channel in self._round:
+                self._round.clear()
             is_known = reading.unit == unit
             self._round[reading.channel] = reading.value if is_known else np.nan
             if len(self._round) == len(units):
