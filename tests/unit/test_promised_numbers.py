@@ -65,7 +65,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("BLOCK_COUNT", 10, "medians of ten blocks of equal time"),
         ],
         "host.analysis.latency.summary": [
-            ("LEVEL", 0.95, "Its 95 % confidence interval (CI)"),
+            ("LEVEL", 0.95, "The 95 % confidence interval (CI)"),
             ("MIN_LEVEL_VISITS", 30, "was visited fewer than 30 times"),
         ],
         "host.analysis.latency.clock_step": [
@@ -435,7 +435,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     },
     "docs/security.md": {
         "agent.identity": [
-            ("MAX_PAIRING_S", 600.0, "It is valid for ten minutes"),
+            ("MAX_PAIRING_S", 600.0, "A pairing string is valid for ten minutes"),
         ],
         "agent.shedding": [
             ("FULL_PER_S", 128.0, "128 connections a second from unidentified peers"),
@@ -598,7 +598,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.store.live": [
             ("FILE_BYTES", 1_048_576, "A file is at most 1 MiB"),
-            ("KEPT_S", 86_400.0, "more than a day after the command of a file has ended"),
+            ("KEPT_S", 86_400.0, "whose own command ended more than a day before"),
         ],
         "host.serve.server": [
             ("DEFAULT_PORT", 7750, "open http://127.0.0.1:7750/"),
