@@ -44,6 +44,7 @@ SHORT: SpecChanges = {
     "warmup_query_count": 1,
 }
 TWELVE: SpecChanges = {**SHORT, "dataset_sample_count": 12}
+PROFILED_TWELVE: SpecChanges = {**TWELVE, "is_profiled": True}
 
 
 class Notes:
@@ -122,9 +123,8 @@ def test_board_runs_a_data_set_and_agrees_with_the_reference(host: Host, seat: s
         MODEL,
         on=[place(host, seat)],
         accuracy="digits",
-        is_profiled=True,
         watcher=notes,
-        **TWELVE,
+        **PROFILED_TWELVE,
     )
     run = stored.result
     accuracy, agreement = run.metrics.accuracy, run.metrics.agreement

@@ -59,7 +59,9 @@ def test_total_that_stands_still_is_no_number(
     assert [channel.name for channel in session.channels()] == ["package-0"]
     last = session.checks[-1]
     assert (last.id, last.is_passed) == ("parts", None)
-    assert last.detail == "psys is left out: its power is below that of package-0, which it includes"
+    assert (
+        last.detail == "psys is left out: its power is below that of package-0, which it includes"
+    )
 
 
 @pytest.mark.parametrize(
