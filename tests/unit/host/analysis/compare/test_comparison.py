@@ -62,7 +62,7 @@ def test_documented_numbers_of_runs_are_those_needed() -> None:
     assert [needed_run_count(Design.INDEPENDENT, count) for count in (1, 2)] == [4, 5]
     page = " ".join((ROOT_OF_CHECKOUT / "docs/comparing.md").read_text("utf-8").split())
     assert "at least six pairs (seven for two comparisons in one command, nine for twelve)" in page
-    assert "four independent runs per side (five for two comparisons together)" in page
+    assert "four independent runs per side (five for two comparisons in one command)" in page
 
 
 def test_corrections_are_the_known_ones() -> None:
