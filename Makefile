@@ -15,7 +15,7 @@ BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
 BENCHMARKS := push harness_overhead binding_cost confinement observer_effect ab_calibration coverage clocks ordinary disturbances trouble_corpus \
-	meter_decode meter_streams meter_hour energy_truth energy_simulated energy_faults startup first_line idle_agent \
+	meter_decode meter_streams meter_hour energy_truth energy_simulated energy_faults startup first_line report_speed idle_agent \
 	store_scale syncs farm_scale meters_beside_analysis reader_priority history_calibration serve_pages
 BENCHMARK_OPTIONS ?= --short
 

@@ -3,8 +3,9 @@
     python benchmarks/store_scale.py [--runs 10000] [--compared 1000] [--rounds 7] [--short]
 
 The store contains copies of the document of a single run of tests/fixtures, under different ids.
-The runs have no traces, because neither a list nor a comparison reads traces. The first list makes
-the index, and is reported separately; later lists find their rows in the index. A comparison has
+The runs have no traces, because neither a list nor a comparison reads traces. The first
+listing of the runs creates the index, and its time is reported separately; later listings read the
+index. A comparison has
 half of the --compared runs on each side, named by their ids.
 """
 

@@ -174,7 +174,10 @@ class Admission:
             self._close(parked)
 
     def _has_room(self, network: str) -> bool:
-        """Whether this network may start a handshake; a silent peer may be dropped for it."""
+        """Whether a peer in this network may start a handshake.
+
+        To make room for it, the connection of a silent peer may be closed.
+        """
         self._handshakes = {
             at: handshake
             for at, handshake in self._handshakes.items()

@@ -1,4 +1,7 @@
-"""Seats of targets: emulated targets, and targets that are connected to ports of this machine."""
+"""Seats of an agent for microcontrollers, either emulated or connected to ports of this machine.
+
+A seat is a device that the agent serves, with its own lease and results.
+"""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Between:
+class _ProbePair:
     """Bounds from two successive probes, whose clock readings may be off by half a nanosecond."""
 
     index: int
@@ -220,7 +220,7 @@ def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
     rate is wrong by as much.
     """
     pairs = [
-        _Between(index, earlier, later)
+        _ProbePair(index, earlier, later)
         for index, (earlier, later) in enumerate(pairwise(best))
         if later.t0 > earlier.t3
     ]

@@ -16,7 +16,7 @@ class CellRequests:
     """Requests of the cells; cells that differ only in the device share a request."""
 
     def __init__(self, plan: CampaignPlan) -> None:
-        """Make all requests, so that errors are reported before anything is measured.
+        """Build the requests of all cells, so that errors are reported before any measurement.
 
         Raises:
             UsageError: a file cannot be read, or settings contradict each other.

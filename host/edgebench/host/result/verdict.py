@@ -103,7 +103,10 @@ class Finding:
             counts = InRuns(**known)  # type: ignore[arg-type]
         except TypeError:  # it has no counts
             return None
-        is_damaged = any(type(fact) not in (int, bool) for fact in known.values())
+        is_damaged = any(
+            type(fact) is not (bool if name.startswith("is_") else int)
+            for name, fact in known.items()
+        )
         return None if is_damaged else counts
 
 

@@ -45,7 +45,7 @@ async def watch(
     The updates end earlier only if every agent has violated the protocol.
 
     Args:
-        devices: Devices to watch. A device without a seat stands for every seat of its agent.
+        devices: Devices to watch. If a device names no seat, all seats of its agent are watched.
         files: Identity of this host.
         state: State directory of the agent on this machine; None: the default directory of this
             user. The agent is watched if it is running, and never started.

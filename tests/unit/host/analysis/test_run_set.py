@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,6 +197,17 @@ def test_invalid_run_does_not_count_and_is_named() -> None:
     [broken] = [rule for rule in found.verdict.rules if rule.id == FAILED.id]
     assert (broken.facts["failed_count"], broken.facts["of_count"]) == (1, 6)
     assert broken.severity is State.SUSPECT, "the numbers of the others are there"
+
+
+@pytest.mark.parametrize(
+    "damage", [{"failed_count": True}, {"of_count": 6.0}, {"is_worst": 1}, {"of_count": "6"}]
+)
+def test_counts_of_another_type_are_not_read(damage: dict[str, Any]) -> None:
+    """Otherwise a table of a damaged document would show "True of 6 runs"."""
+    counts = {"failed_count": 1, "of_count": 6, "is_worst": True}
+    finding = Finding(id="spread", outcome=RuleOutcome.FAIL, severity=State.SUSPECT, facts=counts)
+    assert finding.in_runs is not None
+    assert replace(finding, facts={**counts, **damage}).in_runs is None
 
 
 def test_set_of_invalid_runs_is_invalid() -> None:

@@ -174,7 +174,7 @@ def mean_interval(
 
     Args:
         values: Shape (n,), in any order.
-        effective: Effective count of independent values; None for n.
+        effective: Effective number of independent values; None if all n values are independent.
     """
     from scipy.special import stdtrit
 

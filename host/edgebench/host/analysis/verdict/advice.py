@@ -102,7 +102,10 @@ def more(text: str, field_name: str, least: float, needs: str | None = None) -> 
 
 
 def longer_than(least_s: float) -> Advise:
-    """Measure for longer, or leave the CPUs to the model if a run ends by its query count."""
+    """Advise a longer measurement, or `alone` for a run that ends by its query count.
+
+    A longer duration does not make such a run longer.
+    """
 
     @Advise
     def advise(to: Situation) -> Advice:
