@@ -116,7 +116,7 @@ def test_agent_without_simulated_boards_says_where_they_are(
         1,
         "",
         "error: the simulated boards are not installed here\n"
-        "hint: run this where all of edgebench is installed, for example on a host\n",
+        "hint: run the command where edgebench is fully installed, as on a host\n",
     )
     assert not (tmp_path / "s").exists()
     code, out, _ = run(capsys, command, "--help")
@@ -158,7 +158,7 @@ def test_simulated_board_on_the_state_of_this_machine_is_refused(
     code, _, err = run(capsys, "--state", state, "serve", "--simulate", "imx8mp-evk")
     assert (code, err.splitlines()[0]) == (
         2,
-        f"error: a simulated board cannot have the state of this machine: {state}",
+        f"error: a simulated board cannot use the state directory of this machine: {state}",
     )
 
 
@@ -346,9 +346,9 @@ def test_what_is_not_wired_yet_is_a_warning(
         code, _, err = run(capsys, "--state", str(tmp_path / "s"), *words)
         assert (code, len(err.splitlines())) == (0, count), err
     assert err.splitlines() == [
-        "warning: sync line gpio:/nonexistent: no such file: runs have no marks",
+        "warning: sync line gpio:/nonexistent: no such file; runs will lack sync marks",
         "warning: meter ppk2:/dev/absent,supply=3.3 is not available yet: no such file: "
-        "/dev/absent: runs have no energy",
+        "/dev/absent; runs will lack energy values",
     ]
 
 

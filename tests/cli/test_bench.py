@@ -88,7 +88,7 @@ def test_one_bad_model_of_two_is_exit_code_1_and_does_not_cost_the_other(
     [
         ("model.txt", None, "unknown model format, expected .tflite or .onnx"),
         ("model.onnx", "litert", "runtime litert does not load .onnx files"),
-        ("model.tflite", "tfilte", "unknown runtime 'tfilte': there are"),
+        ("model.tflite", "tfilte", "unknown runtime 'tfilte'; available:"),
     ],
 )
 def test_runtime_that_does_not_fit_is_exit_code_2(

@@ -75,7 +75,8 @@ def test_ports_are_listed_for_programs_and_for_people(
         assert word in shown.out
     assert "edgebench bridge list --confirm" in shown.err
     print_ports([replace(nucleo, board="nucleo")], as_json=False, is_confirmed=True)
-    assert "next: measure on it: edgebench bench --on local/nucleo" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "next: measure on this board: edgebench bench --on local/nucleo" in err
 
 
 def test_firmware_is_written_by_a_tool_on_path(tmp_path: Path) -> None:
@@ -97,8 +98,8 @@ def test_firmware_is_written_by_a_tool_on_path(tmp_path: Path) -> None:
     fake_tool(tmp_path, "picotool", 0)
     code, text = run(tmp_path, "flash", "rp2040-pico", path=path)
     assert code == 0
-    assert "its serial line is at GP0 and GP1: connect a 3.3 V serial adapter" in text
-    assert "next: check that it is found: edgebench bridge list --confirm" in text
+    assert "serial line of the board: pins GP0 and GP1; connect a 3.3 V serial adapter" in text
+    assert "next: check that the board is found: edgebench bridge list --confirm" in text
     code, text = run(tmp_path, "flash", "toaster", str(image), path=path)
     assert (code, "nucleo-l4r5zi" in text) == (2, True)
 

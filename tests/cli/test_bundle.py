@@ -37,7 +37,7 @@ def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_pa
     assert made.code == 0
     assert made.out.startswith("bundled: 1 run, ")
     note, following = made.err.splitlines()
-    assert "device names, tags and notes; no models" in note
+    assert "device names, tags and notes, but no models" in note
     assert following == f"next: edgebench runs {METERED}.zip"
     elsewhere = ("--store", str(tmp_path / "elsewhere"))
     path = f"{METERED}.zip"

@@ -63,7 +63,7 @@ def test_missing_operators_are_named_with_their_counts(
     assert main(["check", str(path)]) == 1
     shown = capsys.readouterr()
     assert "does not support 2 of 2 operators: BATCH_MATMUL (2)" in shown.out
-    assert "next: replace these operators, or measure it on another" in shown.err
+    assert "next: replace these operators, or measure the model on another" in shown.err
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_model_with_wrong_tensors_is_checked_without_advice_on_operators(
     assert main(["check", str(path)]) == 1
     shown = capsys.readouterr()
     assert problem in shown.out
-    assert shown.err == "next: measure it on another device: edgebench devices\n"
+    assert shown.err == "next: measure the model on another device: edgebench devices\n"
     assert main(["check", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["missing_operators"] == {}
 
@@ -102,8 +102,8 @@ def test_what_cannot_be_checked_is_one_line_with_a_hint(
     error, hint = capsys.readouterr().err.splitlines()
     assert "not a TensorFlow Lite model, or is damaged" in error
     assert hint == (
-        "hint: copy the file again: it is cut after 200 bytes, or damaged; or check a built-in "
-        "model: edgebench check digits_int8.tflite"
+        "hint: copy the file again, because it is cut after 200 bytes, or damaged; or check a "
+        "built-in model: edgebench check digits_int8.tflite"
     )
     other = tmp_path / "other.onnx"
     other.write_bytes(b"")

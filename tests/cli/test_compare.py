@@ -80,7 +80,7 @@ def test_sides_that_ran_one_after_the_other_are_told(edgebench: Run, host: Host)
     for sides in ((before, later), (later, before)):
         said = edgebench("compare", *sides[0], "--against", *sides[1])
         assert said.code == 5
-        assert "the sides were measured on different occasions" in said.out
+        assert "baseline and candidate were measured on different occasions" in said.out
         assert "measure both models in turn: edgebench bench A --against B" in said.out
 
 

@@ -63,7 +63,7 @@ def test_emulated_boards_are_listed(
     }
     lines = edgebench("devices").out.splitlines()
     assert "qemu:mps2-an386 (Cortex-M4)" in lines[-2]
-    needs = "emulated boards for --on (first: apt install qemu-system-misc): "
+    needs = "emulated boards for --on (after apt install qemu-system-misc): "
     assert lines[-1] == f"{needs}qemu:riscv32-virt (rv32imac)"
 
 

@@ -117,7 +117,7 @@ def test_battery_is_in_the_document_and_on_the_page(metered: Measured) -> None:
     shown = metered.host.run("show", metered.run_id)
     assert shown.returncode == 0, shown.stderr
     (line,) = [line for line in shown.stdout.splitlines() if line.startswith("battery")]
-    assert "without a pause from 66.6 kJ, as stated" in line
+    assert "of continuous inference, with the stated capacity of 66.6 kJ" in line
 
 
 def test_metered_run_is_verified(metered: Measured) -> None:
@@ -142,11 +142,11 @@ def test_metered_run_is_verified(metered: Measured) -> None:
         ),
         (
             ("--against", "digits_fp32.tflite", "--meter", METER, "--metric", "joules"),
-            "metric 'joules' cannot be compared; those that can",
+            "metric 'joules' cannot be compared; comparable metrics",
         ),
         (
             ("--against", "digits_fp32.tflite", "--meter", METER, "--metric", "energy.duration_s"),
-            "metric 'energy.duration_s' cannot be compared; those that can: energy_j",
+            "metric 'energy.duration_s' cannot be compared; comparable metrics: energy_j",
         ),
         (
             ("--against", MODEL, "--meter", METER, "--metric", "energy.phases.load.energy_j"),
@@ -155,7 +155,7 @@ def test_metered_run_is_verified(metered: Measured) -> None:
         (("--meter", "agent:wattson"), "unknown meter 'wattson'"),
         (
             ("--meter", METER, "--on", "a", "--on", "b"),
-            f"meter {METER} is wired to one device, not to a, b; agent:METER uses",
+            f"meter {METER} is wired to one device, not to a, b; for a meter of each",
         ),
         (("--meter", "hwmon:/nowhere"), "meter hwmon cannot be used: "),
     ],

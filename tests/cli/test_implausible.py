@@ -32,7 +32,7 @@ def test_counter_that_stands_still_has_no_energy(edgebench: Run) -> None:
     root = need_shared("cases/05-counter-that-stands-still/rapl")
     code, error = recorded(edgebench, f"rapl:{root}", 0.5)
     assert code == 3
-    assert "the counter of the processor stands still" in error
+    assert "the processor's energy counter does not advance" in error
 
 
 def test_counter_that_wraps_early_has_no_energy(edgebench: Run, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_counter_that_wraps_early_has_no_energy(edgebench: Run, tmp_path: Path) 
     power_w = (RANGE_UJ + 1 - before_uj + after_uj) / 1e6 / read_s
     assert found.power_w[place] == pytest.approx(power_w)
     assert said.code == 3
-    assert f"1 sample left out: up to {format_watts(power_w)}, limit 36.8 kW" in said.err
+    assert f"1 sample left out: power of up to {format_watts(power_w)}, limit 36.8 kW" in said.err
 
 
 def test_power_in_milliwatts_is_refused_when_the_meter_is_opened(edgebench: Run) -> None:
@@ -126,7 +126,7 @@ def test_files_that_cannot_be_true_have_no_energy(edgebench: Run, tmp_path: Path
     held = good.copy()
     held[2000:2200] = held[2000]
     expected = {
-        "clipped": (np.minimum(good, 1800.0), "the range of the instrument ends there"),
+        "clipped": (np.minimum(good, 1800.0), "the instrument's range seems to end there"),
         "reversed": (
             -good,
             "leads are reversed, or the sign of column 'power_mW' is",

@@ -24,7 +24,7 @@ def test_lab_goes_from_host_to_host(edgebench: Run, host: Host, tmp_path: Path) 
     HostFiles(host.folder / "config/edgebench/host").remember(ROCK)
     said = edgebench("lab", "join", str(path))
     assert said.code == 2
-    assert "error: lab not joined: this host is paired with rock with its own identity" in said.err
+    assert "error: lab not joined: this host has its own identity, with which rock" in said.err
     assert "hint: see all arguments: edgebench lab join --help" in said.err
     said = edgebench("lab", "join", str(path), "--replace")
     assert (said.code, said.out.splitlines()[:2]) == (

@@ -70,7 +70,7 @@ def test_driver_that_fails_as_it_begins_is_one_line(host: Host, action: str) -> 
     assert said.returncode == 1
     assert said.stderr.splitlines() == [
         "error: the meter's driver failed: VI_ERROR_SYSTEM of a sort",
-        "hint: check that the meter is still there: edgebench meters",
+        "hint: check that the meter is still connected: edgebench meters",
     ]
     assert not list(host.folder.rglob("sessions/*")), "a recording that was none is left"
 

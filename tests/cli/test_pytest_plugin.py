@@ -157,7 +157,7 @@ def test_workers_of_xdist_measure_in_turn(project: pytest.Pytester, baselines: P
     out = result.stdout.str()
     assert "DoubtfulMeasurement: suspect: digits_int8.tflite" in out, "two runs have no interval"
     assert "::test_measures_too " in out
-    assert "measurements on the same device ran in turn" in out
+    assert "measurements on the same device ran one after the other" in out
 
 
 @pytest.mark.parametrize(

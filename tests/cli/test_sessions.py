@@ -217,5 +217,5 @@ def test_recording_of_swapped_wires_is_refused(edgebench: Run, tmp_path: Path) -
         meter = f"fnirsi:{emulator.path}"
         said = edgebench("meters", "record", meter, "--duration", "0.6s", "--output", str(folder))
     assert said.code == 3
-    assert "the meter's wires are the other way round" in said.out
+    assert "the meter's wires are reversed" in said.out
     assert " J" not in said.out

@@ -60,7 +60,8 @@ def test_lost_run_is_listed_and_removed_when_told(edgebench: Run, host: Host) ->
     lines = edgebench("runs").out.splitlines()
     assert lines[1:] == [
         f"{which}; kept here: queries.bin",
-        f"in {store.unfinished}; to remove: edgebench runs --remove-lost",
+        f"files of lost runs are in {store.unfinished}; to remove the files: "
+        "edgebench runs --remove-lost",
     ]
     plain = {
         "run_id": run_id,

@@ -113,11 +113,11 @@ def test_options_may_precede_the_command(edgebench: Run, words: tuple[str, ...])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("runs -o csv --json", "argument --json: csv and json cannot both be printed"),
-        ("runs --json -o md", "argument -o: json and md cannot both be printed"),
+        ("runs -o csv --json", "argument --json: output formats csv and json exclude each other"),
+        ("runs --json -o md", "argument -o: output formats json and md exclude each other"),
         (
             "bench a.onnx --against b.onnx -o csv",
-            "-o csv is for runs, and --against prints a comparison: use -o json",
+            "-o csv is not available with --against, which prints a comparison: use -o json",
         ),
     ],
 )
@@ -312,7 +312,7 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
     [
         (("--preset", "quik"), "unknown preset 'quik'"),
         (("--quick", "--preset", "default"), "contradict each other"),
-        (("--scenario", "turbo"), "unknown scenario 'turbo': there are single_stream"),
+        (("--scenario", "turbo"), "unknown scenario 'turbo'; available: single_stream"),
         (("--threads", "0"), "threads must be 1..256"),
         (("--threads", "-3"), "threads must be 1..256"),
         (("--min-queries", "0"), "min queries must be 1..1000000, got 0"),
@@ -340,8 +340,8 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         (("--scenario", "server", "--qps", "0"), "arrivals must be 0.001 to 1e+06 per second"),
         (("--scenario", "server", "--qps", "nan"), "arrivals must be 0.001 to 1e+06 per second"),
         (("--scenario", "server", "--qps", "1e5"), "arrivals are more than 1000000: choose"),
-        (("--qps", "100"), "the single_stream scenario has no arrivals"),
-        (("--target-latency", "5ms"), "the single_stream scenario has no arrivals"),
+        (("--qps", "100"), "arrivals and a target latency require the server scenario"),
+        (("--target-latency", "5ms"), "require the server scenario, got single_stream"),
         (("--duration", "1s", "--runs", "1000"), "1000 runs share 1 s: each run takes 0.001 s"),
         (
             ("--duration", "0.2s"),
@@ -359,14 +359,14 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         ),
         (("--scenario", "multi_stream", "--samples-per-query", "0"), "must be 1..65536, got 0"),
         (("--scenario", "offline", "--profile"), "a profile requires the single_stream"),
-        (("--engine", "x"), "unknown engine 'x': there are native, loadgen"),
-        (("--priority", "x"), "unknown priority 'x': there are normal, realtime"),
+        (("--engine", "x"), "unknown engine 'x'; available: native, loadgen"),
+        (("--priority", "x"), "unknown priority 'x'; available: normal, realtime"),
         (("--cpus", "4096"), "must be 0..4095"),
         (("--accuracy", "nowhere.npz"), "data set not readable: No such file or directory"),
         (("--accuracy", "."), "data set not readable: a directory in place of a file"),
         (("--accuracy", "/etc/hostname"), "data set is not a .npz file of numbers"),
         (("--reference", "digits_fp32.tflite"), "a reference model needs a data set"),
-        (("--shape", "x=1", "--shape", "x=2"), "--shape gives input 'x' two shapes"),
+        (("--shape", "x=1", "--shape", "x=2"), "--shape sets two shapes for input 'x'"),
         (("--inputs", "a.npz", "--inputs", "b.npz"), "given twice: 'a.npz' and 'b.npz'"),
         (
             ("--accuracy", "digits", "--reference", "nowhere.tflite"),
@@ -427,13 +427,13 @@ def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str, wrong: 
         (
             {"192.0.2.1": errno.ENETUNREACH, "198.51.100.1": errno.ENETUNREACH},
             "no route from this machine: Network is unreachable at 192.0.2.1:9, 198.51.100.1:9",
-            "see whether this machine has a network: ip route; then edgebench devices",
+            "check that this machine has a network: ip route; then edgebench devices",
         ),
         (
             {"192.0.2.1": errno.ECONNREFUSED, "198.51.100.1": errno.ENETUNREACH},
             "Connection refused at 192.0.2.1:9; Network is unreachable at 198.51.100.1:9",
-            "check that the agent runs; then print a new pairing string there, which contains the "
-            "device's addresses and port: edgebench-agent pair",
+            "check that the agent runs; then, on the device, print a new pairing string, which "
+            "contains the device's addresses and port: edgebench-agent pair",
         ),
     ],
 )
@@ -534,13 +534,13 @@ def test_pipe_is_no_model(edgebench: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--telemetry-rate", "nan"), "not a rate in Hz: 'nan'; write 10"),
-        (("--telemetry-rate", "1e-300"), "not a rate in Hz: '1e-300'; write 10"),
-        (("--threads", "many"), "not a whole number: 'many'; write 4"),
-        (("--min-queries", "1e3"), "not a whole number: '1e3'; write 4"),
+        (("--telemetry-rate", "nan"), "not a rate in Hz: 'nan'; example: 10"),
+        (("--telemetry-rate", "1e-300"), "not a rate in Hz: '1e-300'; example: 10"),
+        (("--threads", "many"), "not a whole number: 'many'; example: 4"),
+        (("--min-queries", "1e3"), "not a whole number: '1e3'; example: 4"),
         (("--qps", "fast"), "not a number: 'fast'; write 0.5"),
-        (("--ambient", "hot"), "not a temperature in °C: 'hot'; write 22"),
-        (("--ambient", "nan"), "not a temperature in °C: 'nan'; write 22"),
+        (("--ambient", "hot"), "not a temperature in °C: 'hot'; example: 22"),
+        (("--ambient", "nan"), "not a temperature in °C: 'nan'; example: 22"),
     ],
 )
 def test_mistyped_quantity_is_refused_with_an_example(

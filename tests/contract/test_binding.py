@@ -86,7 +86,7 @@ def test_binding_of_each_runtime_is_measured(runtime: Runtime) -> None:
 def test_models_with_text_are_left_out(runtime: Runtime) -> None:
     """Otherwise the cost of another path than the model's would be reported."""
     facts = measure_binding(runtime, [TensorSpec("x", (1,), "object")])
-    assert facts == BindingFacts(reason="not measured for models with text")
+    assert facts == BindingFacts(reason="not measured for models with text tensors")
 
 
 def test_library_without_a_trivial_model_is_told() -> None:

@@ -78,7 +78,7 @@ def test_output_cannot_reach_the_terminal(shell: Shell) -> None:
 
 def test_command_that_does_not_end_is_a_timeout(shell: Shell) -> None:
     """Otherwise a deploy would hang on a device that hangs."""
-    with pytest.raises(LinkTimeout, match=r"testing on .* did not end in 1 s"):
+    with pytest.raises(LinkTimeout, match=r"testing on .* did not end within 1 s"):
         shell.run(["sleep", "20"], what="testing", timeout_s=1.0)
 
 

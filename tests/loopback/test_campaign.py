@@ -141,7 +141,7 @@ def test_campaign_measures_every_cell_on_every_device(operator: Host, tmp_path: 
         for cell in document["sets"]:
             state = cell["verdict"]["state"]
             assert state == "valid" or f"\n{state}: " in one.stdout + one.stderr
-        assert "\nnote: effects of factors not computed: each needs valid or suspect" in one.stdout
+        assert "\nnote: effects of factors not computed: each effect needs valid or" in one.stdout
         name = document["campaign"]["id"]
         assert one.stderr.splitlines()[-1] == f"next: edgebench report {name} --open"
     assert len(operator.lab.runs()) == 4
@@ -301,12 +301,13 @@ def test_meter_that_one_of_two_boards_has_is_said_before_a_run_is_begun(tmp_path
             "which serves none"
         )
         assert hint.startswith(
-            "hint: serve the meter on that device: edgebench-agent serve --meter synthetic:follow"
+            "hint: start the device's agent with the meter, which the first of several boards "
+            "gets: edgebench-agent serve --meter synthetic:follow"
         )
         assert host.run("campaign", "status").returncode == 2, "nothing was begun"
         short = written(tmp_path, first, second, repeats=2, more=METERED.format("synthetic"))
         result = host.run("campaign", "run", str(short))
-        assert f"; also missing on {second}" in result.stderr
+        assert f"; the meter is also missing on {second}" in result.stderr
         assert 'hint: write its full name in the campaign file: meter = "agent:synthetic:fol' in (
             result.stderr
         )

@@ -140,7 +140,7 @@ def test_carrier_names_the_cause_of_an_early_end(
             asyncio.run(connect())
         monkeypatch.setattr(pinned, "BUSY_S", 0.1)
         transport.reason = None
-        with pytest.raises(Unreachable, match="it is flooded, or is not an agent"):
+        with pytest.raises(Unreachable, match="it is overloaded, or is not an agent"):
             transport.connect(endpoint)
     assert all(near.fileno() == -1 for near in transport.opened), "no socket stays open"
 

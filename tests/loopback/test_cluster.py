@@ -227,7 +227,7 @@ def test_runs_come_by_a_file_system_where_one_is_named(site: Site, tmp_path: Pat
     assert list(folder.iterdir()) == [], "what was taken is removed"
     result = host.run("campaign", "run", str(file), "--store-url", url)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: --store-url is for a cluster")
+    assert result.stderr.startswith("error: --store-url needs a cluster")
 
 
 def test_model_that_fails_at_a_lab_host_is_refused_here(site: Site, tmp_path: Path) -> None:

@@ -87,7 +87,10 @@ def test_copy_that_older_versions_made_is_refused_by_name(farm: CardFarm) -> Non
     card = farm.switch_off(first)
     copy = farm.copy_of(card, is_older=True)
     farm.switch_on(second, copy)
-    with pytest.raises(WrongBoard, match="but runs on another board: its serial number differs"):
+    with pytest.raises(
+        WrongBoard,
+        match="but runs on another board: the serial number differs from that at pairing",
+    ):
         board_of(farm, "b0")
     [line] = listed(farm)
     assert (line.name, line.access) == ("b0", Access.COPIED)

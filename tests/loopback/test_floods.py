@@ -177,7 +177,7 @@ def test_end_before_the_certificate_is_no_refusal(
         assert len(seen) > 2, "it is tried again"
         followed = async_error_of(files, port)
     assert type(error) is type(followed) is AgentBusy
-    assert "before it showed a certificate: it is flooded, or is not an agent" in str(error)
+    assert "before it sent a certificate: it is overloaded, or is not an agent" in str(error)
     assert "ended a connection before it showed a certificate" in str(followed)
     hint = hint_for(error, CommandLine(command="bench"))
     assert "pair" not in hint

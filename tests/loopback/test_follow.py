@@ -64,7 +64,7 @@ def test_run_of_a_host_that_is_gone_is_followed_with_its_lease(
         second.follow(run_id)
         assert list(second.follow_run()) == [ended]
         second.acknowledge(run_id)
-        with pytest.raises(UsageError, match=f"this host has no run {run_id} here"):
+        with pytest.raises(UsageError, match=f"no run {run_id} of this host is on the device"):
             second.follow(run_id)
 
 
@@ -90,7 +90,7 @@ def test_run_of_another_host_is_not_followed(
     other.lab.pair(agent.pairing_string())
     with paired.lab.connect("board") as first, other.lab.connect("board") as stranger:
         run_id = start(first)
-        with pytest.raises(UsageError, match=f"this host has no run {run_id} here"):
+        with pytest.raises(UsageError, match=f"no run {run_id} of this host is on the device"):
             stranger.follow(run_id)
         end(first, run_id)
         first.acknowledge(run_id)

@@ -222,7 +222,7 @@ def test_secret_is_good_for_pairing_only(bench: Bench) -> None:
             assert isinstance(link.hello(), m.Welcome)
             problem = link.ask(message)
             assert isinstance(problem, m.Problem)
-            assert "not for this connection" in problem.text
+            assert "not allowed on this connection" in problem.text
             assert link.receive() is None
 
 
@@ -381,7 +381,7 @@ def test_hosts_one_version_apart_are_served_and_others_told_to_update(
         if abs(protocol - m.PROTOCOL_VERSION) <= 1:
             assert isinstance(answer, m.Welcome)
         else:
-            assert "update the older one" in assert_is_problem(answer).text
+            assert "update the older program" in assert_is_problem(answer).text
 
 
 EVIL_IDS = ("../x", "..", "", "/etc/passwd", "a/b", "a\0b", "a\nb", "x" * 65, "x" * 60_000)
@@ -618,7 +618,7 @@ def test_second_host_hears_who_measures_and_is_served_afterwards(bench: Bench) -
         for message in (m.Acquire(60.0), m.ModelOffer("0" * 64, 5)):
             problem = assert_is_problem(bob.ask(message))
             assert problem.code == ErrorCode.LEASE_HELD
-            assert "in use by ada, until it ends or is silent for" in problem.text
+            assert "in use by ada, until it releases the device or is silent for" in problem.text
         assert isinstance(bob.ask(m.Release()), m.Done)
         assert isinstance(assert_is_problem(bob.ask(m.Acquire(60.0))), m.Problem)
         assert isinstance(ada.ask(m.Release()), m.Done)

@@ -132,7 +132,7 @@ def test_board_that_is_pulled_out_ends_its_run_and_comes_back_under_its_name(rac
     for lane in lanes:
         lane.join()
     [error] = errors
-    assert "nucleo is gone from its agent since" in str(error)
+    assert "nucleo has been disconnected from its agent since" in str(error)
     assert error.run_id is not None
     failed = rack.host.lab.run(error.run_id).document
     assert failed["failure"]["code"] == "device_gone"
@@ -164,7 +164,7 @@ def test_device_that_is_gone_is_listed_and_refused(rack: Rack) -> None:
     assert (gone.access, gone.system) == (Access.GONE, None)
     assert gone.seat is not None
     assert gone.seat.gone_for_s is not None
-    with pytest.raises(SeatLeft, match="device nucleo is gone from its agent since"):
+    with pytest.raises(SeatLeft, match="device nucleo has been disconnected from its agent since"):
         rack.measure("nucleo")
 
 
@@ -199,7 +199,8 @@ def test_run_of_a_board_that_has_left_is_collected_after_a_restart(rack: Rack) -
     refused = rack.said("forget", "lost")
     assert refused.stderr.splitlines() == [
         "error: seat 'lost' has uncollected runs: 1",
-        "hint: see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT",
+        "hint: see the seats: edgebench-agent status; collect the runs of a seat, on a host: "
+        "edgebench collect --on AGENT/SEAT",
     ]
     port = rack.agent.port
     rack.agent.stop()
@@ -239,7 +240,7 @@ def test_watcher_hears_of_boards_that_come_and_leave(rack: Rack) -> None:
     asyncio.run(asyncio.wait_for(watch(), 90.0))
     assert [type(one) for one in told] == [StateChange, Absence, StateChange, Absence]
     assert [one.reason for one in told if isinstance(one, Absence)] == 2 * [
-        "it is gone from its agent"
+        "the device is no longer connected to its agent"
     ]
 
 

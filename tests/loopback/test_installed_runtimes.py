@@ -68,7 +68,7 @@ def test_runtime_that_is_imported_and_runs_no_model_is_not_usable(tmp_path: Path
     report = probed("tflite", tmp_path)
     assert not report.is_usable
     assert report.reason is not None
-    assert "does not run a model of one addition: tflite refused the model" in report.reason
+    assert "cannot run a model of one addition: tflite refused the model" in report.reason
     assert report.install is None
 
 

@@ -137,7 +137,7 @@ def test_run_on_a_label_of_labgrid_says_who_may_disturb_it(labgrid: Labgrid, hos
     assert run.document["device"]["name"] == "rock-5b-simulated"
     assert told[-1] == f"{AGENT}/rock-5b board-1 desk/anna"
     assert not any("place far" in one for one in told), "it may be another host's device"
-    assert any(f"place {AGENT} of labgrid is not used: place" in one for one in told)
+    assert any(f"labgrid place {AGENT} is not used: place" in one for one in told)
 
 
 def test_table_of_the_farm_file_is_stronger_than_a_tag(labgrid: Labgrid, host: Host) -> None:
@@ -147,10 +147,10 @@ def test_table_of_the_farm_file_is_stronger_than_a_tag(labgrid: Labgrid, host: H
     )
     farm, paired = load_farm(host.config / "farm.toml"), HostFiles(host.config).devices()
     places = places_of(farm.labgrid, paired)
-    assert any("place other of labgrid is not used: no paired" in str(one) for one in places.doubts)
+    assert any("labgrid place other is not used: no paired" in str(one) for one in places.doubts)
     assert any("has no place none" in str(one) for one in places.doubts)
     assert places.by_device[AGENT].name == "again", "the first of two by its name"
-    assert any("far of labgrid is not used: place" in str(one) for one in places.doubts)
+    assert any("labgrid place far is not used: place" in str(one) for one in places.doubts)
     merged = with_places(farm, places, paired)
     assert [one.name for one in select(["label:rack=2"], paired, merged)] == [f"{AGENT}/rock-5b"]
     with pytest.raises(NoSuchDevice):
@@ -165,11 +165,11 @@ def test_coordinator_that_is_away_is_a_doubt(host: Host, agent: AgentProcess) ->
     places = places_of(farm.labgrid, paired)
     doubts += places.doubts
     assert [type(one) for one in doubts] == [Unreachable]
-    assert "labgrid coordinator 127.0.0.1:1 does not answer" in str(doubts[0])
+    assert "labgrid coordinator 127.0.0.1:1 does not respond" in str(doubts[0])
     assert [one.name for one in select(["label:own"], paired, with_places(farm, places, paired))]
     result = host.run("bench", "digits_int8.onnx", "--on", "label:other")
     assert result.returncode == 2
-    assert "warning: labgrid coordinator 127.0.0.1:1 does not answer" in result.stderr
+    assert "warning: labgrid coordinator 127.0.0.1:1 does not respond" in result.stderr
     with pytest.raises((RemoteProtocolError, Unreachable)):
         read_places(f"127.0.0.1:{agent.port}")
 

@@ -194,7 +194,7 @@ def test_agent_in_use_is_kept_from_another_environment(
         client.acquire()
         with monkeypatch.context() as other:
             other.setenv("OMP_NUM_THREADS", "3")
-            with pytest.raises(LeaseHeld, match=r"^device is in use by .*, in another environment"):
+            with pytest.raises(LeaseHeld, match=r"^device is in use by .*, in another Python env"):
                 connect(agent_state(host))
             with host.lab.connect(any_environment=True) as other_client:  # to stop or to collect
                 assert other_client.device == client.device
@@ -212,7 +212,7 @@ def test_agent_that_serves_is_not_used_by_another_environment(
         with pytest.raises(OtherEnvironment) as raised:
             connect(agent.state)
         assert raised.value.pid == agent.pid
-        assert "its variables, such as PYTHONPATH, differ" in str(raised.value)
+        assert "its environment variables, such as PYTHONPATH, differ" in str(raised.value)
     finally:
         agent.stop()
 

@@ -79,7 +79,7 @@ def net_of(energy: dict[str, Any]) -> float:
     expected_j: float = energy["gross_j_per_inference"] - idle_w * energy["duration_s"] / count
     if energy["net_j_per_inference"] is None:
         assert expected_j < 0
-        refused = "the device used more power when it was idle than in the run"
+        refused = "the device used more power while it was idle than during the run"
         assert energy["net_refused"] == refused
     else:
         assert energy["net_j_per_inference"] == pytest.approx(expected_j)

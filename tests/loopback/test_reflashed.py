@@ -25,8 +25,8 @@ def test_board_with_a_new_certificate_keeps_its_place_when_told(
     string = agent.pairing_string()
     refused = paired.run("pair", string)
     assert refused.returncode == 2
-    assert "agent has a new certificate, and has" in refused.stderr
-    assert "of 'board', which does not respond" in refused.stderr
+    assert "agent has a new certificate, but has" in refused.stderr
+    assert "of 'board', and 'board' does not respond" in refused.stderr
     assert "edgebench pair --replace STRING" in refused.stderr
     assert paired.devices == (before,)
     # Nothing was requested from the agent: the string is still valid.

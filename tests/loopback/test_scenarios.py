@@ -311,7 +311,7 @@ def test_labels_that_do_not_fit_cost_the_accuracy_and_no_latency(
     path = tmp_path / "other.npz"
     np.savez(path, x=np.zeros((4, 8, 8, 1)), y=np.array([0, 1, 2, 1000]))
     [run] = bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path))
-    assert rules(run)["accuracy_floor"] == ("fail", "label 1000 is not in 10 classes")
+    assert rules(run)["accuracy_floor"] == ("fail", "label 1000 is outside the 10 classes")
     assert run.metrics.accuracy is None
     assert run.document["metrics"]["latency_ns"]["count"] > 0
 

@@ -206,7 +206,7 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     assert desk.foreign.board.violations == []
     assert verify(desk.host.lab.store, run.run_id) == []
     shown = desk.host.run("show", run.run_id).stdout
-    assert "no file, no hash" in shown
+    assert "without a file or a hash" in shown
     (other,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
     with pytest.raises(NotComparable, match=r"differ in model_source \(firmware / file\)$"):
         check_comparable([run], [other.result], ["device", "firmware", "arch"])

@@ -83,7 +83,7 @@ def test_signature_that_ran_is_named_and_another_can_be_chosen(
     path.write_bytes(two_signatures())
     words = ("--on", "board", "--runtime", "litert", "--quick", "--runs=1", "--duration", "0.3s")
     printed = paired.run("bench", str(path), *words)
-    note = "note: signature encode was measured, the file also has decode: choose with --signature"
+    note = "note: signature encode was measured; the file also has decode; to choose: --signature"
     assert note in printed.stdout
     run = bench(paired, path, signature="decode")
     assert (run.model.signature, run.model.signatures) == (

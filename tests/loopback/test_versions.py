@@ -89,7 +89,7 @@ def test_seat_that_is_not_there_is_refused_with_the_names_of_those_that_are(
     identity = host.folder / "config" / "edgebench" / "host" / "identity.pem"
     with Conversation(agent.port, tls_context(identity)) as link:
         hello = m.Hello(m.PROTOCOL_VERSION, "test", "ada", "1", seat="nucleo")
-        line = "no seat is named 'nucleo'; available: imx8mp-evk"
+        line = "no device seat is named 'nucleo'; available: imx8mp-evk"
         assert link.ask(hello) == m.Problem(ErrorCode.NO_SUCH_DEVICE, line)
         answer = link.ask(m.Acquire(30.0))
         assert isinstance(answer, m.Problem)

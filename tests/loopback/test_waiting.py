@@ -101,9 +101,10 @@ def test_command_goes_on_with_its_next_run_when_one_is_stopped(
     assert stopped.returncode == 0, stopped.stderr
     assert stopped.stdout.splitlines() == [
         f"stopped: run {first} on board; its measurements are on the device",
-        "only this run was stopped: if its command is still running, the command collects this "
-        "run and continues with its next run; to end the command, press Ctrl-C in its terminal",
-        "next, if no command collects it: edgebench collect --on board",
+        "only this run was stopped. If the command that started the run is still running, the "
+        "command collects the run and starts the next; to end the command, press Ctrl-C in its "
+        "terminal",
+        "next, if no command collects the run: edgebench collect --on board",
     ]
     assert first in paired.lab.store.run_ids()
     assert agent.status().spooled_count == 0
@@ -143,7 +144,7 @@ def test_command_that_cannot_succeed_does_not_wait(paired: Host, other: Host) ->
         holder.acquire()
         for words, said in (
             (("--cpus", "900"), "error: CPU 900 is not available to models on board, only 0"),
-            (("--runtime", "onxx"), "error: unknown runtime 'onxx': there are "),
+            (("--runtime", "onxx"), "error: unknown runtime 'onxx'; available: "),
         ):
             result = paired.run("bench", MODEL, "--on", "board", *words, "--wait", "10m")
             assert result.returncode == 2
@@ -161,7 +162,7 @@ def test_wait_ends_in_the_same_error_and_ctrl_c_in_one_line(
         holder.acquire()
         with pytest.raises(LeaseHeld, match=r"^waited for 0.1 s: device is in use by ") as held:
             paired.lab.bench(MODEL, on=["board"], wait_s=0.1)
-        assert hint_for(held.value).startswith("wait for longer: edgebench bench MODEL --wait 10m")
+        assert hint_for(held.value).startswith("wait longer: edgebench bench MODEL --wait 10m")
         command = paired.popen(*LONG, "--wait", "10m")
         assert command.stderr is not None
         line = command.stderr.readline()

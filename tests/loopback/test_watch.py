@@ -147,7 +147,7 @@ def test_seat_that_is_not_there_is_away(files: HostFiles) -> None:
     [absence] = asyncio.run(until(files, [rack.at_seat("imx9")], bool))
     assert isinstance(absence, Absence)
     assert not absence.is_final
-    assert "no seat is named 'imx9'" in absence.reason
+    assert "no device seat is named 'imx9'" in absence.reason
     assert absence.device == f"{RACK}/imx9"
 
 

@@ -391,7 +391,7 @@ HABITS: tuple[Habit, ...] = (
     Habit(
         name="restart in the window",
         change=of("infer", lambda p: [*p[:2], (0, BANNER)]),
-        refusal="restarted in `infer",
+        refusal="restarted during `infer",
     ),
     Habit(
         name="half of the inferences",
@@ -449,7 +449,7 @@ HABITS: tuple[Habit, ...] = (
     Habit(
         name="fault of edgebench's firmware",
         change=in_window(b"\r\ne-[Fault]\r\n", is_last=True),
-        refusal=r"stopped in `infer 3 1`: e-\[Fault\]",
+        refusal=r"stopped during `infer 3 1`: e-\[Fault\]",
     ),
     Habit(
         name="panic of ESP-IDF",
@@ -464,6 +464,6 @@ HABITS: tuple[Habit, ...] = (
     Habit(
         name="fault while an input is sent",
         change=of("db load", lambda _: [(0, b"\r\ne-[Fault]\r\n")]),
-        refusal=r"stopped in `db load 49`",
+        refusal=r"stopped during `db load 49`",
     ),
 )

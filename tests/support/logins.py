@@ -164,7 +164,7 @@ LOGINS: dict[str, Login] = {
     "unknown key": Login(
         lambda b: b.host("board", b.key()),
         known_hosts=lambda _: "",
-        refusal="is unknown, ssh-ed25519 SHA256:",
+        refusal="is unknown: ssh-ed25519 SHA256:",
     ),
     "changed key": Login(
         lambda b: b.host("board", b.key()),

@@ -57,7 +57,9 @@ class LocalShell:
                 check=False,
             )
         except subprocess.TimeoutExpired as exc:
-            raise LinkTimeout(f"{what} on {self.target} did not end in {timeout_s:.0f} s") from exc
+            raise LinkTimeout(
+                f"{what} on {self.target} did not end within {timeout_s:.0f} s"
+            ) from exc
         text = result.stdout[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
         return CommandOutput(result.returncode, printable(text, keep_lines=True))
 

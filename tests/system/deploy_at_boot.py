@@ -78,7 +78,7 @@ def main() -> int:
         install = (*login, "--wheels", str(wheels), "--runtime", options.runtime)
         quick = ("--quick", "--runs=1", "--duration", "0.5s", "--min-queries", "50")
         output = run(*install, "--name", "board", "--port", str(port + 1))
-        assert "it starts at boot, by a systemd unit in this account" in output
+        assert "the agent starts at boot, by a systemd unit in this account" in output
         assert manager.control("is-enabled", "edgebench-agent") == 0
         pid = agent_pid()
         os.kill(pid, signal.SIGKILL)

@@ -66,7 +66,7 @@ class Trial:
 def play(trial: Trial, install: tuple[str, ...]) -> None:
     """Deploy, end the agent, and deploy again without and with its start at boot."""
     output = trial.run(*install, "--name", "board", "--port", str(trial.port + 1))
-    assert "it starts at boot, by an OpenRC service" in output
+    assert "the agent starts at boot, by an OpenRC service" in output
     assert trial.services() == [SERVICE]
     print(trial.system.output("rc-service", SERVICE, "status"))
     trial.system.output("pkill", "-KILL", "-f", "edgebench-agent serve --log")

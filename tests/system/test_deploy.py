@@ -289,7 +289,7 @@ def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, whee
     assert result.returncode == 0, result.stderr
     assert (packages_of(site) / "serial/__init__.py").exists(), "for the meter"
     assert "note: runtime litert is left out" in result.stderr
-    assert "installed from the device's index: onnx" in result.stderr
+    assert "installed from the package index of the device: onnx" in result.stderr
     assert site.deploy("--uninstall").returncode == 0
     # These two are not ours, and existed before.
     assert site.account.listing() == before

@@ -51,7 +51,7 @@ def test_unknown_host_key_is_refused(site: Site) -> None:
     assert f"error: host key of {key} is unknown" in result.stderr
     assert str(site.host.folder / ".ssh" / "known_hosts") in result.stderr
     login = f"-p {site.server.port} {site.account.name}@{site.server.address}"
-    assert f"hint: log in by hand to see what is wrong: ssh {login}" in result.stderr
+    assert f"hint: log in by hand to see the cause: ssh {login}" in result.stderr
     assert (site.host.folder / ".ssh" / "known_hosts").read_text() == ""
 
 
@@ -99,7 +99,7 @@ def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> No
     assert result.returncode == 1
     assert f"error: no Python 3.10 or newer on {site.target}" in result.stderr
     assert told in result.stderr
-    assert "hint: install Python there, or name it" in result.stderr
+    assert "hint: install Python on the device, or give its path" in result.stderr
 
 
 def test_wheel_that_was_tampered_with_is_not_installed(site: Site, wheels: Path) -> None:

@@ -368,9 +368,9 @@ def test_system_file_revokes(bench: Bench, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("server", "lines", "named"),
     [
-        ("plain", "\n{n} {other}\n", "it presents ssh-ed25519 SHA256:"),
+        ("plain", "\n{n} {other}\n", "the host presents ssh-ed25519 SHA256:"),
         ("plain", "\n{n} {other}\n", "known_hosts line 2 has ssh-ed25519 SHA256:"),
-        ("plain", "@cert-authority {n} {ca}\n", "known_hosts line 1 trusts only certificates"),
+        ("plain", "@cert-authority {n} {ca}\n", "known_hosts line 1 accepts only certificates"),
         ("plain", "{n} ssh-ed25519 AAAA\n", "known_hosts line 1: malformed key"),
         ("plain", "{n} ssh-future AAAA\n", "known_hosts line 1: unknown type of key: ssh-future"),
         ("expired", "@cert-authority {n} {ca}\n", "was valid until 2020-01-02 00:00 UTC ("),

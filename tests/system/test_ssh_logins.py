@@ -58,7 +58,7 @@ def test_library_names_a_full_agent(bench: LoginBench, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOME", str(known.parents[1]))
     monkeypatch.setenv("SSH_AUTH_SOCK", str(bench.folder / "agent.sock"))
     target = parse_target(f"{bench.user}@127.0.0.1:{bench.port('board')}")
-    with pytest.raises(TooManyKeys, match=r"refuses this login: .* after 6 keys"):
+    with pytest.raises(TooManyKeys, match=r"refuses this login: .* after 6 rejected keys"):
         target.connect()
 
 

@@ -146,4 +146,4 @@ def test_login_that_fails_is_named(site: TunnelSite, name: str) -> None:
         config.write_text(before)
     assert result.returncode == 1
     assert "error: board refuses this login: Permission denied (publickey)" in result.stderr
-    assert "hint: log in by hand to see what is wrong: ssh board" in result.stderr
+    assert "hint: log in by hand to see the cause: ssh board" in result.stderr

@@ -151,7 +151,9 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
     if settings.simulate_directory is not None:
         yield SimulatedDirectory(settings.simulate_directory)
     if NO_BOARDS in settings.boards and settings.boards != (NO_BOARDS,):
-        raise UsageError("--board none excludes other boards: it serves no microcontrollers")
+        raise UsageError(
+            "--board none turns microcontrollers off; omit it or the other --board options"
+        )
     # An agent of simulated boards serves boards at the ports of this machine only if named.
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
         # Probing restarts boards, so an agent that a command starts for itself must not probe; only
@@ -240,7 +242,7 @@ class Agent:
             raise NoSuchDevice(
                 f"no emulated board is named {name[:64]!r}; available: {', '.join(targets)}"
             )
-        raise TargetDriverMissing("no board can be emulated there: QEMU is not installed")
+        raise TargetDriverMissing("the device cannot emulate a board: QEMU is not installed")
 
     @asynccontextmanager
     async def undisturbed(self, seat: Seat, meter: str | None = None) -> AsyncIterator[None]:
@@ -263,13 +265,13 @@ class Agent:
             for other in self.seats.values():
                 if other.running and other.is_target != seat.is_target:
                     raise LeaseHeld(
-                        f"run {other.running} is in progress on {other.name}: it would disturb a "
+                        f"run {other.running} is in progress on {other.name}, and would disturb a "
                         f"run on {seat.name}"
                     )
                 taken = other.current.request.spec.meter if other.current else None
                 if meter and taken and may_be_same_unit(meter, taken):
                     raise LeaseHeld(
-                        f"meter {meter} records run {other.running} on {other.name}: it cannot "
+                        f"meter {meter} records run {other.running} on {other.name}, and cannot "
                         f"record a run on {seat.name} at the same time"
                     )
             yield
@@ -282,7 +284,7 @@ class Agent:
         """
         if name and name not in self.seats:
             names = ", ".join(self.seats)
-            raise NoSuchDevice(f"no seat is named {name[:64]!r}; available: {names}")
+            raise NoSuchDevice(f"no device seat is named {name[:64]!r}; available: {names}")
         return self.seats[name] if name else self.first
 
     async def forget(self, seat: str) -> None:

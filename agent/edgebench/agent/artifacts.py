@@ -68,7 +68,9 @@ class Upload:
             NoSpace: the disk is full.
         """
         if offset_bytes != self.offset_bytes:
-            raise UsageError(f"chunk at byte {offset_bytes}, expected {self.offset_bytes}")
+            raise UsageError(
+                f"chunk begins at byte {offset_bytes}, expected byte {self.offset_bytes}"
+            )
         if offset_bytes + len(data) > self.size_bytes:
             raise UsageError(f"chunk ends after the model's {self.size_bytes} bytes")
         self._batch.append(data)
@@ -181,7 +183,7 @@ class ArtifactStore:
         part = self._part(upload.sha256)
         if upload.offset_bytes != upload.size_bytes:
             raise ModelRefused(
-                f"model is incomplete: {upload.offset_bytes} of {upload.size_bytes} bytes"
+                f"model is incomplete: {upload.offset_bytes} of {upload.size_bytes} bytes arrived"
             )
         if digest != upload.sha256:
             part.unlink()

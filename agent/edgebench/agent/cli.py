@@ -52,9 +52,12 @@ METERS_VARIABLE, SYNC_LINE_VARIABLE = WIRING_VARIABLES
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start the agent: edgebench-agent serve"),
-    (SimulationMissing, "run this where all of edgebench is installed, for example on a host"),
+    (SimulationMissing, "run the command where edgebench is fully installed, as on a host"),
     (PortTaken, f"use another port: edgebench-agent serve --listen :{DEFAULT_PORT + 1}"),
-    (TargetDriverMissing, "install it from a host: edgebench deploy USER@HOST --bridge"),
+    (
+        TargetDriverMissing,
+        "install the firmware bridge from a host: edgebench deploy USER@HOST --bridge",
+    ),
     (TargetError, "see the agent's state: edgebench-agent status"),
     (RuntimeUnavailable, "install the driver's package in this environment: pip install PACKAGE"),
     (UsageError, "see all arguments: edgebench-agent serve --help"),
@@ -100,7 +103,10 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     """Hint to the next step; each command in it works as printed, except for words in capitals."""
     if isinstance(exc, UsageError) and options.command is _forget:
-        return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
+        return (
+            "see the seats: edgebench-agent status; collect the runs of a seat, on a host: "
+            "edgebench collect --on AGENT/SEAT"
+        )
     if isinstance(exc, UsageError) and options.command is _check_runtime:
         return "see all arguments: edgebench-agent check-runtime --help"
     if isinstance(exc, AgentRunning) and options.command is _new_identity:
@@ -109,9 +115,9 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     if isinstance(exc, AgentRunning):
         process = "" if exc.pid is None else f" (process {exc.pid})"
         return (
-            f"see its state: edgebench-agent status{process}; an agent that edgebench bench "
-            "started stops 10 s after the last command, so try again then; or start a second "
-            f"agent: edgebench-agent --state DIR serve --listen :{DEFAULT_PORT + 1}"
+            f"see the agent's state: edgebench-agent status{process}; an agent that edgebench "
+            "bench started stops 10 s after the last command, so try again then; or start a "
+            f"second agent: edgebench-agent --state DIR serve --listen :{DEFAULT_PORT + 1}"
         )
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 
@@ -153,7 +159,7 @@ def command_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_AgentParser)
     _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
-    pair = commands.add_parser("pair", help="print a string that pairs a host")
+    pair = commands.add_parser("pair", help="print a string with which a host pairs")
     pair.add_argument("--json", action="store_true", help="print one JSON document")
     pair.set_defaults(command=_pair)
     status = commands.add_parser("status", help="show the state of the running agent")
@@ -168,10 +174,10 @@ def command_parser() -> argparse.ArgumentParser:
     forget = commands.add_parser(
         "forget", help="remove the seat of an unplugged device, so that its name is free again"
     )
-    forget.add_argument("seat", metavar="SEAT", help="name of its seat, as status shows it")
+    forget.add_argument("seat", metavar="SEAT", help="name of the seat, as status shows it")
     forget.set_defaults(command=_forget)
     check = commands.add_parser(
-        "check-runtime", help="check that a runtime's driver behaves as results require"
+        "check-runtime", help="check that a runtime's driver meets the conditions for valid results"
     )
     check.add_argument("name", metavar="NAME", help="name of the runtime, as in bench --runtime")
     check.add_argument(
@@ -181,7 +187,7 @@ def command_parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check_runtime)
     for other in (pair, status, stop, renew, forget):
         other.add_argument(
-            "--simulate", metavar="BOARD", help="address the agent that simulates this board"
+            "--simulate", metavar="BOARD", help="use the agent that simulates this board"
         )
     return parser
 
@@ -191,9 +197,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         "--listen",
         default=f":{DEFAULT_PORT}",
         metavar="[ADDRESS]:PORT",
-        help="where to accept paired hosts (default: %(default)s, on all addresses)",
+        help="address and port for paired hosts (default: %(default)s, on all addresses)",
     )
-    serve.add_argument("--local", action="store_true", help="serve this machine only, no network")
+    serve.add_argument(
+        "--local", action="store_true", help="serve this machine only, not the network"
+    )
     serve.add_argument("--name", help="name of this device (default: the host name)")
     _add_devices(serve)
     serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
@@ -238,19 +246,19 @@ def _add_devices(serve: argparse.ArgumentParser) -> None:
         metavar="[NAME=]ADDRESS",
         help="address of a microcontroller that is not discovered: a serial port or "
         "socket://HOST:PORT; append ,play=FILE for a sound that an interface board plays; may be "
-        "repeated; none: serve no microcontrollers",
+        "repeated; the value none turns microcontrollers off",
     )
     serve.add_argument(
         "--meter",
         action="append",
         metavar="NAME[:ADDRESS]",
-        help="energy meter at this device that runs may use, or none; may be repeated "
-        f"(default: ${METERS_VARIABLE})",
+        help="energy meter of this device for use in runs; may be repeated; the value none turns "
+        f"meters off (default: ${METERS_VARIABLE})",
     )
     serve.add_argument(
         "--sync-line",
         metavar="gpio:PATH|uart:PATH|none",
-        help="line to a meter's digital input, on which the agent marks the runs "
+        help="GPIO or UART line to a meter's digital input, for pulses that mark the runs "
         f"(default: ${SYNC_LINE_VARIABLE})",
     )
 
@@ -279,7 +287,9 @@ def _state(options: argparse.Namespace) -> Path:
     paths = _paths(options)  # even when --state is given: an unknown board is refused
     state: Path = (options.state or Path(paths.agent_state)).absolute()
     if _boards(options) and state == Path(user_paths(os.environ).agent_state):
-        raise UsageError(f"a simulated board cannot have the state of this machine: {state}")
+        raise UsageError(
+            f"a simulated board cannot use the state directory of this machine: {state}"
+        )
     refuse_long(state)
     return state
 
@@ -359,9 +369,9 @@ def _warn(wiring: Wiring) -> None:
     line = (wiring.sync_line or "").partition(":")[2]
     if line and not os.access(line, os.W_OK):
         why = "permission denied" if os.path.exists(line) else "no such file"
-        echo(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks")
+        echo(f"warning: sync line {wiring.sync_line}: {why}; runs will lack sync marks")
     for why in filter(None, map(why_not_there, wiring.meters)):
-        echo(f"warning: {why}: runs have no energy")
+        echo(f"warning: {why}; runs will lack energy values")
 
 
 def _request(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
@@ -414,7 +424,7 @@ def _status(options: argparse.Namespace) -> None:
         print(f"lease    {lease}")
         print(f"running  {status.running or 'nothing'}")
     spooled = format_bytes(status.spooled_bytes)
-    print(f"spool    {status.spooled_count} runs wait for their host, {spooled}")
+    print(f"spool    {status.spooled_count} runs not yet collected, {spooled}")
     used, quota = format_bytes(status.models_bytes), format_bytes(status.models_quota_bytes)
     print(f"models   {status.models_count}, {used} of {quota}")
     print(f"hosts    {', '.join(status.paired_hosts) or 'none paired'}")
@@ -479,7 +489,7 @@ def _new_identity(options: argparse.Namespace) -> None:
         renew_identity(config)
         renew_device_id(state)
         forget_hardware(state)
-    print("new identity; no host is paired with it: start the agent, then edgebench-agent pair")
+    print("new identity, not yet paired with a host; start the agent, then: edgebench-agent pair")
 
 
 def _check_runtime(options: argparse.Namespace) -> ExitCode:
@@ -502,7 +512,7 @@ def _check_runtime(options: argparse.Namespace) -> ExitCode:
         return ExitCode.DONE
     echo(f"error: {options.name} fails {len(failed)} of {len(checks)} checks")
     echo_hint(
-        "see what each check requires in docs/add-a-runtime.md, change the driver, then "
+        "see what each check requires in docs/add-a-runtime.md, change the driver, then: "
         f"edgebench-agent check-runtime {options.name} {options.model}"
     )
     return ExitCode.FAILED
@@ -517,5 +527,5 @@ def _parse_listen(text: str) -> tuple[str | None, int]:
         try:
             ipaddress.ip_address(address)
         except ValueError as exc:
-            raise UsageError(f"--listen takes an address, not a name: {address!r}") from exc
+            raise UsageError(f"--listen takes an IP address, not a host name: {address!r}") from exc
     return address or None, int(port)

@@ -209,7 +209,7 @@ def _check_prepare_again(subject: _Subject) -> str:
     numbers = list(reversed(range(len(subject.samples))))
     setters = subject.model.prepare([subject.samples[number] for number in numbers])
     _run_prepared(subject, setters, numbers)
-    return "after a second `prepare`, the outputs are those of its samples"
+    return "after a second `prepare`, the outputs are those of the new samples"
 
 
 def _run_prepared(
@@ -306,13 +306,13 @@ def _check_threads(subject: _Subject) -> str:
     outputs = [infer(several, sample) for sample in subject.samples]
     several.close()
     if not all(map(subject.is_same, outputs, subject.expected)):
-        raise _BrokenPromise("a load with 2 threads has other outputs than a load with 1 thread")
+        raise _BrokenPromise("the outputs with 2 threads differ from those with 1 thread")
     if not used_s:
         raise _Impossible("this kernel does not report the CPU time of threads")
     working_count = sum(used >= WORKING_RATIO * max(used_s) for used in used_s)
     if working_count > 1:
-        raise _BrokenPromise(f"a load with 1 thread computes on {working_count} threads")
-    return "a load with 1 thread computes on 1 thread; with 2 threads, the outputs are the same"
+        raise _BrokenPromise(f"limited to 1 thread, the model runs on {working_count} threads")
+    return "limited to 1 thread, the model runs on 1 thread; outputs with 2 threads are the same"
 
 
 def _thread_times() -> dict[int, float]:
@@ -341,7 +341,10 @@ def _check_reference(subject: _Subject) -> str:
         ratios = _differences(used[: len(outputs)], outputs)
         if not ratios:
             raise _Impossible("the outputs are constant, or not numbers")
-        text = f"outputs differ by {min(ratios):.2g} of their spread from reference kernels of "
+        text = (
+            f"outputs differ by {min(ratios):.2g} of their spread from the outputs of "
+            "reference kernels of "
+        )
         if min(ratios) > REFERENCE_LIMIT_RATIO:
             raise _BrokenPromise(f"{text}{other.name}, limit {REFERENCE_LIMIT_RATIO:g}")
         return f"{text}{other.name}"

@@ -50,15 +50,15 @@ def check_runtime(name: str, model: Path) -> list[ConformanceCheck]:
         text = f"the model loads and runs with confined files: {applied.files.detail}"
         return [*confined.checks, confinement(ConformanceOutcome.PASS, text)]
     if confined.has_loaded:
-        text = "the files of a process cannot be confined on this machine"
+        text = "access to files cannot be confined on this machine"
         return [*confined.checks, confinement(ConformanceOutcome.UNKNOWN, text)]
     unconfined = _run_apart(name, model, _OPEN)
     if not unconfined.has_loaded:
         text = "the model does not load without confinement either"
         return [*confined.checks, confinement(ConformanceOutcome.UNKNOWN, text)]
     text = (
-        f"{confined.checks[0].seen}; it works without confinement: list the directories of its "
-        f"libraries in {READABLE_VARIABLE}"
+        f"{confined.checks[0].seen}; without confinement, the runtime works; list the directories "
+        f"of its libraries in {READABLE_VARIABLE}"
     )
     return [*unconfined.checks, confinement(ConformanceOutcome.FAIL, text)]
 
@@ -84,11 +84,11 @@ def _run_apart(name: str, model: Path, *options: str) -> ConformanceReport:
     except subprocess.TimeoutExpired:
         reason = f"the checks exceeded {TIMEOUT_S:.0f} s"
     except subprocess.CalledProcessError as exc:
-        reason = f"the process of the checks crashed with status {exc.returncode}"
+        reason = f"the process that runs the checks crashed with status {exc.returncode}"
     except RemoteProtocolError as exc:
-        reason = f"the process of the checks returned malformed output: {exc}"
+        reason = f"the process that runs the checks returned malformed output: {exc}"
     except OSError as exc:
-        reason = f"the process of the checks did not start: {exc.strerror or exc}"
+        reason = f"the process that runs the checks did not start: {exc.strerror or exc}"
     return ConformanceReport((ConformanceCheck("load", ConformanceOutcome.FAIL, reason),))
 
 

@@ -115,4 +115,4 @@ class Coolest:
         try:
             write_private(self._path, json.dumps(self._read() | {self._machine: entry}))
         except OSError as exc:
-            logger.warning("coolest temperature not kept: %s: %s", exc.strerror, self._path)
+            logger.warning("coolest temperature not stored: %s: %s", exc.strerror, self._path)

@@ -113,7 +113,7 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
     os.chdir("/")
     for seat in agent.seats.values():
         for run_id in seat.spool.sweep():
-            logger.warning("run %s was interrupted when an earlier agent ended; removed", run_id)
+            logger.warning("removed run %s, interrupted when an earlier agent ended", run_id)
     if os.geteuid() == 0:
         logger.info("runs as root: governors can be set; models run without root's capabilities")
     stop = asyncio.Event()
@@ -147,7 +147,7 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
         if change is not None:
             print(change, flush=True)
         if settings.listen and sys.stderr.isatty():
-            echo("next: to pair a host, in another terminal: edgebench-agent pair")
+            echo("next: pair a host, from another terminal: edgebench-agent pair")
         await _until_done(settings, agent, connections, local, stop)
         if agent.hotplug is not None and following is not None:
             await agent.hotplug.end(following)

@@ -75,7 +75,9 @@ class Governors:
             else:
                 self._kept.unlink(missing_ok=True)
         except OSError as exc:  # the list stays, and is tried again
-            logger.warning("list of governors not changed: %s: %s", exc.strerror, self._kept)
+            logger.warning(
+                "record of changed governors not written: %s: %s", exc.strerror, self._kept
+            )
 
     def _kept_before(self) -> dict[str, str]:
         """Governors stored on disk, by policy; invalid policies and names are left out."""

@@ -57,7 +57,9 @@ class Guard:
         else:
             self._report = message
             if message.heat is HeatState.BLIND:
-                self._note(UNWATCHED, f"no zone temperature, limit {message.limit_c:g} °C")
+                self._note(
+                    UNWATCHED, f"no temperature of a thermal zone, limit {message.limit_c:g} °C"
+                )
         if self._is_running and self.error is None:
             self._refuse("stopped")
             if self.error is not None:

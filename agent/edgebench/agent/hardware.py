@@ -65,7 +65,7 @@ def remember_hardware(directory: Path, now: Hardware) -> None:
     try:
         write_private(path, json.dumps(to_plain(after), indent=1))
     except OSError as exc:
-        logger.warning("a copy of this card will not be detected: %s: %s", exc.strerror, path)
+        logger.warning("a copy of this SD card will not be detected: %s: %s", exc.strerror, path)
 
 
 def forget_hardware(directory: Path) -> None:
@@ -80,7 +80,7 @@ def _remembered(directory: Path) -> Hardware:
     except FileNotFoundError:
         return Hardware()
     except (OSError, ValueError, RemoteProtocolError) as exc:
-        logger.warning("cannot read the stored hardware: %s: %s", exc, path)
+        logger.warning("cannot read the stored hardware IDs: %s: %s", exc, path)
         return Hardware()
 
 

@@ -70,7 +70,7 @@ class Hotplug:
         for name, seat in memory.seats.items():
             if name in self._fixed:
                 raise UsageError(
-                    f"seat {name!r} belongs to a device that was plugged in here; if obsolete, "
+                    f"seat {name!r} belongs to a device that was once plugged in; if obsolete, "
                     f"remove {memory.state(name)}"
                 )
             agent.seats[name] = Seat(
@@ -111,7 +111,7 @@ class Hotplug:
         for offer in chain.from_iterable(self._offers):
             if offer is not offers.setdefault(offer.identity, offer):
                 twin = offers[offer.identity].name
-                self._note_trouble(offer.identity, f"{offer.name}: has the same identity as {twin}")
+                self._note_trouble(offer.identity, f"{offer.name} has the same identity as {twin}")
         for key in self._troubles.keys() - offers.keys() - failed:
             del self._troubles[key]
         left = [identity for identity in self._open if identity not in offers]

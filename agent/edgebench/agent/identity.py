@@ -83,7 +83,7 @@ class Trust:
         elif (change := changed_hardware(directory, hardware)) is not None:
             if not os.access(directory, os.W_OK):
                 raise TargetError(
-                    "identity was created on another board, and a new one cannot be written: "
+                    "identity was created on another board, and a new identity cannot be written: "
                     f"{directory}"
                 )
             renew_identity(directory)
@@ -105,7 +105,7 @@ class Trust:
             UsageError: `valid_s` is out of bounds, or the text is not a certificate.
         """
         if not 0 < valid_s <= MAX_PAIRING_S:
-            raise UsageError(f"pairing valid for {valid_s} s, limit {MAX_PAIRING_S:.0f} s")
+            raise UsageError(f"validity of the pairing is {valid_s} s, limit {MAX_PAIRING_S:.0f} s")
         certificate = der_of(certificate_pem)
         self._trust(certificate)
         self._pairings[fingerprint(certificate)] = self._now_s() + valid_s

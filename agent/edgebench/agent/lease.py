@@ -181,7 +181,9 @@ class Lease:
             return
         left = self.expires_in_s()
         until = (
-            "until its run ends" if left is None else f"until it ends or is silent for {left:.0f} s"
+            "until its run ends"
+            if left is None
+            else f"until it releases the device or is silent for {left:.0f} s"
         )
         ago = _ago(self._now_s() - holder.since_s)
         raise LeaseHeld(f"device is in use by {holder.name}, {until}; taken {ago}")

@@ -121,7 +121,7 @@ class Listener(socket.socket):
                     logger.info("this system supports no filter of connections")
         if rates.rule.shed and not before.shed:
             logger.warning(
-                "too many connections of %d networks; most of them are dropped now",
+                "too many connections from %d networks; most of them are dropped now",
                 len(rates.rule.shed),
             )
 

@@ -217,7 +217,7 @@ def _why_too_long(path: Path) -> str | None:
     free_bytes = disk.f_bavail * disk.f_frsize
     if free_bytes < min(size_bytes, KEPT_FREE_BYTES):
         return (
-            f"the recording of the meter has {format_bytes(size_bytes)}, and its disk has "
+            f"the recording of the meter has {format_bytes(size_bytes)}, and the disk has "
             f"{format_bytes(free_bytes)} left for the results of the run"
         )
     return None

@@ -202,7 +202,9 @@ class Runner:
         if (target := self._surroundings.target) is not None:
             return await self._target_job(request, target)
         if request.spec.engine is Engine.TARGET:
-            raise UsageError(f"{self._device.name} is not a target: engine target does not apply")
+            raise UsageError(
+                f"engine target requires a microcontroller, which {self._device.name} is not"
+            )
         # Imported here because an idle agent needs no runtime drivers.
         from edgebench.agent.runtimes.registry import find_runtime
 
@@ -271,7 +273,9 @@ class Runner:
                 )
             model, path = ModelFacts(target.own_model, None, FIRMWARE_FORMAT, None), ""
         elif not request.model_sha256:
-            raise UsageError(f"{self._device.name} has no model in its firmware: name a model file")
+            raise UsageError(
+                f"{self._device.name} has no model in its firmware: specify a model file"
+            )
         else:
             path = str(await asyncio.to_thread(self._models.verified_path, request.model_sha256))
             size_bytes = os.path.getsize(path)

@@ -153,7 +153,8 @@ class Seat:
     def _left_error(self) -> SeatLeft:
         since = datetime.fromtimestamp(self.left_s or 0.0, timezone.utc)
         return SeatLeft(
-            f"device {self.name} is gone from its agent since {since:%Y-%m-%d %H:%M:%S} UTC"
+            f"device {self.name} has been disconnected from its agent since "
+            f"{since:%Y-%m-%d %H:%M:%S} UTC"
         )
 
     @property
@@ -229,7 +230,7 @@ class Seat:
             return f"temperature is {temp_c:.1f} °C, the profile's limit is {limit_c:g} °C"
         waiting = self.spool.usage()[1]
         if waiting >= self.spool.quota_bytes:
-            return f"its spool holds {format_bytes(waiting)} of uncollected runs"
+            return f"the spool holds {format_bytes(waiting)} of uncollected runs"
         return None
 
     def inherit(self, holder: str, name: str, ttl_s: float) -> None:

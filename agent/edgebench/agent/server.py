@@ -255,7 +255,7 @@ class ConnectionHandler:
         allowed = _PAIRING if self._peer.is_pairing else _LOCAL if self._peer.is_local else _REMOTE
         handler = allowed.get(kind)
         if handler is None:
-            raise RemoteProtocolError(f"{kind_of(kind)} is not for this connection")
+            raise RemoteProtocolError(f"{kind_of(kind)} is not allowed on this connection")
         if not self._holder and kind not in (m.Hello, m.AgentClaim):
             raise RemoteProtocolError(f"{kind_of(kind)} came before hello")
         self._seat.lease.touch(self._holder)
@@ -269,7 +269,7 @@ class ConnectionHandler:
         """Send a notice; cut the connection off if too many wait to be read."""
         self._behind_bytes += len(data)
         if self._behind_bytes > MAX_BEHIND_BYTES:
-            logger.warning("cut off %s: it does not read its notices", self._peer.name)
+            logger.warning("disconnected %s, which does not read notices", self._peer.name)
             self._connection.transport.abort()
             return
 
@@ -290,7 +290,9 @@ class ConnectionHandler:
         self._sends.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             # Otherwise the host would wait for this notice for as long as a run may last.
-            logger.error("cut off %s: a notice was not sent", self._peer.name, exc_info=failure)
+            logger.error(
+                "disconnected %s: a notice was not sent", self._peer.name, exc_info=failure
+            )
             self._connection.transport.abort()
 
     # Handlers, in the order of a conversation.
@@ -298,8 +300,8 @@ class ConnectionHandler:
     async def _hello(self, frame: Frame, hello: m.Hello) -> None:
         if abs(hello.protocol - m.PROTOCOL_VERSION) > 1:
             raise RemoteProtocolError(
-                f"host speaks protocol {hello.protocol}, agent {m.PROTOCOL_VERSION}: "
-                "update the older one"
+                f"the host has protocol {hello.protocol}, the agent {m.PROTOCOL_VERSION}: "
+                "update the older program"
             )
         self._host_name, self._protocol = hello.host_name[:64], hello.protocol
         if not self._holder:

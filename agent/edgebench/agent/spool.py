@@ -160,7 +160,7 @@ class Spool:
     def _owned(self, run_id: str, owner: str) -> Path:
         path = _inside(self._spool, run_id)
         if not path.is_dir() or self._owner(path) != owner:
-            raise UsageError(f"this host has no run {run_id} here")
+            raise UsageError(f"no run {run_id} of this host is on the device")
         return path
 
     def _owner(self, path: Path) -> str | None:

@@ -141,6 +141,6 @@ def _external(meters: Sequence[str]) -> tuple[str, ...]:
 def _with_advice(error: EdgebenchError) -> EdgebenchError:
     if isinstance(error, NotPermitted):
         return TargetError(
-            f"{error}: join the port's group, then log in again: sudo usermod -aG dialout $USER"
+            f"{error}; join the port's group (sudo usermod -aG dialout $USER), then log in again"
         )
     return error

@@ -20,7 +20,7 @@ _NAMES = ("role", "name", "kind")
 def check(profile: Profile, name: str) -> Iterator[Complaint]:
     """All complaints about a profile that conforms to the schema."""
     if profile.id != name:
-        yield Complaint(("id",), f"is {profile.id!r}, the file is {name}.toml")
+        yield Complaint(("id",), f"is {profile.id!r}, but the file is {name}.toml")
     yield from (Complaint(path, what) for path, what in out_of_range(profile))
     yield from _matches(profile)
     yield from _clusters(profile)
@@ -89,7 +89,8 @@ def _zones(profile: Profile) -> Iterator[Complaint]:
         known = [step for step in steps if step is not None]
         if known != sorted(known):
             yield Complaint(
-                ("thermal", "zone", index), f"throttle, hard and critical must rise, got {known}"
+                ("thermal", "zone", index),
+                f"throttle_c, hard_c and critical_c must be in ascending order, got {known}",
             )
     roles = [zone.role for zone in profile.thermal.zone]
     if len(set(roles)) < len(roles):
@@ -104,14 +105,14 @@ def _limits(profile: Profile) -> Iterator[Complaint]:
         yield Complaint(("cooldown", "zone"), f"{cooldown.zone!r} is not a zone of this profile")
     if zone and zone.throttle_c is not None and (cooldown.max_c or 0.0) >= zone.throttle_c:
         yield Complaint(
-            ("cooldown", "max_c"), f"{cooldown.max_c} is not below throttle_c, {zone.throttle_c}"
+            ("cooldown", "max_c"), f"{cooldown.max_c} is not below throttle_c = {zone.throttle_c}"
         )
     if cooldown.timeout_s < cooldown.stable_s:
         yield Complaint(("cooldown", "timeout_s"), f"is below stable_s, {cooldown.stable_s}")
     for other in zones.values():
         if abort_c is not None and other.throttle_c is not None and abort_c <= other.throttle_c:
             yield Complaint(
-                ("limits", "abort_c"), f"{abort_c} is not above throttle_c, {other.throttle_c}"
+                ("limits", "abort_c"), f"{abort_c} is not above throttle_c = {other.throttle_c}"
             )
 
 

@@ -156,7 +156,7 @@ class Board:
         expected = self.facts.firmware.input_bytes if self.facts.firmware else None
         if not data or expected not in (None, len(data)):
             raise UsageError(
-                f"an input of {self.facts.model_name or 'this model'} has "
+                f"an input of {self.facts.model_name or 'this model'} must have "
                 f"{'at least 1 byte' if expected is None else f'{expected} bytes'}, got {len(data)}"
             )
         firmware = self.facts.firmware
@@ -182,10 +182,10 @@ class Board:
             return self.facts
         room = info.model_max if info else None
         if not self._loader.has_frames(info) or room is None:
-            raise UsageError(f"{self.facts.name} accepts no model over its line")
+            raise UsageError(f"{self.facts.name} accepts no uploaded model")
         if len(blob) > room:
             raise UsageError(
-                f"model of {len(blob)} bytes does not fit, {self.facts.name} has {room} bytes"
+                f"model of {len(blob)} bytes does not fit, {self.facts.name} has room for {room}"
             )
 
         def once() -> BoardFacts:
@@ -216,11 +216,11 @@ class Board:
         """
         if count < 1 or warmup_count < 0:
             raise UsageError(
-                f"a window must have at least 1 inference, got {count}, after {warmup_count}"
+                f"a window needs at least 1 inference (warm-up: 0), got {count} ({warmup_count})"
             )
         if self.facts.timestamps is None:
             raise UsageError(
-                f"{self.facts.name} runs no inferences on demand: its firmware is for streaming"
+                f"{self.facts.name} cannot run single inferences: its firmware is for streaming"
             )
         errors: list[str | None] = []
         damage = LineDamaged("no window")
@@ -230,7 +230,7 @@ class Board:
                 with suppress(BoardSilent):
                     self._exchange.resync()
                 raise BoardRestarted(
-                    f"the board restarted in `{reply.command}`: its input and the window are lost"
+                    f"the board restarted during `{reply.command}`; input and window are lost"
                 )
             if reply.error is not None and reply.error in errors and not reply.is_garbled:
                 raise BoardRefusal(f"the board rejects `{reply.command}`: {reply.error}")
@@ -320,7 +320,7 @@ class Board:
             reply = self._exchange.confirmed("x-out", events.OutputBytes)
             data = b"".join(part.data for part in reply.of_kind(events.OutputBytes))
             if expected not in (None, len(data)):
-                raise LineDamaged(f"outputs of {len(data)} bytes, the board has {expected}")
+                raise LineDamaged(f"received {len(data)} bytes of outputs, expected {expected}")
             return data
 
         return self.retrying(once)
@@ -450,7 +450,8 @@ class Board:
             raise BoardRefusal(f"the board expects another input: {mismatch.text}")
         if failure := reply.first(events.FailureText):
             text = one_line(failure.text, 80)
-            raise BoardRefusal(f"an inference of `{reply.command}` failed, board reports: {text}")
+            what = f"an inference of `{reply.command}` failed"
+            raise BoardRefusal(f"{what}, the board reports: {text}")
         complaint = reply.first(events.ComplaintText)
         if complaint and reply.is_complete and not reply.of_kind(events.ModelOutputs):
             text = one_line(complaint.text, 80)
@@ -510,7 +511,7 @@ class Board:
             return laps[0], laps[-1]
         if self.facts.timestamps is TimestampKind.PULSE and not laps and len(around) == 2:
             return around[0], around[1]
-        raise LineDamaged(f"`{reply.command}` ran, but the ends of its window are missing")
+        raise LineDamaged(f"`{reply.command}` ran, but the start or end of its window is missing")
 
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
         """Times of single inferences, if the firmware records them.
@@ -545,11 +546,13 @@ class Board:
         reply = self._exchange.confirmed("x-profile", events.OperatorsHead, events.OperatorTicks)
         head, operators = reply.first(events.OperatorsHead), reply.of_kind(events.OperatorTicks)
         if head is None or (head.run_count, head.operator_count) != (count, len(operators)):
-            raise LineDamaged(f"received {len(operators)} operators of {count} inferences: {head}")
+            raise LineDamaged(
+                f"received {len(operators)} operator times for {count} inferences: {head}"
+            )
         if SATURATED_TICKS in (head.overhead_ticks, *(operator.ticks for operator in operators)):
             raise BoardRefusal(
-                f"{count} inferences exceed the counter of the board, {SATURATED_TICKS} ticks of "
-                f"{head.tick_rate_hz} Hz for an operator"
+                f"{count} inferences exceed the range of the board's counter, "
+                f"{SATURATED_TICKS} ticks at {head.tick_rate_hz} Hz per operator"
             )
         return BoardProfile(
             tick_rate_hz=head.tick_rate_hz,
@@ -563,7 +566,7 @@ class Board:
         head = reply.first(events.CyclesHead)
         ticks = [tick for part in reply.of_kind(events.CyclesPart) for tick in part.ticks]
         if head is None or head.total_count != count or head.kept_count != len(ticks):
-            raise LineDamaged(f"received {len(ticks)} ticks for a window of {count}, with {head}")
+            raise LineDamaged(f"received {len(ticks)} tick counts for {count} inferences: {head}")
         return InferenceTicks(
             tick_rate_hz=head.tick_rate_hz,
             total_count=head.total_count,

@@ -227,7 +227,7 @@ class BoardPorts:
                     candidate,
                     TargetError(
                         f"{port.path} has no USB serial number, which is needed to identify a "
-                        f"board; if it has a board: --board {port.path}"
+                        f"board; if a board is connected to it: --board {port.path}"
                     ),
                 )
         probe = self._probes.get(candidate.key)

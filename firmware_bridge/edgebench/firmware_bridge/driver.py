@@ -147,7 +147,7 @@ class BoardDriver:
     ) -> BoardWithModel:
         if name not in QEMU_MACHINES:
             raise UsageError(
-                f"unknown emulated board {name[:40]!r}: there are {', '.join(QEMU_MACHINES)}"
+                f"unknown emulated board {name[:40]!r}; available: {', '.join(QEMU_MACHINES)}"
             )
         blob.check_fit(BOARD_MEMORY[name])
         emulator = EmulatorFacts(
@@ -314,7 +314,7 @@ def _firmware(board: str) -> Iterator[Path]:
     if folder := os.environ.get(FIRMWARE_VARIABLE):
         path = Path(folder) / f"{board}.elf"
         if not path.is_file():
-            raise UsageError(f"no firmware file {path}, in the folder of {FIRMWARE_VARIABLE}")
+            raise UsageError(f"no firmware file {path}; its folder is set by {FIRMWARE_VARIABLE}")
         yield path
         return
     with as_file(files("edgebench.firmware_bridge") / "elf" / f"{board}.elf") as path:
@@ -358,8 +358,8 @@ def _check_name(facts: BoardFacts, reported_name: str | None, address: str) -> N
     """
     if reported_name not in (None, facts.name):
         raise OtherBoard(
-            f"another board is at {address}: it reports the name {facts.name[:80]!r}, and "
-            f"{reported_name!r} was identified there"
+            f"the board at {address} was identified as {reported_name!r}, but now reports the "
+            f"name {facts.name[:80]!r}"
         )
 
 
@@ -380,12 +380,12 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
     """Load a model onto a connected board with edgebench's firmware.
 
     Raises:
-        ModelRefused: the board accepts no model over its line, or has no space for this model.
+        ModelRefused: the board accepts no uploaded model, or has no space for this model.
     """
     info = board.facts.firmware
     if info is None or info.model_max is None or info.ram_max is None:
         raise ModelRefused(
-            f"{board.facts.name} accepts no model over its line: its firmware is not edgebench's"
+            f"{board.facts.name} accepts no uploaded model: its firmware is not edgebench's"
         )
     if (present := _blob_on_board(info, data)) is not None:
         return BoardWithModel(board, sent_model(data, present), directory)

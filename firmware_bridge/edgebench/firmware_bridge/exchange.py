@@ -193,14 +193,14 @@ class BoardExchange:
         reply = self.attempt(command, silence_s=silence_s)
         if reply.is_restart:
             raise BoardRestarted(
-                f"the board at {self.transport.name} restarted at `{_of(command)}`"
+                f"the board at {self.transport.name} restarted during `{_of(command)}`"
             )
         if not reply.is_complete:
             waited_s = self.answer_s if silence_s is None else silence_s
             received = f"{len(reply.events)} lines of a reply" if reply.events else "no reply"
             raise BoardSilent(
-                f"{received} to `{_of(command)}` from the board at {self.transport.name}, then "
-                f"nothing for {waited_s:g} s"
+                f"{received} to `{_of(command)}` from the board at {self.transport.name}, "
+                f"which was silent for {waited_s:g} s"
             )
         return reply
 
@@ -229,7 +229,7 @@ class BoardExchange:
         self._due_ns = None
         if events and isinstance(fault := events[-1].event, FaultText):
             raise BoardFault(
-                f"the board at {self.transport.name} stopped in `{_of(command)}`: "
+                f"the board at {self.transport.name} stopped during `{_of(command)}`: "
                 f"{one_line(fault.text, 80)}"
             )
         return BoardReply(command, issued_ns, tuple(events), is_complete)
@@ -261,7 +261,7 @@ class BoardExchange:
                 return reply
             before = replied, reply.error
         raise LineDamaged(
-            f"{CONFIRMATIONS} replies to `{_of(command)}`, no two consecutive replies are equal"
+            f"of {CONFIRMATIONS} replies to `{_of(command)}`, no two consecutive replies are equal"
         )
 
     def read_start_messages(self) -> None:
@@ -372,9 +372,11 @@ class BoardExchange:
             text = reader.take_rest().decode("latin-1")
             if fault := FAULT_LINE.search(text):
                 reason = one_line(fault[0].strip())
-                raise BoardFault(f"the board at {self.transport.name} stopped in a load: {reason}")
+                where = f"the board at {self.transport.name}"
+                raise BoardFault(f"{where} stopped during an upload: {reason}")
             if "m-init-done" in text:
-                raise BoardRestarted(f"the board at {self.transport.name} restarted in a load")
+                where = f"the board at {self.transport.name}"
+                raise BoardRestarted(f"{where} restarted during an upload")
             return None
         return reader.feed(received.data)
 
@@ -434,7 +436,7 @@ class BoardExchange:
             )
         if Quirk.NOT_TEXT in self.dialect.quirks:
             return (
-                f"{self.transport.name} sends data{speed} that is not text: it has another speed, "
+                f"{self.transport.name} sends data{speed} that is not text: the speed is wrong, "
                 f"or the line is bad ({attempts})"
             )
         if line_count or byte_count:

@@ -104,7 +104,7 @@ FLASH_TOOLS: dict[str, FlashTool] = {
             serial_arguments=("--port", "{serial}"),
             serial_place=0,
             formats=(".bin",),
-            install="that of the Arduino IDE, in packages/arduino/tools/bossac/1.9.1-arduino2",
+            install="part of the Arduino IDE, in packages/arduino/tools/bossac/1.9.1-arduino2",
         ),
     )
 }
@@ -219,7 +219,7 @@ def flash_command(
     candidates = [firmware] if firmware else packaged_firmware(board)
     if not candidates:
         raise UsageError(
-            f"the package lacks its firmware for {recipe.text}; reinstall edgebench, or name a file"
+            f"the package lacks its firmware for {recipe.text}; reinstall edgebench, or give a file"
         )
     first = candidates[0]
     if firmware is not None:

@@ -134,7 +134,7 @@ def cobs_decode(encoded: bytes) -> bytes:
         code = encoded[place]
         run = encoded[place + 1 : place + code]
         if code == 0 or len(run) != code - 1 or 0 in run:
-            raise FrameDamaged(f"{len(encoded)} bytes are not COBS: code {code} at {place}")
+            raise FrameDamaged(f"{len(encoded)} bytes are not valid COBS: code {code} at {place}")
         data += run
         place += code
         if code <= _RUN_MAX and place < len(encoded):
@@ -159,7 +159,7 @@ def frame_decode(encoded: bytes) -> BoardFrame:
         raise FrameDamaged(f"a frame must have at least {2 + _U32.size} bytes, got {len(data)}")
     body, (crc,) = data[: -_U32.size], _U32.unpack(data[-_U32.size :])
     if zlib.crc32(body) != crc:
-        raise FrameDamaged(f"CRC-32 is {zlib.crc32(body):08x}, the frame has {crc:08x}")
+        raise FrameDamaged(f"CRC-32 is {zlib.crc32(body):08x}, but the frame states {crc:08x}")
     return BoardFrame(body[0], body[1], body[2:])
 
 

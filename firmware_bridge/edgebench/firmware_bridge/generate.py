@@ -251,7 +251,7 @@ def generate(
     try:
         blob = pack(header, lowering.tensors, lowering.operators)
     except struct.error as error:
-        raise BoardModelRefused("a number of the model is too large for a blob") from error
+        raise BoardModelRefused("a value in the model is too large for a blob") from error
     output_bytes = sum(lowering.tensors[number].size_bytes for number in outputs)
     input_bytes = lowering.tensors[first].size_bytes * (4 if encoding == "float32" else 1)
     return ModelBlob(
@@ -283,7 +283,7 @@ def _add_input(lowering: Lowering, encoding: InputEncoding) -> int:
     if len(sources) == 1:
         return lowering.view(numbers[0])
     if encoding == "float32":
-        raise BoardModelRefused(f"the model has {len(sources)} inputs, not 1, for float32")
+        raise BoardModelRefused(f"encoding float32 requires 1 input, the model has {len(sources)}")
     return join_inputs(lowering)
 
 
@@ -355,15 +355,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="create a model blob for the firmware")
     parser.add_argument("model", type=Path)
     parser.add_argument(
-        "--output", type=Path, help="file for the blob, or .c for its source; default: print sizes"
+        "--output",
+        type=Path,
+        help="file for the blob; with suffix .c, for its C source; default: only print sizes",
     )
     parser.add_argument(
         "--id",
-        help="name that the firmware reports; default: MLPerf Tiny's for the model, or the file's",
+        help="model name that the firmware reports; default: MLPerf Tiny's name, or the file's",
     )
     parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="encoding of the sent inputs")
     parser.add_argument("--rounding", choices=_ROUNDINGS, default="litert")
-    parser.add_argument("--board", choices=BOARD_MEMORY, help="fail if it does not fit")
+    parser.add_argument(
+        "--board", choices=BOARD_MEMORY, help="fail if the model does not fit this board"
+    )
     options = parser.parse_args()
     try:
         blob = generate(

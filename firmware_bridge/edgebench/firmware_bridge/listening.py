@@ -255,7 +255,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
     longest_ns = end.first_ns - started.issued_ns
     if len(activations) * FRAME_NS > (1 + CLOCKS_RATIO) * longest_ns + 2 * FRAME_NS:
         raise LineDamaged(
-            f"{len(activations)} activations of frames of {FRAME_NS / 1e6:g} ms, within "
+            f"received {len(activations)} activations, for frames of {FRAME_NS / 1e6:g} ms, within "
             f"{longest_ns / 1e9:.2f} s"
         )
     ticks: tuple[int, ...] = ()
@@ -341,7 +341,7 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
     parts: list[tuple[int, ...]] = []
     for event in behind[behind.index(events.ActivationsHead()) + 1 :]:
         if not isinstance(event, events.NumberList):
-            raise LineDamaged(f"a line of the activations was damaged: {event}")
+            raise LineDamaged(f"a line with activations was damaged: {event}")
         if event.values:
             parts.append(event.values)
     whole = {len(part) for part in parts[:-1]}

@@ -99,8 +99,8 @@ class BoardLoader:
             is_done = reply.first(events.LoadEnd) is not None
             if reply.error or is_done != is_last or not is_as_sent:
                 raise LineDamaged(
-                    f"load of {size} bytes failed at {begin}: "
-                    f"{reply.error or ('it ended early' if is_done else 'bytes are missing')}"
+                    f"upload of {size} bytes failed at byte {begin}: "
+                    f"{reply.error or ('it was ended early' if is_done else 'bytes are missing')}"
                 )
             self._on_bytes(begin + len(part), size)
 

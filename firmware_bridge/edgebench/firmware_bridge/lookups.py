@@ -66,7 +66,7 @@ def _table_of(
         required = (1 / 256, -128) if is_logistic else (1 / 128, 0)
         if (out.scale, out.zero_point) != required:
             raise BoardModelRefused(
-                f"{operator.name} to {out.name!r} has scale {out.scale:g} and zero point "
+                f"{operator.name} has output {out.name!r} of scale {out.scale:g} and zero point "
                 f"{out.zero_point}, not {required[0]:g} and {required[1]}"
             )
         if lowering.is_tflm:
@@ -95,7 +95,9 @@ def _table_of(
 def _slope_factor(operator: ModelOperator, source: ModelTensor, out: ModelTensor) -> FixedPoint:
     slope = 0.0 if operator.options is None else operator.options.real(0)
     if slope < 0:
-        raise BoardModelRefused(f"{operator.name} to {out.name!r} has a negative slope {slope:g}")
+        raise BoardModelRefused(
+            f"{operator.name} with output {out.name!r} has negative slope {slope:g}"
+        )
     return fixed_point(float32(float32(source.scale * slope) / out.scale))
 
 

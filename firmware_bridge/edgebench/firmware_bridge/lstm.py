@@ -95,7 +95,7 @@ def lstm(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _check_form(operator: ModelOperator, source: ModelTensor, out: ModelTensor) -> None:
-    name = f"{operator.name} to {out.name!r}"
+    name = f"{operator.name} with output {out.name!r}"
     if any(optional_input(operator, at) >= 0 for at in _ABSENT):
         raise BoardModelRefused(f"{name} has peepholes, a projection or layer normalisation")
     if operator.inputs[1] < 0:
@@ -103,14 +103,14 @@ def _check_form(operator: ModelOperator, source: ModelTensor, out: ModelTensor) 
     if operator.option(0) != _TANH:
         raise BoardModelRefused(f"{name} has activation {operator.option(0)}, not tanh")
     if len(source.shape) != 3 or (operator.option(3) and source.shape[1] != 1):
-        raise BoardModelRefused(f"{name} has several sequences, ordered by time")
+        raise BoardModelRefused(f"{name} has several sequences in time-major order")
 
 
 def _bias(lowering: Lowering, number: int, count: int) -> list[int]:
     tensor = lowering.tensor(number)
     values = constant_integers(tensor)
     if values is None or len(values) != count:
-        raise BoardModelRefused(f"bias {tensor.name!r} is not {count} constants of int32")
+        raise BoardModelRefused(f"bias {tensor.name!r} must be {count} int32 constants")
     return values
 
 
@@ -123,7 +123,7 @@ def _folded(
         rows, columns = matrix.shape
         weights = array("b", matrix.content)
         if len(weights) != rows * columns or len(bias) != rows or matrix.zero_point:
-            raise BoardModelRefused(f"weights {matrix.name!r} are not constants of int8")
+            raise BoardModelRefused(f"weights {matrix.name!r} are not int8 constants")
         totals = [sum(weights[row * columns : (row + 1) * columns]) for row in range(rows)]
         values += [start - zero_point * total for start, total in zip(bias, totals, strict=True)]
     return [(value + 2**31) % 2**32 - 2**31 for value in values]
@@ -184,5 +184,6 @@ def _stacked(lowering: Lowering, matrices: Sequence[ModelTensor]) -> int:
     content = b"".join(matrix.content for matrix in matrices)
     rows, columns = matrices[0].shape
     if any(matrix.shape != (rows, columns) for matrix in matrices):
-        raise BoardModelRefused(f"weights {matrices[0].name!r} have another shape than others")
+        name = matrices[0].name
+        raise BoardModelRefused(f"weights {name!r} differ in shape from those of other gates")
     return lowering.weights((1, 1, 4 * rows, columns), content, INT8)

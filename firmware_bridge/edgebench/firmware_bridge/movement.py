@@ -54,7 +54,7 @@ def join_inputs(lowering: Lowering) -> int:
 
 def _same_type(operator: ModelOperator, source: ModelTensor, out: ModelTensor) -> None:
     if source.type != out.type:
-        raise BoardModelRefused(f"{operator.name} to {out.name!r} changes the type")
+        raise BoardModelRefused(f"{operator.name} with output {out.name!r} changes the type")
 
 
 def transpose(lowering: Lowering, operator: ModelOperator) -> None:
@@ -67,9 +67,11 @@ def transpose(lowering: Lowering, operator: ModelOperator) -> None:
     _same_type(operator, source, out)
     order = integers(lowering, operator.inputs[1])
     if sorted(order) != list(range(len(source.shape))):
-        raise BoardModelRefused(f"{operator.name} to {out.name!r} has the order {order}")
+        raise BoardModelRefused(
+            f"{operator.name} with output {out.name!r} has an invalid order {order}"
+        )
     if [source.shape[axis] for axis in order] != list(out.shape):
-        raise BoardModelRefused(f"{operator.name} to {out.name!r} has another shape")
+        raise BoardModelRefused(f"{operator.name} gives {out.name!r} an unexpected shape")
     steps = steps_of(source.shape)
     ordered = [steps[axis] for axis in order]
     views = lowering.view(operator.inputs[0]), lowering.view(operator.outputs[0])
@@ -148,7 +150,7 @@ def strided_slice(lowering: Lowering, operator: ModelOperator) -> None:
     else:
         starts, counts, strides, stay = slice_bounds(operator, source.shape, numbers)
     if [counts[axis] for axis in stay] != list(out.shape):
-        raise BoardModelRefused(f"{operator.name} to {out.name!r} has another shape")
+        raise BoardModelRefused(f"{operator.name} gives {out.name!r} an unexpected shape")
     steps = steps_of(source.shape)
     first = sum(start * step for start, step in zip(starts, steps, strict=True))
     taken = [strides[axis] * steps[axis] for axis in stay]
@@ -198,7 +200,7 @@ def resize(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)
     if len(source.shape) != 4 or len(out.shape) != 4:
-        raise BoardModelRefused(f"{operator.name} to {out.name!r} is not in four dimensions")
+        raise BoardModelRefused(f"{operator.name} with output {out.name!r} is not four-dimensional")
     view, output = lowering.view(operator.inputs[0]), lowering.view(operator.outputs[0])
     if operator.code == TfliteCode.RESIZE_BILINEAR:
         parameters = {0: operator.option(2), 1: operator.option(3), 2: int(lowering.was_uint8)}

@@ -86,7 +86,7 @@ def _refuse_powers_of_two(operator: ModelOperator, *tensors: ModelTensor) -> Non
     logarithms = [log2(tensor.scale) for tensor in tensors]
     if all(abs(value - round(value)) < _LOG2_TOLERANCE for value in logarithms):
         raise BoardModelRefused(
-            f"{operator.name} to {tensors[-1].name!r} of int16 has scales that are powers of two"
+            f"int16 {operator.name} with output {tensors[-1].name!r} has power-of-two scales"
         )
 
 
@@ -169,7 +169,9 @@ def _softmax(lowering: Lowering, operator: ModelOperator) -> None:
         else (out.scale * steps == 1)
     )
     if out.type not in (INT8, INT16) or not is_same_scale or out.zero_point != smallest_code:
-        raise BoardModelRefused(f"softmax to {out.name!r} has a scale other than 1/{steps}")
+        raise BoardModelRefused(
+            f"softmax with output {out.name!r} has a scale other than 1/{steps}"
+        )
     beta = 1.0 if operator.options is None else operator.options.real(0)
     factor, smallest = softmax_factor(source.scale, beta)
     append(lowering, operator, BlobKind.SOFTMAX, {**pair(0, factor), 2: smallest})
@@ -222,12 +224,12 @@ def _concatenate(lowering: Lowering, operator: ModelOperator) -> None:
     rank, place = len(out.shape), 0
     axis = operator.option(0, "<i") % rank
     if operator.option(1):
-        raise BoardModelRefused(f"concatenation to {out.name!r} has an activation")
+        raise BoardModelRefused(f"concatenation with output {out.name!r} has an activation")
     for number in operator.inputs:
         source = lowering.tensor(number)
         only_int8(source, out)
         if (source.scales, source.zero_points) != (out.scales, out.zero_points):
-            raise BoardModelRefused(f"concatenation to {out.name!r} changes the scale")
+            raise BoardModelRefused(f"concatenation with output {out.name!r} changes the scale")
         inputs = (lowering.view(number),)
         parameters = {0: axis + 4 - rank, 1: place}
         output = lowering.view(operator.outputs[0])
@@ -344,8 +346,8 @@ def lower(lowering: Lowering) -> None:
             if count := _float_count(lowering.model):
                 of_all = f"{count} of {len(lowering.model.operators)} operators"
                 raise BoardModelRefused(
-                    f"{error} ({of_all} compute with floats: quantise the model with its "
-                    "converter, weights and activations)"
+                    f"{error} ({of_all} compute with floats; quantise the model's weights "
+                    "and activations with its converter)"
                 ) from error
             raise
         name = lowering.tensor(operator.outputs[0]).name if operator.outputs else ""

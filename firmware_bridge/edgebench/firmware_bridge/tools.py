@@ -143,7 +143,7 @@ class BoardTools:
                 serial = serial or port.serial_number
         if firmware is None and kind not in FLASH_RECIPES:
             raise UsageError(
-                f"the package has no firmware for {kind[:80]!r}; name a file, or a kind of board: "
+                f"the package has no firmware for {kind[:80]!r}; give a file, or a kind of board: "
                 f"{', '.join(sorted(FLASH_RECIPES))}"
             )
         command = flash_command(

@@ -118,11 +118,11 @@ def call_once(lowering: Lowering, operator: ModelOperator) -> None:
         if other.code == TfliteCode.VAR_HANDLE:
             continue
         if other.code != TfliteCode.ASSIGN_VARIABLE:
-            raise BoardModelRefused(f"{operator.name} calls a graph with {other.name}")
+            raise BoardModelRefused(f"{operator.name} calls a graph with operator {other.name}")
         tensor = graph.tensors[other.inputs[1]]
         if tensor.type != INT8 or len(tensor.content) != tensor.size or not tensor.content:
             raise BoardModelRefused(
-                f"first value of a variable, {tensor.name!r}, is no int8 constant"
+                f"initial value {tensor.name!r} of a variable is not an int8 constant"
             )
         fill(lowering, lowering.state(handles[other.inputs[0]], tensor), tensor.content)
 
@@ -167,7 +167,7 @@ def svdf(lowering: Lowering, operator: ModelOperator) -> None:
     features, time, state = (lowering.tensor(operator.inputs[number]) for number in (1, 2, 4))
     only_int8(source, features, out)
     if time.type not in (INT8, INT16) or state.type != time.type:
-        raise BoardModelRefused(f"{operator.name} to {out.name!r} has weights of {time.type}")
+        raise BoardModelRefused(f"{operator.name} with output {out.name!r} has {time.type} weights")
     rank = operator.option(0, "<i")
     filters, memory = time.shape
     batches, width = source.shape

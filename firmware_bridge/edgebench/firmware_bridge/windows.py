@@ -76,7 +76,7 @@ def _real_factors(
     if any(fixed_point(factor).shift > limit for factor in factors):
         raise BoardModelRefused(
             f"scales of {weights.name!r} and {out.name!r} multiply sums of {source.type} by "
-            f"{max(factors):.6g}, not by less than 2^{limit}"
+            f"{max(factors):.6g}, which must be below 2^{limit}"
         )
     return factors
 
@@ -104,11 +104,11 @@ def _biases(lowering: Lowering, number: int, count: int, source: ModelTensor) ->
     name, form = (INT64, "q") if source.type == INT16 else (INT32, "i")
     if tensor.type != name:
         raise BoardModelRefused(
-            f"bias {tensor.name!r} has type {tensor.type}, not {name} as for an input of "
-            f"{source.type}"
+            f"bias {tensor.name!r} has type {tensor.type}; an input of {source.type} "
+            f"requires {name}"
         )
     if len(tensor.content) != array(form).itemsize * count:
-        raise BoardModelRefused(f"bias {tensor.name!r} is not {count} constants of {name}")
+        raise BoardModelRefused(f"bias {tensor.name!r} must be {count} {name} constants")
     return array(form, tensor.content)
 
 
@@ -134,9 +134,9 @@ def _weights_of(lowering: Lowering, number: int) -> tuple[ModelTensor, array[int
     only_int8(tensor)
     is_shifted = any(tensor.zero_points)
     if len(tensor.content) != tensor.size or not tensor.scales:
-        raise BoardModelRefused(f"weights {tensor.name!r} are not constants of int8")
+        raise BoardModelRefused(f"weights {tensor.name!r} are not int8 constants")
     if is_shifted and len(tensor.scales) != 1:
-        raise BoardModelRefused(f"weights {tensor.name!r} have several scales and zero points")
+        raise BoardModelRefused(f"weights {tensor.name!r} have zero points and several scales")
     return tensor, array("b", tensor.content)
 
 
@@ -175,7 +175,7 @@ def convolution(lowering: Lowering, operator: ModelOperator) -> None:
         only_int8(source)
     weights, values = _weights_of(lowering, operator.inputs[1])
     if len(source.shape) != 4 or len(out.shape) != 4 or len(weights.shape) != 4:
-        raise BoardModelRefused(f"convolution to {out.name!r} is not in four dimensions")
+        raise BoardModelRefused(f"convolution with output {out.name!r} is not four-dimensional")
     channels, (filter_h, filter_w) = out.shape[3], weights.shape[1:3]
     strides = operator.option(2, "<i"), operator.option(1, "<i")
     dilations = (
@@ -343,7 +343,7 @@ def pool(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)
     if (source.scales, source.zero_points) != (out.scales, out.zero_points):
-        raise BoardModelRefused(f"pool to {out.name!r} changes the scale")
+        raise BoardModelRefused(f"pooling with output {out.name!r} changes the scale")
     stride_w, stride_h = operator.option(1, "<i"), operator.option(2, "<i")
     filter_w, filter_h = operator.option(3, "<i"), operator.option(4, "<i")
     is_same = operator.option(0) == _SAME

@@ -62,7 +62,7 @@ def load_arrays(content: bytes, *, is_compression_allowed: bool) -> dict[str, ND
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             is_larger = any(item.file_size > item.compress_size for item in archive.infolist())
         if is_larger and not is_compression_allowed:
-            raise ValueError("it is compressed, and may unpack to any size")
+            raise ValueError("the file is compressed, so its unpacked size has no limit")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = dict(file)
     except Exception as exc:  # zipfile and numpy raise a dozen kinds, MemoryError among them

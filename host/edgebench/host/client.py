@@ -88,7 +88,8 @@ class Client:
             welcome = self.ask(hello, m.Welcome)
             if seat and welcome.protocol < m.SEATS_SINCE:  # such an agent ignores the name
                 raise NoSuchDevice(
-                    f"no seat {seat!r} there: its agent, {welcome.software}, serves only one device"
+                    f"no device {seat!r} at this agent: {welcome.software} serves only a single "
+                    "device"
                 )
         except EdgebenchError:
             link.close()
@@ -229,7 +230,9 @@ class Client:
             TargetError: the agent is too old to support this request.
         """
         if self._protocol < m.SEATS_SINCE:
-            raise TargetError(f"agent does not support following a run: {self.software}")
+            raise TargetError(
+                f"agent does not support following a run in progress: {self.software}"
+            )
         self._notices.clear()
         self._followed = self._send(m.RunFollow(run_id, LEASE_TTL_S))
         self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)

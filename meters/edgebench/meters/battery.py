@@ -61,7 +61,7 @@ the wait for a new value is shorter than the time for which an agent waits for a
 POLL_S = 0.25
 _UNCERTAINTY = (
     term(Kind.GAIN, GAIN_RATIO, "assumed: gauges do not state their accuracy"),
-    term(Kind.EDGE, UPDATE_MAX_S, "gauges average, and have a new value every 0.1 to 10 s"),
+    term(Kind.EDGE, UPDATE_MAX_S, "gauges average, and update their readings every 0.1 to 10 s"),
 )
 
 

@@ -30,8 +30,8 @@ def only_tester(
         testers: Matching testers.
         known: Vendor and product ids that were searched for.
         serial: Serial number that was searched for; empty: any.
-        hint: Text on how to select a tester, for the error about several testers; it follows "name
-            one".
+        hint: Text on how to select a tester, for the error about several testers; it follows
+            "select a tester".
         what: Name of the kind of tester, used in messages.
 
     Raises:
@@ -42,7 +42,8 @@ def only_tester(
         which = f"with serial number {serial} " if serial else ""
         raise UsageError(f"no {what} {which}is connected; looked for {ids}")
     if len(testers) > 1:
-        raise UsageError(f"{len(testers)} such {what.split()[-1]}s are connected, name one{hint}")
+        kind = what.split()[-1]
+        raise UsageError(f"{len(testers)} such {kind}s are connected, select a {kind}{hint}")
     return testers[0]
 
 

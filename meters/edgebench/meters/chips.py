@@ -114,7 +114,9 @@ _INA237 = replace(
 )
 CHIPS: dict[str, Chip] = {
     "ina219": _INA219,
-    "ina220": replace(_INA219, origin=Origin.ASSUMED, reference="assumed to be as an INA219A"),
+    "ina220": replace(
+        _INA219, origin=Origin.ASSUMED, reference="the limits of an INA219A are assumed"
+    ),
     "ina226": _INA226,
     "ina230": _INA230,
     "ina231": _INA230,
@@ -146,7 +148,7 @@ CHIPS: dict[str, Chip] = {
         shunt_ohm=0.0004,
         full_gain=None,
         origin=Origin.ASSUMED,
-        reference="resolution of linux ina238.c; else assumed to be as an INA745A, TI SBOSAC3A",
+        reference="resolution from linux ina238.c; else the limits of an INA745A, TI SBOSAC3A",
     ),
     "sq52206": replace(
         _INA237, power_factor_v=4 * 0.24, reference="as an INA237; the limits are assumed"
@@ -161,7 +163,7 @@ CHIPS: dict[str, Chip] = {
         default_shunt_ohm=DEFAULT_SHUNT_OHM,
         voltage_file="in0_input",  # has no file of the shunt's voltage
         update_s=1.024e-3,
-        reference="resolution of linux tsc1641.c; the limits are assumed",
+        reference="resolution from linux tsc1641.c; the limits are assumed",
     ),
     "ina3221": Chip(
         shunt_step_v=40e-6,

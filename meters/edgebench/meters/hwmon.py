@@ -50,7 +50,7 @@ PRODUCT_RATIO = 5.0
 load between two readings rarely causes a larger ratio; a wrong unit causes a ratio of 1,000."""
 _CONTRADICTIONS = 5
 _LEAST_MA = 5
-_UNWATCHED = "; no current reading: values beyond its range go unnoticed"
+_UNWATCHED = "; the current is not readable, so values beyond its range are not detected"
 
 
 class HwmonMeter(RailMeter):

@@ -47,7 +47,7 @@ _SYSTEM: dict[str, Any] = {"system": {"get_sysinfo": {}}}
 _METER: dict[str, Any] = {"emeter": {"get_realtime": {}}}
 _TRAITS = PlugTraits(
     gain_ratio=0.03,
-    gain_reference="assumed: TP-Link states none; owners report 1 to 3 %",
+    gain_reference="assumed: TP-Link states no accuracy; owners report 1 to 3 %",
     offset_w=0.5,
     lag_s=5.0,
 )
@@ -116,7 +116,7 @@ class KasaLink:
             return system
         if channel is None or channel >= len(children):
             last = len(children) - 1
-            raise UsageError(f"a {system['model']} has several outlets: channel=0 to {last}")
+            raise UsageError(f"a {system['model']} has several outlets: select channel=0 to {last}")
         child = children[channel]
         own = str(child["id"])
         # A strip whose outlet ids are short expects its own id in front of them.

@@ -114,7 +114,7 @@ class Gpu:
                 f"nvml:{index} ({nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index))})"
                 for index in range(count)
             ]
-            raise UsageError(f"{count} NVIDIA GPUs are installed, name one: {', '.join(names)}")
+            raise UsageError(f"{count} NVIDIA GPUs are installed, select a GPU: {', '.join(names)}")
         return nvml.nvmlDeviceGetHandleByIndex(int(choice or 0))
 
     def _refusal(self, exc: Any) -> str:
@@ -197,6 +197,6 @@ def _uncertainty(name: str) -> tuple[UncertaintyTerm, ...]:
         term(Kind.RESOLUTION, 1e-3, "a step of the counter", Unit.JOULE),
     ]
     if _PART_TIME.search(name):
-        where = f"assumed, {_PAPER}: the sensor of an {name} samples a quarter of the time"
+        where = f"assumed, {_PAPER}: the sensor of an {name} measures only a quarter of the time"
         terms.append(term(Kind.MODEL, _PART_TIME_RATIO, where))
     return tuple(terms)

@@ -352,7 +352,12 @@ def _uncertainty(model: str) -> tuple[UncertaintyTerm, ...]:
         gain = term(Kind.GAIN, 0.01, "assumed: no data sheet of this model was available")
     return (
         gain,
-        term(Kind.OFFSET, _OFFSET_A, "assumed: the high range, by forum.qoitech.com", Unit.AMPERE),
+        term(
+            Kind.OFFSET,
+            _OFFSET_A,
+            "assumed: accuracy of the high range, from forum.qoitech.com",
+            Unit.AMPERE,
+        ),
         term(Kind.VOLTAGE, 5e-3, "assumed: the configured voltage, which is not measured"),
         term(Kind.TIMEBASE, 50e-6, "assumed: a crystal"),
     )

@@ -134,7 +134,7 @@ class Plug(InstrumentMeter[PlugLink]):
                 term(
                     Kind.OFFSET,
                     traits.offset_w,
-                    f"{assumed}: a lower power is shown as 0",
+                    f"{assumed}: power below this value is shown as 0",
                     Unit.WATT,
                 ),
                 term(Kind.RESOLUTION, reading.step_w / 2, "half a step as shown", Unit.WATT),
@@ -266,7 +266,7 @@ def refuse_nameless(driver: str, address: str) -> None:
         UsageError: the address is empty.
     """
     if not address:
-        raise UsageError(f"plug address missing: name it, as in {driver}:192.168.1.20")
+        raise UsageError(f"plug address missing: add the address, as in {driver}:192.168.1.20")
 
 
 def web_address_of(options: Options) -> str:

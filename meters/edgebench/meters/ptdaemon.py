@@ -325,7 +325,7 @@ def _interval_s(identity: str) -> float:
         raise TargetError(f"PTDaemon replied {identity[:60]!r} to `Identify`: not an analyser")
     if "mode=temperature" in fields or fields[2] != "1":
         raise TargetError(
-            f"this PTDaemon has no power analyser but {fields[0]}: name the other daemon"
+            f"this PTDaemon has {fields[0]}, not a power analyser: name the daemon that has"
         )
     interval_s = float(fields[1]) / 1000 if fields[1].strip().isdigit() else 0.0
     low_s, high_s = _INTERVALS_S

@@ -40,7 +40,7 @@ TOTAL = "total_rails"
 LEFT_OUT = "left_out"
 """Name of a fact in the header: the rails that exist but are not measured, with the reasons."""
 _END = {
-    "energy": "converter limit, checked only at the moments of reading",
+    "energy": "limit of the converter, checked only when it is read",
     "power": "converter limit",
     "product": "converter limit",
 }

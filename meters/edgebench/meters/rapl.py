@@ -31,7 +31,7 @@ MODEL_RATIO = 0.05
 model of the work, not of a measurement."""
 MIN_WINDOW_S = 100 * UPDATE_S
 OPEN_THEM = (
-    "to let all users read them: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
+    "to let all users read the counters: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
     "(until the next boot; docs/meters.md has a rule for udev)"
 )
 _POWERCAP = "sys/class/powercap"

@@ -208,7 +208,7 @@ DRIVERS: dict[str, Driver] = {
     "iio": Driver(
         "iio:make_meter",
         "rail_decoder:RailDecoder",
-        "the same chips through industrial I/O; also Jetson with JetPack 4",
+        "power monitors on the board, through industrial I/O; also Jetson with JetPack 4",
         usage="[:CHIP|RAIL][,root=/]",
     ),
     "rpi5": Driver(
@@ -281,8 +281,8 @@ def with_supply(text: str, supply_v: float) -> str:
         )
     if driver.supply_switch and driver.supply_switch not in options.values:
         raise WrongMeterOption(
-            f"meter {name} sets no supply voltage without the option {driver.supply_switch}, "
-            f"{supply_v:g} V requested: {text},{driver.supply_switch}"
+            f"meter {name} sets the supply voltage, {supply_v:g} V, only with the option "
+            f"{driver.supply_switch}: {text},{driver.supply_switch}"
         )
     if (given := options.values.get("supply")) is None:
         complete = f"{text},supply={supply_v:g}"
@@ -290,7 +290,8 @@ def with_supply(text: str, supply_v: float) -> str:
         complete = text
     else:
         raise WrongMeterOption(
-            f"two supply voltages, {supply_v:g} V and supply={given} of meter {name}: leave one out"
+            f"the supply voltage is set twice, {supply_v:g} V and supply={given} of meter {name}: "
+            "omit either"
         )
     find_meter(complete)  # the driver checks its limits
     return complete

@@ -109,7 +109,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
         round_s = max((self._clock_ns() - before_ns) / 1e9, 1e-9)
         command = connection.command
         if content is None:
-            raise TargetError(f"{command} failed; is the user in the group video?")
+            raise TargetError(f"{command} failed: check that the user is in the group video")
         rails = list(pairs_of(content))
         if not rails:
             raise TargetError(

@@ -60,7 +60,7 @@ class ShellyLink:
         self._host = HttpHost("shelly", address)
         who = self._host.get_json("/shelly")
         if "mac" not in who or not ("gen" in who or "type" in who):
-            raise TargetError(f"{address} is not a shelly: /shelly does not identify it")
+            raise TargetError(f"{address} is not a Shelly device: /shelly does not identify it")
         if "gen" in who:
             self._path = self._component(str(who.get("model", "")), channel)
         else:

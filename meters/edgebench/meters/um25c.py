@@ -99,7 +99,7 @@ def model_of(record: bytes) -> Um25cModel:
         TargetError: the record is too short, damaged, or from another instrument.
     """
     if len(record) != RECORD_BYTES:
-        raise TargetError(f"{len(record)} bytes, a record has {RECORD_BYTES}")
+        raise TargetError(f"{len(record)} bytes, but a record has {RECORD_BYTES}")
     number = _word(record, 0)
     if number not in MODELS:
         raise TargetError(f"model {number:04x} is not UM24C, UM25C or UM34C")
@@ -221,7 +221,7 @@ def make_meter(options: Options) -> Um25c:
     def connect() -> ByteStream:
         if not path:  # Bluetooth ports are indistinguishable: the user must choose
             raise UsageError(
-                "serial port missing: name it, as in um25c:/dev/rfcomm0; docs/instruments.md "
+                "serial port missing: add it, as in um25c:/dev/rfcomm0; docs/instruments.md "
                 "explains how to bind it"
             )
         return SerialTransport(path, BAUD_RATE)

@@ -1021,10 +1021,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
     >>> error = unknown_name("runtime", "onxx", ["litert", "onnx"])
     >>> str(error), error.meant
-    ("unknown runtime 'onxx': there are litert, onnx", 'onnx')
+    ("unknown runtime 'onxx'; available: litert, onnx", 'onnx')
     """
     names = list(known)
-    text = f"unknown {kind} {name!r}: there are {', '.join(names)}"
+    text = f"unknown {kind} {name!r}; available: {', '.join(names)}"
     return with_meant(UsageError(text), name, names)
 
 

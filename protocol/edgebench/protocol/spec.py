@@ -346,12 +346,12 @@ class RunSpec:
         chip_s = self.load_code_chip_s
         _require(
             chip_s is None or MIN_CHIP_S <= chip_s <= MAX_CHIP_S,
-            f"chips of the load code must be {MIN_CHIP_S:g} to {MAX_CHIP_S:g} s, got {chip_s}",
+            f"chips of the load code must last {MIN_CHIP_S:g} to {MAX_CHIP_S:g} s, got {chip_s}",
         )
         jitter_s = self.jitter_s
         _require(
             jitter_s is None or 0 <= jitter_s <= MAX_JITTER_S,
-            f"gaps of the loop must be 0 to {MAX_JITTER_S:g} s, got {jitter_s}",
+            f"gaps between queries must be 0 to {MAX_JITTER_S:g} s, got {jitter_s}",
         )
         _require(
             not jitter_s or has_gaps(self.scenario, self.engine),
@@ -402,8 +402,8 @@ class RunSpec:
         else:
             _require(
                 self.target_qps is None and self.target_latency_s is None,
-                f"the {self.scenario.value} scenario has no arrivals and no target latency: "
-                "only the server scenario has",
+                "arrivals and a target latency require the server scenario, got "
+                f"{self.scenario.value}",
             )
 
     def _check_server(self) -> None:

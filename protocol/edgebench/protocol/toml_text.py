@@ -68,7 +68,7 @@ class TomlText:
         except ValueError as exc:  # also an integer of thousands of digits
             raise UsageError(f"{self.name}: {exc}") from exc
         if "schema" not in table:
-            what = f"is missing; the file begins with schema = {schema_version}"
+            what = f"is missing; the file must begin with schema = {schema_version}"
             raise self.error(Complaint(("schema",), what))
         if table["schema"] != schema_version:
             what = f"schema is {table['schema']!r}, expected {schema_version}"

@@ -81,13 +81,13 @@ def hint_for(error: EdgebenchError, program: str = "edgebench") -> str:
     if isinstance(error, SystemFailure) and error.number == errno.ENAMETOOLONG:
         return f"choose a shorter path: {program} --help"
     if isinstance(error, SystemFailure) and error.number in _DENIED:
-        return "check who may read and write it: ls -ld"
+        return "check its permissions: ls -ld"
     if isinstance(error, SystemFailure):
         return "check whether the disk is full: df -h"
     if isinstance(error, Unforeseen) and error.path is None:
-        return f"repeat the command with its traceback on stderr: {DEBUG_VARIABLE}=1 {program} …"
+        return f"repeat the command to see its traceback on stderr: {DEBUG_VARIABLE}=1 {program} …"
     if isinstance(error, Unforeseen):
-        return f"report it, with that file and with the output of: {program} --version"
+        return f"report this error, with the traceback file and the output of: {program} --version"
     return f"list the commands and options: {program} --help"
 
 

@@ -139,7 +139,7 @@ def test_bytes_behind_the_announced_size_are_refused(store: ArtifactStore) -> No
 def test_chunk_out_of_order_is_refused(store: ArtifactStore, offset_bytes: int) -> None:
     """Otherwise a hole in the model would be filled with whatever comes next."""
     upload = store.begin(digest(MODEL), len(MODEL))
-    with pytest.raises(UsageError, match=f"chunk at byte {offset_bytes}, expected 0"):
+    with pytest.raises(UsageError, match=f"chunk begins at byte {offset_bytes}, expected byte 0"):
         asyncio.run(upload.write(offset_bytes, memoryview(b"data")))
     upload.close()
 

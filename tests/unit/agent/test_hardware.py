@@ -201,12 +201,12 @@ def test_identity_that_cannot_be_renewed_is_not_used(
     """Otherwise a copy on a read-only root would pass for the board that it was copied from."""
     before = Trust(config, hardware=PI).fingerprint
     with read_only(config):
-        with pytest.raises(TargetError, match="on another board, and a new one cannot be written"):
+        with pytest.raises(TargetError, match="and a new identity cannot be written"):
             Trust(config, hardware=OTHER)
         assert Trust(config, hardware=PI).fingerprint == before
         assert caplog.messages == []
         assert Trust(config, hardware=Hardware(PI.board, ("09",))).fingerprint == before
-    assert "a copy of this card will not be detected: Read-only file system" in caplog.text
+    assert "a copy of this SD card will not be detected: Read-only file system" in caplog.text
 
 
 # The device.

@@ -66,7 +66,7 @@ def test_seat_keeps_what_is_its_own_while_its_device_is_away(tmp_path: Path) -> 
         assert not seat.is_there
         assert seat.lease.holder is None
         for what in ("runner", "surroundings", "wiring"):
-            with pytest.raises(SeatLeft, match="device pi is gone from its agent since 20"):
+            with pytest.raises(SeatLeft, match="pi has been disconnected from its agent since 20"):
                 getattr(seat, what)
         assert seat.state().gone_for_s is not None
         (directory / "port-2.toml").write_text(device_file("A1"))
@@ -100,7 +100,7 @@ def test_next_agent_knows_the_boards_that_were_there(tmp_path: Path) -> None:
         return seat.device.id
 
     assert asyncio.run(first()) == asyncio.run(second())
-    with pytest.raises(UsageError, match="seat 'pi' belongs to a device that was plugged in here"):
+    with pytest.raises(UsageError, match="seat 'pi' belongs to a device that was once plugged in"):
         asyncio.run(_clash(tmp_path))
 
 
@@ -143,7 +143,7 @@ def test_odd_file_is_named_once_and_keeps_no_other_away(
     asyncio.run(story())
     told = [record.getMessage() for record in caplog.records]
     twin, bad, folder, gone = told
-    assert "twin: has the same identity as pi" in twin
+    assert "twin has the same identity as pi" in twin
     assert "abacus" in bad
     assert f"Is a directory: {tmp_path / 'usb' / 'folder.toml'}" in folder
     assert f"No such file or directory: {tmp_path / 'usb'}" in gone

@@ -50,7 +50,7 @@ def test_second_host_hears_who_holds_the_lease_and_for_how_long(lease: Lease, cl
     """Otherwise two hosts would measure at once, or the second not know whom to contact."""
     lease.acquire("a", "Ada", 30.0)
     clock.now_s += 10
-    with pytest.raises(LeaseHeld, match="in use by Ada, until it ends or is silent for 20 s"):
+    with pytest.raises(LeaseHeld, match="until it releases the device or is silent for 20 s"):
         lease.acquire("b", "Bob", 30.0)
     with pytest.raises(LeaseHeld, match="Ada"):
         lease.require("b")

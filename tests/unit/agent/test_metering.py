@@ -161,7 +161,7 @@ def test_session_that_ended_early_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     ("limit", "value", "reason"),
     [
         ("LIMIT_BYTES", 1000, r"has [\d.]+ [KM]?i?B, limit 1000 B$"),
-        ("KEPT_FREE_BYTES", 2**62, r"has [\d.]+ [KM]?i?B, and its disk has 10 B left for"),
+        ("KEPT_FREE_BYTES", 2**62, r"has [\d.]+ [KM]?i?B, and the disk has 10 B left for"),
     ],
 )
 def test_recording_that_takes_too_much_is_ended(

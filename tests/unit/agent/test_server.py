@@ -27,4 +27,4 @@ def test_notice_that_is_not_sent_ends_the_connection(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.ERROR):
         asyncio.run(notify())
     connection.transport.abort.assert_called_once_with()
-    assert "cut off laptop: a notice was not sent" in caplog.text
+    assert "disconnected laptop: a notice was not sent" in caplog.text

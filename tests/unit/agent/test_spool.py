@@ -129,7 +129,7 @@ def test_other_hosts_neither_see_nor_read_nor_forget_a_run(spool: Spool) -> None
         lambda: spool.read("run-1", "b", RECORD_FILE, offset=0, size=10),
         lambda: spool.acknowledge("run-1", "b"),
     ):
-        with pytest.raises(UsageError, match="this host has no run run-1 here"):
+        with pytest.raises(UsageError, match="no run run-1 of this host is on the device"):
             call()
     assert spool.finished("a") == ("run-1",)
 

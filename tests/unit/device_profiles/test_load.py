@@ -110,7 +110,7 @@ LINES = {
     "missing name": (changed('name = "A board"\n', ""), 1, "name: is missing"),
     "missing core": (changed('core = "cortex-a76"\n', ""), 22, "soc.cluster[1].core: is missing"),
     "newer schema": (changed("schema = 1", "schema = 2"), 1, "schema: schema is 2, expected 1"),
-    "other file name": (changed('"pi"', '"pii"'), 2, "id: is 'pii', the file is pi.toml"),
+    "other file name": (changed('"pi"', '"pii"'), 2, "id: is 'pii', but the file is pi.toml"),
     "match for everything": (
         GOOD + "\n[[match]]\n",
         61,

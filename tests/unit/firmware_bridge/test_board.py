@@ -185,7 +185,7 @@ def test_fault_in_an_upload_is_named(text: str) -> None:
     line = line_to(is_started_by_open=False, before=b"\x03\xff\x85\r\n" + text.encode() + b"\r\n")
     exchange, reader = BoardExchange(line), FrameReader()
     assert exchange.frames(reader, 1.0) == []
-    with pytest.raises(BoardFault, match=f"stopped in a load: {re.escape(text)}$"):
+    with pytest.raises(BoardFault, match=f"stopped during an upload: {re.escape(text)}$"):
         exchange.frames(reader, 1.0)
 
 
@@ -343,7 +343,7 @@ def test_inference_that_failed_is_refused(text: str) -> None:
     board = Board(line_to(BoardHabits(window_text=text)))
     board.connect()
     board.load_input(INPUT)
-    with pytest.raises(BoardRefusal, match=rf"failed, board reports: {re.escape(text)}$"):
+    with pytest.raises(BoardRefusal, match=rf"failed, the board reports: {re.escape(text)}$"):
         board.window(1)
 
 
@@ -407,7 +407,7 @@ def test_streaming_firmware_is_recognised(is_behind: bool) -> None:
     assert (facts.model_name, facts.timestamps) == ("sww01", None)
     assert board.load_input(INPUT) is ReadBack.PRINTED
     assert bytes(double.buffer) == INPUT
-    with pytest.raises(UsageError, match="runs no inferences on demand"):
+    with pytest.raises(UsageError, match="cannot run single inferences"):
         board.window(1)
 
 
@@ -499,7 +499,7 @@ def test_restart_in_a_window_is_an_error() -> None:
     board = measured(line)
     count = len(line.sent) + len("infer 7")
     line.faults = LineFaults(restarts_at=frozenset({count}))
-    with pytest.raises(BoardRestarted, match=r"restarted in `infer 70 10`"):
+    with pytest.raises(BoardRestarted, match=r"restarted during `infer 70 10`"):
         board.window(70, warmup_count=10)
     board.load_input(INPUT)
     assert board.window(70).count == 70, "it can be used again"

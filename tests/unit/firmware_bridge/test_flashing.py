@@ -244,7 +244,7 @@ def test_board_without_packaged_firmware_needs_a_path(
     memory.remember(port, KnownBoard(name="nano", board="nano"))
     monkeypatch.setattr(board_tools, "list_serial_ports", lambda: [port])
     path = tmp_path / "boards.json"
-    with pytest.raises(UsageError, match=r"the package has no firmware for 'nano'; name a file"):
+    with pytest.raises(UsageError, match=r"the package has no firmware for 'nano'; give a file"):
         BoardTools().flash_command("nano", None, path, tool=None, serial=None)
 
 
@@ -261,7 +261,7 @@ def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> 
 @pytest.mark.parametrize(
     ("board", "program", "text"),
     [
-        ("toaster", None, "unknown board 'toaster': there are arduino-nano-33-ble, "),
+        ("toaster", None, "unknown board 'toaster'; available: arduino-nano-33-ble, "),
         ("pico2", "pyocd", "can be flashed by picotool, probe-rs, openocd, got 'pyocd'"),
     ],
 )

@@ -233,7 +233,7 @@ def test_factor_that_the_board_refuses_is_refused_by_the_generator(code: int) ->
     out = Tensor("y", tb.INT16, (1, 1, 1, 1), scales=(0.25 / 127,))
     assert generate(model(Graph((*tensors, out), operators, inputs="x")), model_id="x")
     text = refused(Graph((*tensors, replace(out, scales=(0.25 / 129,))), operators, inputs="x"))
-    assert text == "scales of 'w' and 'y' multiply sums of int16 by 129, not by less than 2^7"
+    assert text == "scales of 'w' and 'y' multiply sums of int16 by 129, which must be below 2^7"
 
 
 def test_addition_of_int16_whose_scales_are_about_powers_of_two_is_refused() -> None:
@@ -241,7 +241,7 @@ def test_addition_of_int16_whose_scales_are_about_powers_of_two_is_refused() -> 
     x, y = (Tensor(name, tb.INT16, (1, 4), scales=(2**-10 * 1.0006,)) for name in "xy")
     operators = (Operator(tb.ADD, "x x", "y"),)
     text = refused(Graph((x, y), operators))
-    assert text == "ADD to 'y' of int16 has scales that are powers of two"
+    assert text == "int16 ADD with output 'y' has power-of-two scales"
     farther = replace(x, scales=(2**-10 * 1.0008,))
     assert generate(model(Graph((farther, y), operators)), model_id="x")
 

@@ -65,7 +65,9 @@ def test_agent_of_the_version_before_is_not_asked_for_seats() -> None:
     link = FakeLink(protocol=4)
     client = Client(cast(Link, link))
     assert (client.device, client.seats(), client.seat) == (DEVICE, (), "")
-    with pytest.raises(TargetError, match="does not support following a run: edgebench-agent 0"):
+    with pytest.raises(
+        TargetError, match="does not support following a run in progress: edgebench-agent 0"
+    ):
         client.follow(RUN_ID)
     assert list(link.patience_s) == [m.Hello]
 
@@ -87,7 +89,9 @@ def test_agent_of_the_version_before_gets_no_file_of_the_host(
 def test_seat_of_an_agent_that_has_none_is_refused() -> None:
     """Otherwise an older agent would ignore the name of the seat, and measure its only device."""
     link = FakeLink(protocol=4)
-    with pytest.raises(NoSuchDevice, match="'nucleo' there: its agent, edgebench-agent 0, serves"):
+    with pytest.raises(
+        NoSuchDevice, match="no device 'nucleo' at this agent: edgebench-agent 0 serves"
+    ):
         Client(cast(Link, link), seat="nucleo")
     assert link.is_closed
 

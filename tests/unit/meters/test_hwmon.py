@@ -187,7 +187,7 @@ def test_counter_whose_converter_is_at_its_end_is_saturated(
     assert found.loss.saturated_count == 1
     limits = opened(meter).capability.current_limits
     assert bool(limits) == (file == "curr1_input")
-    assert all("only at the moments of reading" in limit.reference for limit in limits)
+    assert all("only when it is read" in limit.reference for limit in limits)
 
 
 @pytest.mark.parametrize(("name", "gain"), [("ina219", 8), ("ina226", 1), ("ina780", 1)])
@@ -224,10 +224,10 @@ def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
 def test_counter_without_a_current_says_what_it_does_not_see(tmp_path: Path) -> None:
     """Otherwise a user who reads the meter's description would trust in an unwatched peak."""
     folder = chip(tmp_path, INA228)
-    assert "go unnoticed" not in term(opened(HwmonMeter(tmp_path)), *COUNTER).reference
+    assert "are not detected" not in term(opened(HwmonMeter(tmp_path)), *COUNTER).reference
     (folder / "curr1_input").unlink()
     header = opened(HwmonMeter(tmp_path))
-    assert "values beyond its range go unnoticed" in term(header, *COUNTER).reference
+    assert "values beyond its range are not detected" in term(header, *COUNTER).reference
     assert header.capability.current_limits == ()
 
 

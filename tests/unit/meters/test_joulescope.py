@@ -541,7 +541,7 @@ def test_damaged_recording_says_so(data: bytes) -> None:
         (
             FakeDriver(paths=["u/js220/1", "u/js220/2"]),
             "",
-            "2 Joulescopes are connected, name a serial: 1, 2",
+            "2 Joulescopes are connected, select a serial number: 1, 2",
         ),
         (FakeDriver(), "9", "no Joulescope has the serial number '9'; available: 002557"),
         (FakeDriver(faults=Faults(is_mute=True)), "", "jsdrv_open timed out"),

@@ -123,7 +123,8 @@ def test_recording_at_another_voltage_is_not_trusted(
         options = f"supply={requested_v}{power}"
         found, session = record(emulator, tmp_path / "recording", options, 50)
     assert session.trouble is None
-    message = f"LPM01A was set to {requested_v:g} V but reports {actual_v:g} V, limit 0.06 V off"
+    reported = f"reports {actual_v:g} V, more than 0.06 V off"
+    message = f"LPM01A was set to {requested_v:g} V but {reported}"
     assert found.loss.trouble == message
 
 
@@ -150,7 +151,7 @@ def test_device_is_not_supplied_with_a_higher_voltage_than_requested(tmp_path: P
     with Lpm01aEmulator(is_voltage_fixed=True) as emulator:
         meter = make(emulator, "supply=1.8,power")
         opened(meter)
-        message = r"LPM01A was set to 1\.8 V but reports 3\.292 V, limit 0\.06 V off"
+        message = r"LPM01A was set to 1\.8 V but reports 3\.292 V, more than 0\.06 V off"
         with pytest.raises(TargetError, match=message), meter.session(tmp_path / "recording"):
             raise AssertionError
         meter.close()

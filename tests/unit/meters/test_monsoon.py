@@ -323,7 +323,7 @@ def test_unit_is_as_it_was_after_a_recording(
         ({0x1A: 0}, None, "is invalid: scales of 0 and 6400"),
         ({MAIN_VOLTAGE: 0}, None, "main output of this HVPM is off"),
         ({MAIN_VOLTAGE: 0}, MonsoonSetup(supply_v=5.0), "main output of this HVPM is off"),
-        ({}, MonsoonSetup(is_power_on=True), "power requires a voltage"),
+        ({}, MonsoonSetup(is_power_on=True), "power requires a supply voltage"),
         ({0x88: 0xD000}, MonsoonSetup(supply_v=5.0), "output voltage .*DAC_LOW is 0xd000"),
         ({0x45: 0xFFFFFFFE}, None, "does not report its model"),
     ],

@@ -112,7 +112,7 @@ def test_gpu_that_cannot_be_measured_says_why(gpu: FakeGpu) -> None:
     """Otherwise the idle one of two GPUs would be measured, or an old GPU be a traceback."""
     gpu.be(count=2)
     assert refused() == (
-        "2 NVIDIA GPUs are installed, name one: nvml:0 (NVIDIA RTX 2000 Ada Generation), "
+        "2 NVIDIA GPUs are installed, select a GPU: nvml:0 (NVIDIA RTX 2000 Ada Generation), "
         "nvml:1 (NVIDIA RTX 2000 Ada Generation)"
     )
     assert opened("nvml:1").info.serial.startswith("GPU-00000001")

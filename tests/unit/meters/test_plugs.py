@@ -212,7 +212,7 @@ def test_component_that_measures_is_found() -> None:
 def test_outlet_of_a_strip_is_the_one_that_is_named() -> None:
     """Otherwise the neighbour's power would be measured."""
     with KasaEmulator(outlets=6) as strip:
-        assert "several outlets: channel=0 to 5" in refused(f"kasa:{strip.address}")
+        assert "several outlets: select channel=0 to 5" in refused(f"kasa:{strip.address}")
         opened(f"kasa:{strip.address},channel=3")
         assert strip.questions[-1]["context"] == {"child_ids": ["8006E03"]}
 
@@ -239,7 +239,7 @@ def test_plug_that_cannot_be_measured_says_why(name: str, plug: Plug, said: str)
 @pytest.mark.parametrize("name", ["shelly", "tasmota", "kasa"])
 def test_address_without_a_plug_says_so(name: str) -> None:
     """Otherwise a wrong address would be a traceback."""
-    assert refused(name) == f"plug address missing: name it, as in {name}:192.168.1.20"
+    assert refused(name) == f"plug address missing: add the address, as in {name}:192.168.1.20"
     reason = refused(f"{name}:127.0.0.1:1")
     assert "127.0.0.1:1" in reason
     assert "refused" in reason

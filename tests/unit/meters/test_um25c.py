@@ -166,7 +166,7 @@ def test_what_is_no_tester_is_refused() -> None:
     with Um25cEmulator(faults=Faults(never_ends=True)) as emulator:
         assert reason(emulator).startswith("no UM24C, UM25C or UM34C found: ")
     with Um25cEmulator(faults=Faults(mute_after=0)) as emulator:
-        assert reason(emulator) == ("no UM24C, UM25C or UM34C found: 0 bytes, a record has 130")
+        assert reason(emulator) == ("no UM24C, UM25C or UM34C found: 0 bytes, but a record has 130")
     assert "no such serial port" in getattr(find_meter("um25c:/dev/rfcomm9").open(), "reason", "")
 
 

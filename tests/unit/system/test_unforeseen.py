@@ -106,7 +106,7 @@ def test_file_that_cannot_be_written_is_said_in_the_same_line(
         "Not a directory"
     )
     assert hint == (
-        "hint: repeat the command with its traceback on stderr: EDGEBENCH_DEBUG=1 edgebench …"
+        "hint: repeat the command to see its traceback on stderr: EDGEBENCH_DEBUG=1 edgebench …"
     )
     assert out == ""
 

@@ -84,7 +84,7 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
 
     # namespaces: an empty network, and mounts for a view of the files
     user_namespace, mounts = _namespace("user"), _namespace("mnt")
-    network = _attempt(lambda: _enter_namespaces(kernel), "the worker is in the device's network")
+    network = _attempt(lambda: _enter_namespaces(kernel), "the worker can use the device's network")
     has_own_user_namespace = _namespace("user") != user_namespace
     shown = _with_writable(paths, for_cuda)
     view = _attempt(
@@ -98,7 +98,7 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     given = permissions.paths if not view.is_applied else AllowedPaths()
     change = _Change()
     user = _attempt(
-        lambda: _change_user(kernel, paths, given, change), "the worker has the agent's user"
+        lambda: _change_user(kernel, paths, given, change), "the worker runs as the agent's user"
     )
     paths = change.renamed(paths)
     threads = _limit_threads(is_alone=has_own_user_namespace or user.is_applied)
@@ -115,7 +115,7 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     )
     calls = _attempt(
         lambda: _filter_calls(kernel, has_cuda=has_cuda),
-        "the worker can start programs, and signal processes",
+        "the worker can start programs and send signals to processes",
     )
 
     record = Confinement(
@@ -223,7 +223,7 @@ def _try_in_child(apply: Callable[[], str]) -> None:
         finally:
             os._exit(0)
     if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
-        raise OSError("the system kills processes that attempt this")
+        raise OSError("the system kills processes that attempt the restriction")
 
 
 def _set_no_new_privs(kernel: Kernel) -> str:
@@ -261,7 +261,7 @@ def _enter_view(kernel: Kernel, paths: AllowedPaths, *, has_own_mounts: bool) ->
     if not has_own_mounts:
         raise OSError("no mount namespace")
     enter_view(kernel, paths)
-    return "its own view of the files"
+    return "separate view of the files"
 
 
 def _rehearse_view(kernel: Kernel, paths: AllowedPaths) -> str:
@@ -281,7 +281,7 @@ def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, chang
         change: Receives the capabilities that the worker has to keep, and new names of paths.
     """
     if os.geteuid() != 0:
-        raise OSError("only root can change its user")
+        raise OSError("only root can change the user of a process")
     # This needs a capability of root.
     _drop_bounding_set(kernel)
     held = hold(given)
@@ -296,7 +296,8 @@ def _limit_threads(*, is_alone: bool) -> Safeguard:
         return Safeguard(is_applied=False, detail="the kernel does not limit the threads of root")
     if not is_alone:
         return Safeguard(
-            is_applied=False, detail="without a user namespace all threads of the user count"
+            is_applied=False,
+            detail="without a user namespace, the limit would count all threads of the user",
         )
     _limit(resource.RLIMIT_NPROC, MAX_THREADS)
     return Safeguard(is_applied=True, detail=f"{MAX_THREADS} threads")
@@ -327,13 +328,13 @@ def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> 
         kernel.drop_capabilities(change.rights, change.rights)
         if os.geteuid() == 0 and change.rights:
             return (
-                "only to bypass file permissions: "
+                "kept only to bypass file permissions: "
                 "the agent's files are in a directory of another user"
             )
         if change.rights & WRITE_ALL:
-            return "only to bypass file permissions: only root may open a device of the run"
+            return "kept to bypass file permissions: only root may open a device of the run"
         if change.rights:
-            return "only to read all files: Python or the agent's files are in closed directories"
+            return "kept to read all files: Python or the agent's files are in closed directories"
         return "none"
 
     return _attempt(drop, "the worker has all rights of the agent")

@@ -57,7 +57,8 @@ def why_absent(
         reason = f"{package} needs the system library {file[1]}, which is missing"
         return MissingRuntime(reason, _system_command(file[1], which))
     if old := _OLD_LIBRARY.search(text):
-        return MissingRuntime(f"{package} needs {old[1]}, newer than this system's", None)
+        reason = f"{package} needs {old[1]}, which is newer than this system's version"
+        return MissingRuntime(reason, None)
     if isinstance(error, ModuleNotFoundError) and error.name:
         module = error.name.partition(".")[0]
         return MissingRuntime(f"{package} needs the module {module}, which is missing", install)

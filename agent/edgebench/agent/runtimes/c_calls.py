@@ -91,13 +91,13 @@ def c_call(runtime: str, model: LoadedModel, path: str, threads: int, value: Ten
         NotExported: the library exports no such function, or the model is not supported.
     """
     if runtime not in _MAKERS:
-        raise NotExported("its library exports no C function that runs the same kernels")
+        raise NotExported("the library exports no C function that runs the same kernels")
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         raise NotExported("only models with 1 input and 1 output are supported")
     try:
         return _MAKERS[runtime](model, path, threads, value)
     except (ImportError, AttributeError, KeyError) as exc:
-        raise NotExported(f"its library is not supported: {exc}") from exc
+        raise NotExported(f"the library is not supported: {exc}") from exc
 
 
 class CFunctions:

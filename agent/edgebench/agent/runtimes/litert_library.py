@@ -53,7 +53,7 @@ class Library:
         try:
             function = getattr(self._functions, f"LiteRt{name}")
         except AttributeError as exc:
-            raise ModelRefused(f"LiteRT's profiler is missing: no LiteRt{name}") from exc
+            raise ModelRefused(f"LiteRT's profiler is missing: no function LiteRt{name}") from exc
         function.restype = c_int
         if status := function(*arguments):
             reason = _ERRORS.get(status, f"error {status}")

@@ -138,7 +138,7 @@ def probe(driver: Runtime) -> RuntimeReport:
     if report.is_usable or not has_library or not _probe_apart(driver, is_confined=False).is_usable:
         return report
     reason = (
-        f"{report.reason}; it works without confinement: list the directories of its "
+        f"{report.reason}; without confinement, the runtime works; list the directories of its "
         f"libraries in the agent's variable {READABLE_VARIABLE}"
     )
     return replace(report, reason=reason, install=None)
@@ -155,13 +155,13 @@ def _probe_apart(driver: Runtime, *, is_confined: bool = True) -> RuntimeReport:
             )
             return read_report(python, RuntimeReport, timeout_s=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        reason = f"importing it and running its first model exceeded {PROBE_TIMEOUT_S:.0f} s"
+        reason = f"import and first run of the library exceeded {PROBE_TIMEOUT_S:.0f} s"
     except subprocess.CalledProcessError as exc:
-        reason = f"importing it or running its first model crashed with status {exc.returncode}"
+        reason = f"import or first run of the library crashed with status {exc.returncode}"
     except RemoteProtocolError as exc:
         reason = f"probe returned malformed output: {exc}"
     except OSError as exc:
-        reason = f"probe did not start: {exc.strerror or exc}"
+        reason = f"the probe of the runtime did not start: {exc.strerror or exc}"
     return RuntimeReport(driver.name, driver.formats, reason=reason)
 
 

@@ -80,7 +80,7 @@ class InterpreterRuntime:
             return InterpreterModel(interpreter, graph, path, delegated, profiler)
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
-            text = library_line(exc) or "no reason given; it may be out of memory"
+            text = library_line(exc) or "no reason given; memory may be exhausted"
             raise ModelRefused(f"{self.name} refused the model: {text}") from exc
         except SystemError as exc:
             if not is_for_old_numpy(exc):
@@ -175,11 +175,13 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
         return {"experimental_op_resolver_type": kind}
     if "/" not in delegate:
         raise DelegateRefused(
-            f"unknown delegate {delegate!r}: {XNNPACK}, {NO_DELEGATE}, or the path of a library"
+            f"unknown delegate {delegate!r}; expected {XNNPACK}, {NO_DELEGATE} or a library's path"
         )
     if Path(delegate).resolve().is_relative_to(models.resolve()):
         # Otherwise a host could send a library as a "model" and have it run.
-        raise DelegateRefused(f"a delegate cannot be a file that was sent here: {delegate}")
+        raise DelegateRefused(
+            f"a delegate must be a library of the device, not an uploaded file: {delegate}"
+        )
     try:
         return {"experimental_delegates": [library.load_delegate(delegate)]}
     except (ValueError, OSError) as exc:

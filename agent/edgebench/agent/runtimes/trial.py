@@ -64,7 +64,7 @@ def why_it_fails(runtime: Runtime, library: str) -> str | None:
         if is_for_old_numpy(exc):
             return needs_old_numpy(library)
         text = library_line(exc) or type(exc).__name__
-        return f"{library} does not run a model of one addition: {text}"
+        return f"{library} cannot run a model of one addition: {text}"
     return None
 
 

@@ -150,7 +150,7 @@ class SamplerProcess:
                 plain = json.loads((self._directory / FACTS_FILE).read_bytes())
                 return from_plain(plain, TelemetryFacts)
             except (OSError, ValueError, EdgebenchError) as exc:
-                self._failure = one_line(f"the facts of the sampler are unreadable: {exc}")
+                self._failure = one_line(f"the file with the sampler's facts is unreadable: {exc}")
         trace.unlink(missing_ok=True)
         return _nothing(self._failure or self._obituary(code))
 

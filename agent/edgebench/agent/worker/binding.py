@@ -52,7 +52,7 @@ def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingF
         tensors: Inputs and outputs of the model under test; text is not supported.
     """
     if any(spec.dtype == _TEXT for spec in tensors):
-        return BindingFacts(reason="not measured for models with text")
+        return BindingFacts(reason="not measured for models with text tensors")
     try:
         return _measure(runtime)
     except Exception as exc:  # libraries raise many types

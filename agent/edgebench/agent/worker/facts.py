@@ -126,7 +126,7 @@ def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
         except OSError as exc:
             cpus = ",".join(map(str, spec.cpus))
             usable = ",".join(map(str, own_cpus()))
-            refused.append(f"not bound to CPU {cpus}: {exc.strerror}; usable: {usable}")
+            refused.append(f"not bound to CPU {cpus}: {exc.strerror}; usable CPUs: {usable}")
     if spec.priority is Priority.REALTIME:
         try:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))

@@ -56,7 +56,7 @@ def read_inputs(path: str) -> dict[str, Tensor]:
     except Exception as exc:  # zipfile and numpy raise a dozen kinds, MemoryError among them
         raise InputsRefused(f"inputs are unreadable: {library_line(exc)}") from exc
     if not arrays or any(array.ndim < 1 or not len(array) for array in arrays.values()):
-        raise InputsRefused("inputs must be arrays whose first axis counts the samples")
+        raise InputsRefused("inputs must be arrays with the samples along the first axis")
     return arrays
 
 
@@ -248,7 +248,7 @@ def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
     if is_real and dtype.kind in "iu" and dtype.itemsize == 1:
         raise SampleTypeRefused(
             f"samples of the data set are {dtype.name}, but input {spec.name!r} takes real values, "
-            "such as float32: (number - zero point) * scale for quantised values, else number * 1.0"
+            "such as float32; convert by (number - zero point) * scale, or to float if unquantised"
         )
 
 
@@ -331,7 +331,7 @@ def _exact(value: Tensor, spec: TensorSpec) -> Tensor:
     exact = value.astype(spec.dtype, order="C")
     if not np.array_equal(exact, value):
         raise MeasurementError(
-            f"samples of the data set are not {spec.dtype} numbers, and the model has no scale"
+            f"samples of the data set are not {spec.dtype} numbers, and the input has no scale"
         )
     return exact
 

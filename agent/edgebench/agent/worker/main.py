@@ -59,7 +59,7 @@ _library_facts = cache(library_facts)
 before the loop and the record after the loop both contain the facts."""
 CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, for display only; their time limit is `CHECK_TIMEOUT_S`."""
-_UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
+_UNKNOWN = BindingFacts(reason="the worker ended before the measurement of the binding")
 """Cost of the binding in a record that is written before the cost is measured."""
 _NOT_COMPARED = TimedPathFacts(reason="the worker ended during its checks")
 """Comparison of the timed calls in a record that is written before the comparison."""
@@ -115,7 +115,7 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
         return exc
     if isinstance(exc, MemoryError):
         runtime, limit = job.spec.runtime, format_bytes(job.memory_bytes)
-        return ModelRefused(f"{runtime} ran out of memory with the model, limit {limit}")
+        return ModelRefused(f"{runtime} ran out of memory with the model, memory limit {limit}")
     if isinstance(exc, StopRequested):
         return RunStopped("stopped before the first query")
     what = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)

@@ -245,7 +245,7 @@ def _first_inference(
     except (MemoryError, StopRequested):
         raise
     except Exception as exc:  # libraries raise many types
-        text = library_line(exc) or "no reason given; it may be out of memory"
+        text = library_line(exc) or "no reason given; memory may be exhausted"
         raise InferenceFailed(f"{job.spec.runtime} failed in the first inference: {text}") from exc
 
 

@@ -311,7 +311,7 @@ def _run_windows(
         if series.windows and timed.is_repeated and timed.window.ticks is None:
             raise LineDamaged(
                 f"a reply of {target.firmware.name} was damaged, and its window was run twice: "
-                "cannot tell which pulses belong to a window"
+                "the pulses of the two runs cannot be distinguished"
             )
         if len(series.outputs) < len(samples):
             series.outputs.append(output_tensors(target))
@@ -333,8 +333,8 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
     if dataset is not None:
         if first.ticks is None:
             raise UsageError(
-                f"{target.firmware.name} is in energy mode: run a data set in performance mode, "
-                "because its pulses would be counted as those of the windows"
+                f"{target.firmware.name} is in energy mode, in which pulses of a data set would "
+                "count as those of the timed windows; run the data set in performance mode"
             )
         dataset.rehearse(target, limit_s=spec.dataset_limit_s)
     if _is_counted(target):

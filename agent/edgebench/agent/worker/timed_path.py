@@ -93,7 +93,7 @@ def check_timed_path(
     """
     fewest_s = FEWEST_STEPS * SEQUENCES * query_ns / 1e9
     if fewest_s > LIMIT_S:
-        text = f"the comparison would take {fewest_s:.0f} s, limit {LIMIT_S:.0f} s"
+        text = f"the comparison would take at least {fewest_s:.0f} s, limit {LIMIT_S:.0f} s"
         return TimedPathFacts(reason=text)
     try:
         held = copied(calls.read_outputs())

@@ -36,17 +36,17 @@ WORDS: dict[AdbState, tuple[str, str]] = {
     AdbState.READY: ("ready", "edgebench deploy {target}"),
     AdbState.UNAUTHORISED: (
         "unauthorised: USB debugging from this computer is not allowed yet",
-        "unlock it and accept the dialog; without a dialog: adb reconnect offline",
+        "unlock the phone and accept the dialog; if there is none: adb reconnect offline",
     ),
     AdbState.AUTHORISING: ("still being authorised", _SEE),
     AdbState.CONNECTING: ("still being connected", _SEE),
     AdbState.OFFLINE: (
         "offline: connected, but not responding to adb",
-        "unplug it and plug it in again, or: adb reconnect offline",
+        "unplug the phone and plug it in again, or: adb reconnect offline",
     ),
     AdbState.NO_PERMISSIONS: (
-        "no permissions: this user may not open its USB device",
-        "install its udev rules, then plug it in again: apt install "
+        "no permissions: this user may not open the phone's USB device",
+        "install the udev rules of phones, then plug the phone in again: apt install "
         "android-sdk-platform-tools-common; adb kill-server",
     ),
     AdbState.RECOVERY: ("in recovery, not in Android", "start Android: adb -s {serial} reboot"),
@@ -54,10 +54,13 @@ WORDS: dict[AdbState, tuple[str, str]] = {
     AdbState.RESCUE: ("in rescue mode, not in Android", "start Android: adb -s {serial} reboot"),
     AdbState.BOOTLOADER: ("in its bootloader", "start Android: fastboot -s {serial} reboot"),
     AdbState.NO_SHELL_V2: (
-        "without shell_v2: its adb shell reports no exit codes, as before Android 7",
-        "use a newer phone, or a newer adb: adb -s {serial} features",
+        "without shell_v2: the phone's adb shell reports no exit codes, as before Android 7",
+        "use a newer phone or a newer adb; list the features: adb -s {serial} features",
     ),
-    AdbState.ABSENT: ("not connected", "plug it in, or connect over Wi-Fi: adb connect HOST:PORT"),
+    AdbState.ABSENT: (
+        "not connected",
+        "plug the phone in, or connect over Wi-Fi: adb connect HOST:PORT",
+    ),
     AdbState.OTHER: ("in an unknown state", _SEE),
 }
 """Meaning of each state, and the next step as a template that `Phone.next_step` fills in."""

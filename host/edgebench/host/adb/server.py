@@ -155,7 +155,7 @@ class AdbServer:
             for listed in parse_phones(self._ask("host:devices-l")):
                 if listed.serial.startswith(f"{address}:"):
                     other = listed.target
-                    next_step = f"use its current port, which has changed: edgebench deploy {other}"
+                    next_step = f"use the phone's new port: edgebench deploy {other}"
                     break
         raise PhoneUnavailable(f"{phone.target} is {phone.meaning}", phone.meaning, next_step)
 
@@ -261,15 +261,15 @@ class AdbServer:
                 )
             except subprocess.TimeoutExpired as exc:
                 limit = f"within {START_TIMEOUT_S:.0f} s"
-                raise Unreachable(f"adb server does not start {limit}: {program}") from exc
+                raise Unreachable(f"adb server did not start {limit}: {program}") from exc
             except OSError as exc:
-                raise Unreachable(f"adb does not start: {exc.strerror}: {program}") from exc
+                raise Unreachable(f"adb did not start: {exc.strerror}: {program}") from exc
             if result.returncode:
                 output.seek(0)
                 lines = output.read(65536).decode("utf-8", "replace").split("\n")
                 last = next((one_line(line) for line in reversed(lines) if line.strip()), "")
                 reason = last or f"exit code {result.returncode}"
-                raise Unreachable(f"adb server does not start: {reason}: {program}")
+                raise Unreachable(f"adb server did not start: {reason}: {program}")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -187,13 +187,15 @@ def accuracy(
     if "dataset.0" not in outputs:
         return None
     if metric not in METRICS:
-        raise MeasurementError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}")
+        raise MeasurementError(f"unknown metric {metric[:40]!r}; available: {', '.join(METRICS)}")
     real = to_real(outputs["dataset.0"], specs[0])
     if (index := outputs.get(DATASET_INDEX)) is not None:
         count = len(labels)
         is_each_once = index.ndim == 1 and len(np.unique(index)) == len(index)
         if not is_each_once or not np.isin(index, np.arange(count)).all():
-            raise MeasurementError(f"outputs are not of different samples of the {count} labelled")
+            raise MeasurementError(
+                f"outputs are not those of different samples, or not of the {count} labelled"
+            )
         labels = labels[index]
         inputs = None if inputs is None else inputs[index]
     if len(real) != len(labels) or not len(labels):
@@ -223,9 +225,9 @@ def _top1(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
     from scipy.special import betaincinv
 
     if real.shape[1] < 2:
-        raise MeasurementError("top1 needs an output with a value per class, it has 1 value")
+        raise MeasurementError("top1 needs an output with a value per class, got 1 value")
     if int(np.max(labels)) >= real.shape[1]:
-        raise MeasurementError(f"label {np.max(labels)} is not in {real.shape[1]} classes")
+        raise MeasurementError(f"label {np.max(labels)} is outside the {real.shape[1]} classes")
     count, tail = len(labels), (1 - LEVEL) / 2
     correct = int(np.count_nonzero(real.argmax(axis=1) == labels))
     low = float(betaincinv(correct, count - correct + 1, tail)) if correct else 0.0

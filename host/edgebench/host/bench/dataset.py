@@ -94,7 +94,9 @@ def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
     if not samples.size or not labels.size:
         raise DatasetIncomplete(f"data set is empty: {shapes}")
     if samples.ndim > 1 and labels.ndim == 1 and samples.shape[:2] == (1, len(labels)) != (1, 1):
-        raise DatasetIncomplete(f"data set has a batch dimension before its samples: {shapes}")
+        raise DatasetIncomplete(
+            f"data set has a batch dimension before the sample dimension: {shapes}"
+        )
     if samples.ndim < 1 or labels.ndim != 1 or len(samples) != len(labels):
         raise DatasetIncomplete(f"data set needs one label per sample: {shapes}")
     for name, array in (("x", samples), ("y", labels)):

@@ -17,7 +17,7 @@ from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import shape_text
 from edgebench.protocol.text import printable
 
-_NEED = "inputs need one array for each input, whose first axis counts the samples"
+_NEED = "inputs need an array for each model input, with the samples along its first axis"
 
 
 @dataclass(frozen=True, slots=True)

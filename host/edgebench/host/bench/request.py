@@ -365,7 +365,7 @@ def _run_count(
         UsageError: the number is out of bounds, or above 1 for a request about a single run.
     """
     only_one = {
-        "--against makes pairs of runs: use --pairs": is_comparison,
+        "--against makes pairs of runs; set their number by --pairs": is_comparison,
         "--sustained makes a single run": spec.is_sustained,
         "--profile makes a single run": spec.is_profiled,
     }

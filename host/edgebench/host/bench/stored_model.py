@@ -98,7 +98,7 @@ def _find_side(store: Store, name: str, folders: Iterable[Path]) -> Model:
         if file.size_bytes == model.size_bytes and file.sha256 == sha256:
             return file
     raise ModelFileMissing(
-        f"the file that {name} measured is not here: {model.name}, SHA-256 {sha256}", sha256
+        f"the model file of {name} was not found: {model.name}, SHA-256 {sha256}", sha256
     )
 
 

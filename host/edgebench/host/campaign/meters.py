@@ -48,7 +48,7 @@ def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost)
     first = next(filter(None, refusals.values()), None)
     if first is None:
         return
-    others = f"; also missing on {', '.join(names[1:])}" if names[1:] else ""
+    others = f"; the meter is also missing on {', '.join(names[1:])}" if names[1:] else ""
     raise MeterNotServed(f"{first}{others}", first.meter, meant=first.meant)
 
 
@@ -60,6 +60,6 @@ def refuse_own_meter(meter: str | None) -> None:
     """
     if meter is not None and meter != FARM_METER and is_of_host(meter):
         raise UsageError(
-            "a campaign over several lab hosts must use the meters of their farm files: "
-            f'meter = "{FARM_METER}", got {meter!r}'
+            "a campaign over several lab hosts must set "
+            f'meter = "{FARM_METER}", for the meters in their farm files, got {meter!r}'
         )

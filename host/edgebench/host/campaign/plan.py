@@ -167,9 +167,9 @@ def fault_of_plan(plan: CampaignPlan) -> str | None:
     if not 1 <= plan.spec.repeats <= MAX_REPEATS:
         return f"repeats must be 1..{MAX_REPEATS}, got {plan.spec.repeats}"
     if not 1 <= len(plan.cells) <= MAX_CELLS:
-        return f"a plan has 1..{MAX_CELLS} cells, got {len(plan.cells)}"
+        return f"a plan must have 1..{MAX_CELLS} cells, got {len(plan.cells)}"
     if [cell.number for cell in plan.cells] != list(range(len(plan.cells))):
-        return "its cells are not numbered from 0"
+        return "cells of the plan are not numbered consecutively from 0"
     return None
 
 
@@ -184,10 +184,10 @@ def new_plan(
     """
     cells = _cells(spec, file, choose)
     if not 1 <= len(cells) <= MAX_CELLS:
-        raise UsageError(f"campaign has {len(cells)} cells, must have 1..{MAX_CELLS}: {file}")
+        raise UsageError(f"campaign must have 1..{MAX_CELLS} cells, got {len(cells)}: {file}")
     if (count := len(cells) * spec.repeats) > MAX_RUNS:
-        what = f"{count} runs ({len(cells)} cells × {spec.repeats} repeats)"
-        raise UsageError(f"campaign has {what}, must have 1..{MAX_RUNS}: {file}")
+        what = f"{count} ({len(cells)} cells × {spec.repeats} repeats)"
+        raise UsageError(f"campaign must have 1..{MAX_RUNS} runs, got {what}: {file}")
     names = dict.fromkeys(cell.model for cell in cells)
     moment = now or datetime.now(timezone.utc)
     return CampaignPlan(
@@ -224,7 +224,7 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
         axis_levels = zip(names, levels, strict=True)
         sizes = " × ".join(f"{len(axis)} {name}" for name, axis in axis_levels if len(axis) > 1)
         what = "combinations" if spec.exclude else "cells"
-        raise UsageError(f"campaign has {count} {what} ({sizes}), must have 1..{limit}: {file}")
+        raise UsageError(f"campaign must have 1..{limit} {what}, got {count} ({sizes}): {file}")
 
     masks = [
         {level: _matching(spec.exclude, name, level) for level in axis}

@@ -299,16 +299,20 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
         complaints.append(Complaint(("axes", "device"), "must name a device"))
     levels = sum(len(getattr(spec.axes, axis.name)) for axis in fields(spec.axes))
     if levels * len(spec.exclude) > MAX_COMPARISONS:
-        what = f"{len(spec.exclude)} exclusions for {levels} levels need more than "
+        what = f"{len(spec.exclude)} exclusions × {levels} levels exceed the limit of "
         complaints.append(Complaint(("exclude",), f"{what}{MAX_COMPARISONS} comparisons"))
     if len(spec.include) > MAX_CELLS:
         what = f"must add at most {MAX_CELLS} cells, got {len(spec.include)}"
         complaints.append(Complaint(("include",), what))
     if "all" in spec.axes.runtime:
-        complaints.append(Complaint(("axes", "runtime"), "must name the runtimes, got 'all'"))
+        complaints.append(
+            Complaint(("axes", "runtime"), "must list the runtimes by name, got 'all'")
+        )
     settings = vars(spec.settings)
     if settings["runtime"] == "all":
-        complaints.append(Complaint(("settings", "runtime"), "must name a runtime, got 'all'"))
+        complaints.append(
+            Complaint(("settings", "runtime"), "must be the name of a runtime, got 'all'")
+        )
     complaints += [
         Complaint(("settings", axis.name), "is also an axis")
         for axis in fields(Levels)

@@ -15,7 +15,7 @@ from edgebench.host.store.layout import Store
 MAX_LOST = 5
 """Number of consecutive lost attempts after which a run is given up, because its model may crash
 the device."""
-LOST = Refusal("lost", f"{MAX_LOST} attempts were lost with their agent")
+LOST = Refusal("lost", f"{MAX_LOST} attempts in a row were lost because the agent stopped")
 
 
 class RunState(str, Enum):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "edgebench bench model.tflite --quick           a first result",
     "edgebench bench a.onnx b.onnx --on pi5         two models on a device",
-    "edgebench bench old.onnx --against new.onnx    is the new one slower?",
+    "edgebench bench old.onnx --against new.onnx    check whether new.onnx is slower",
 )
 
 
@@ -50,8 +50,9 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench bench`."""
     made = new_parser("bench", "Measure models; without a model, measure the built-in models.")
     made.epilog = (
-        "Without a model, a microcontroller that can load models runs the built-in int8 model; any "
-        "other runs the model in its firmware, for which MODEL is `firmware`."
+        "Without MODEL, a microcontroller that can load models runs the built-in int8 model. Any "
+        "other microcontroller runs the model in its firmware, which can also be selected as "
+        "MODEL `firmware`."
     )
     made.basic = ("models", "export", "json", "output_format", *BASIC)
     made.examples = EXAMPLES
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         for option in options:
             add_option(add, option)
         if section == GENERAL:
-            export = "also write the runs to this file, invalid runs without numbers; the suffix "
+            export = "also write the runs to this file (no numbers for invalid runs); the suffix "
             export += "selects the format: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; "
             add("--export", action="append", default=[], metavar="FILE", help=export + "repeatable")
             add_store(made)
@@ -236,7 +237,9 @@ def _request(options: argparse.Namespace, store: Store) -> BenchRequest:
                 raise UsageError(f"{option.flag} needs --against B")
         return new_request(options.models, **_settings(options))
     if (form := format_of(options)) in TEXT_FORMATS:
-        raise UsageError(f"-o {form} is for runs, and --against prints a comparison: use -o json")
+        raise UsageError(
+            f"-o {form} is not available with --against, which prints a comparison: use -o json"
+        )
     if len(options.models) != 1:
         raise UsageError(
             f"--against takes a single baseline model, got {len(options.models)}; write: bench A "

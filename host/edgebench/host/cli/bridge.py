@@ -32,16 +32,18 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument(
         "--confirm",
         action="store_true",
-        help="query the board's name on every serial port on USB that no program uses; opening a "
-        "port restarts many boards, and may restart other devices",
+        help="query the name of the board on every unused USB serial port; opening a port "
+        "restarts many kinds of board, and may restart other devices",
     )
     add_json(listed)
-    flash = actions.add_parser("flash", help="write firmware to a board with a tool on PATH")
+    flash = actions.add_parser(
+        "flash", help="write firmware to a board, with a flash tool found on PATH"
+    )
     flash.add_argument(
         "board",
         metavar="BOARD",
-        help="kind of board, such as nucleo-l4r5zi or pico2; or port, USB serial number or name of "
-        "a board that bridge list --confirm found",
+        help="kind of board, such as nucleo-l4r5zi or pico2; or the port, USB serial number or "
+        "name of a board from edgebench bridge list --confirm",
     )
     flash.add_argument(
         "firmware",
@@ -60,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
         "console",
         help="print a board's output, and send it commands",
         description="Prints the board's output, and sends each line of standard input to the board "
-        "as a command, with the final % that the board expects. "
-        "Ctrl-C or the end of the input ends it.",
+        "as a command, and adds the % that ends a command. "
+        "Ctrl-C or the end of the input ends the console.",
     )
     talk.add_argument("port", metavar="PORT", help="/dev/ttyACM0, or socket://HOST:PORT")
     talk.add_argument(
@@ -76,7 +78,8 @@ def parser() -> argparse.ArgumentParser:
         type=seconds,
         default=SILENCE_S,
         metavar="TIME",
-        help=f"maximum time without output of the board during a command (default: {SILENCE_S:g}s)",
+        help="maximum time that the board may be silent during a command (default: "
+        f"{SILENCE_S:g}s)",
     )
     made.set_defaults(json=False, confirm=False)
     return made
@@ -117,8 +120,11 @@ def _flash(options: argparse.Namespace) -> ExitCode:
     firmware = str(options.firmware or "edgebench's firmware")
     print(f"written: {printable(firmware)} onto {printable(options.board)}")
     if options.firmware is None and command.adapter_pins is not None:
-        print(f"its serial line is at {command.adapter_pins}: connect a 3.3 V serial adapter")
-    print("next: check that it is found: edgebench bridge list --confirm")
+        print(
+            f"serial line of the board: pins {command.adapter_pins}; connect a 3.3 V serial "
+            "adapter to them"
+        )
+    print("next: check that the board is found: edgebench bridge list --confirm")
     return ExitCode.DONE
 
 
@@ -126,7 +132,10 @@ def _console(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.devices.bridge import find_tools
 
     if sys.stdin.isatty():
-        print("one command per line, such as: name; Ctrl-C ends it", file=sys.stderr)
+        print(
+            "enter one command per line, for example `name`; Ctrl-C ends the console",
+            file=sys.stderr,
+        )
     texts = find_tools().converse(options.port, options.baud, sys.stdin, silence_s=options.wait)
     try:
         for text in texts:

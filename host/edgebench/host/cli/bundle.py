@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench bundle`."""
     made = new_parser("bundle", _ABOUT)
     made.formatter_class = argparse.RawDescriptionHelpFormatter
-    names = "runs by id, unique part of it, last, tag, directory or bundle; or sets by id"
+    names = "runs (id, unique part of an id, last, tag, directory, bundle) or sets (id)"
     made.add_argument("runs", nargs="+", metavar="RUN", help=names)
     output = "file to write; must not exist (default: named after the runs, in this directory)"
     made.add_argument("-o", "--output", type=Path, metavar="FILE.zip", help=output)
@@ -57,6 +57,9 @@ def run(options: argparse.Namespace) -> ExitCode:
     count = f"{len(run_ids)} run{'' if len(run_ids) == 1 else 's'}"
     print(printable(f"bundled: {count}, {format_bytes(size_bytes)}: {path}"))
     added = "" if options.without_annotations else ", tags and notes"
-    echo(f"note: contains all raw files, the worker's log, device names{added}; no models")
+    echo(
+        f"note: the bundle contains all raw files, the worker's log, device names{added}, but "
+        "no models"
+    )
     echo(f"next: edgebench runs {shlex.quote(str(path))}")
     return ExitCode.DONE

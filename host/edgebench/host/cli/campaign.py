@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, text in (
-        ("plan", "show the runs of a campaign file, and how long they take"),
+        ("plan", "show the planned runs of a campaign file, and their expected duration"),
         ("run", "start a campaign"),
     ):
         action = actions.add_parser(name, help=text)
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         add_store(action)
         add_json(action)
     for name, text in (
-        ("resume", "continue a campaign with the runs that are left"),
+        ("resume", "make the remaining runs of a campaign"),
         ("status", "show a campaign's progress and results"),
         ("watch", "follow a campaign's progress to its end; Ctrl-C does not stop the campaign"),
     ):
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_cluster(action: argparse.ArgumentParser) -> None:
-    offered = "Dask scheduler of the lab hosts with the devices, such as tcp://server:8786; see "
+    offered = "Dask scheduler that the lab hosts are connected to, such as tcp://server:8786; see "
     action.add_argument("--cluster", metavar="ADDRESS", help=f"{offered}docs/clusters.md")
     add_cluster_certificates(action)
 
@@ -95,9 +95,11 @@ def _cluster(options: argparse.Namespace) -> ClusterAddress | None:
     if options.cluster is not None:
         return ClusterAddress(options.cluster, *certificates)
     if any(certificates):
-        raise UsageError("certificates are for a cluster: --cluster tls://HOST:PORT")
+        raise UsageError(
+            "--tls-ca-file, --tls-cert and --tls-key need a cluster: --cluster tls://HOST:PORT"
+        )
     if getattr(options, "store_url", None) is not None:
-        raise UsageError("--store-url is for a cluster: --cluster tcp://HOST:PORT")
+        raise UsageError("--store-url needs a cluster: --cluster tcp://HOST:PORT")
     return None
 
 
@@ -115,7 +117,7 @@ def _print_new_names(file: str, echo: Callable[[str], None]) -> None:
 
     if renamed := renamed_settings(Path(file)):
         names = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
-        echo(f"note: old names in [settings] of {file}: {names}")
+        echo(f"note: [settings] of {file} uses old names: {names}")
 
 
 def _plan(options: argparse.Namespace) -> ExitCode:
@@ -150,11 +152,17 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     console().print(cells_table(rows, plan.spec.repeats))
     devices = f"{len(lanes_s)} device{'s' if len(lanes_s) != 1 else ''}"
     about = format_duration(longest_s)
-    print(printable(f"{plan.name}: {count} runs on {devices}, about {about} for fast models"))
+    print(
+        printable(
+            f"{plan.name}: {count} runs on {devices}, expected time about {about} if the "
+            "models are fast"
+        )
+    )
     if 1 < plan.spec.repeats < MIN_RUNS:
         echo(
-            f"note: {plan.spec.repeats} repeats are too few for an interval between runs, so times "
-            f"are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}"
+            f"note: {plan.spec.repeats} repeats are too few for a confidence interval over runs, "
+            f"so times are marked suspect; to change that, set repeats = {MIN_RUNS} in "
+            f"{options.file}"
         )
     file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
     echo(f"next: edgebench campaign run {file}")
@@ -333,7 +341,10 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         out.print(effects_table(METRICS[path].label, effects, out.width))
     lines += failure_lines(campaign.rows())
     if sets and not summary.left_count and not effects_by_metric and len(campaign.plan.cells) > 1:
-        needed = f"each needs valid or suspect runs of both levels in at least {MIN_ROUNDS} repeats"
+        needed = (
+            "each effect needs valid or suspect runs of both levels in at least "
+            f"{MIN_ROUNDS} repeats"
+        )
         lines.append(f"note: effects of factors not computed: {needed}")
     for line in lines:
         print_line(out, line)

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench changes`."""
-    about = "List the changes of level in the stored histories, the worst first, each with the "
+    about = (
+        "List the level changes in the stored histories of metrics, the worst first, each with the "
+    )
     about += "conditions that changed at the same time."
     made = new_parser("changes", about)
-    since = "changes of the last 7 days, or from a date on (default: 7d)"
+    since = "changes within this period (7d), or since a date (default: 7d)"
     made.add_argument("--since", type=moment, default="7d", metavar="7d", help=since)
     add_history_filter(made.add_argument_group("which histories (default: all)"))
     add_level_gate(made, "a level")

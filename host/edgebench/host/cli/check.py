@@ -14,9 +14,9 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench check`."""
     made = new_parser(
         "check",
-        "Print, without a board, which microcontrollers a model fits on: the flash and RAM that it "
-        "needs, and the operators that edgebench's firmware does not support. Exit code 1: it fits "
-        "on none of them.",
+        "Print which microcontrollers a model fits on, the flash and RAM that it needs, and the "
+        "operators that edgebench's firmware does not support. No board is needed. Exit code 1: "
+        "the model fits on no microcontroller.",
     )
     made.add_argument("model_file", metavar="MODEL", help="a .tflite file, or a built-in model")
     made.add_argument(
@@ -24,8 +24,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="BOARD",
-        help="board, such as nucleo-l4r5zi, pico2 or qemu:mps2-an386; repeat it for several "
-        "(default: all boards with firmware in the package)",
+        help="board, such as nucleo-l4r5zi, pico2 or qemu:mps2-an386; repeatable (default: all "
+        "boards with firmware in the package)",
     )
     add_json(made)
     return made

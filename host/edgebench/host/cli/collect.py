@@ -13,19 +13,21 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench collect`."""
     made = new_parser(
         "collect",
-        "Store the runs that earlier commands left on devices, including commands that were "
-        "killed. A run in progress is followed to its end; Ctrl-C stops it.",
+        "Store the runs that earlier commands left on devices, for example because the commands "
+        "were killed. A run in progress is followed to its end; Ctrl-C stops it.",
     )
     made.add_argument(
         "--on",
         action="append",
         metavar="DEVICE",
-        help="devices, separated by commas; all; or conditions, as for bench (default: local)",
+        help="devices, separated by commas; all for every paired device; or conditions, as for "
+        "bench (default: local)",
     )
     leave = "skip devices on which a run is in progress"
     made.add_argument("--no-wait", action="store_true", help=leave)
     again = (
-        "analyse runs again that could not be analysed and were set aside, for example after an "
+        "analyse again the runs that were set aside because their analysis failed, for example "
+        "after an "
     )
     again += "upgrade; contacts no device"
     made.add_argument("--set-aside", action="store_true", help=again)
@@ -46,7 +48,9 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.system.unforeseen import named_error
 
     if options.set_aside and (options.on or options.no_wait):
-        raise UsageError("--set-aside takes no device: it analyses runs on this host")
+        raise UsageError(
+            "--set-aside analyses runs on this host, so it excludes --on and --no-wait"
+        )
     lab: Lab | None = None
     is_interrupted = False
     with ProgressWatcher(is_quiet=is_quiet(options)) as watcher:

@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
         "completion", "Print a script that completes commands, options, runs, devices and models."
     )
     made.add_argument("shell", nargs="?", choices=tuple(SCRIPTS), help="the shell")
-    words = "print completions of the last word; the words are those after `edgebench`"
+    words = "print completions of the last WORD; WORD… is the command line after `edgebench`"
     made.add_argument("--complete", nargs=argparse.REMAINDER, metavar="WORD", help=words)
     return made
 

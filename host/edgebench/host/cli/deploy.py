@@ -34,8 +34,8 @@ def parser() -> argparse.ArgumentParser:
         "target",
         nargs="+",
         metavar="TARGET",
-        help="account on the device, reached over ssh: [USER@]HOST[:PORT], or a host of "
-        "~/.ssh/config; or a phone: adb:SERIAL; or all ready phones: adb:all",
+        help="device to log in to over SSH, as [USER@]HOST[:PORT] or a host of ~/.ssh/config; a "
+        "phone, as adb:SERIAL; or all ready phones, as adb:all",
     )
     made.add_argument(
         "-i", "--identity-file", type=Path, metavar="FILE", help="private key to log in with"
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         "--bridge",
         action=argparse.BooleanOptionalAction,
         help="also install the firmware bridge, for microcontrollers attached to the device "
-        "(default: as in the last deploy; not in the first)",
+        "(default: as in the last deploy; off in the first deploy)",
     )
     _add_agent(made.add_argument_group("the agent"))
     return made
@@ -88,7 +88,8 @@ def _add_agent(agent: argparse._ArgumentGroup) -> None:
     agent.add_argument(
         "--via",
         choices=("tls", "ssh"),
-        help="reach the agent at its port, or through an ssh tunnel (default: unchanged, "
+        help="reach the agent directly at its port (tls), or through an SSH tunnel (ssh) "
+        "(default: unchanged, "
         "initially a tunnel if ssh uses a jump host or a proxy command)",
     )
     agent.add_argument(
@@ -99,13 +100,15 @@ def _add_agent(agent: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="METER",
-        help="energy meter attached to the device, served by its agent; or none; repeatable "
-        "(default: unchanged); edgebench meters --help lists the options of each meter",
+        help="energy meter that is attached to the device; the value none removes the meters; "
+        "repeatable (default: unchanged); edgebench meters --help lists the options of each "
+        "meter",
     )
     agent.add_argument(
         "--sync-line",
         metavar="gpio:PATH|uart:PATH|none",
-        help="line to a meter's digital input that marks the runs (default: unchanged)",
+        help="line from the device to a digital input of a meter, to mark the runs (default: "
+        "unchanged)",
     )
 
 
@@ -211,14 +214,16 @@ def _report(report: DeployReport) -> None:
     about = (system.device.soc, system.device.arch, f"profile {system.device.profile}")
     print(printable(f"device    {device.name} ({device.endpoint.address})"))
     print(printable(f"          {', '.join((*about, system.device.os))}"))
-    print(printable(f"runtimes  {', '.join(usable) or 'none works'}"))
+    print(printable(f"runtimes  {', '.join(usable) or 'none is usable'}"))
     print(printable(f"meters    {', '.join(system.meters) or 'none'}"))
     if system.sync_line:
         print(printable(f"line      {system.sync_line}"))
     for warning in report.warnings:
         print(printable(f"warning   {warning}"))
     if system.open_files is not None:
-        print(printable(f"warning   models can access files: {system.open_files}"))
+        print(
+            printable(f"warning   models can access files of the agent's user: {system.open_files}")
+        )
         echo_hint(CLOSE_FILES)
 
 

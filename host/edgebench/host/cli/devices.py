@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     add_watch(made)
     add_json(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION")
-    checked = "check devices with a quick run; starts or ends their quarantine"
+    checked = "check devices with a quick run, which starts or ends their quarantine"
     check = actions.add_parser("check", help=checked, description=_CHECK)
     check.add_argument("names", nargs="*", metavar="NAME", help="devices (default: all)")
     renamed = "rename a device, on this host and in the farm file"
@@ -39,7 +39,11 @@ def parser() -> argparse.ArgumentParser:
     rename.add_argument("old", metavar="OLD", help="device")
     rename.add_argument("new", metavar="NEW", help="its new name: one word")
     label = actions.add_parser("label", help="add and remove labels, in the farm file")
-    label.add_argument("name", metavar="NAME", help="device, or seat such as rack/rock-5b")
+    label.add_argument(
+        "name",
+        metavar="NAME",
+        help="device; AGENT/DEVICE for an agent with several devices, such as rack/rock-5b",
+    )
     label.add_argument("labels", nargs="*", metavar="WORD", help="labels to add")
     removed = "labels to remove; must be the last option"
     label.add_argument("--remove", nargs="+", default=(), metavar="WORD", help=removed)
@@ -52,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 _CHECK = (
-    "Connects to each device, checks its condition, and makes a quick run of a built-in model, "
-    "which is not stored. A device that passes leaves quarantine. A device that fails is put in "
+    "Connects to each device, checks its condition, and makes a quick run of a built-in model; "
+    "the run is not stored. A device that passes leaves quarantine. A device that fails is put in "
     "quarantine: --on all and --on with a condition then skip it. Exit code 1: a device failed the "
     "check."
 )
@@ -149,5 +153,8 @@ def _forget(options: argparse.Namespace) -> ExitCode:
         print(f"forgotten: {printable(device.name)}; its runs stay in the store")
     if device.deployed_to:
         target = printable(shlex.quote(device.deployed_to))
-        echo(f"note: its agent still runs; to remove it: edgebench deploy {target} --uninstall")
+        echo(
+            "note: the agent on the device still runs; to remove the agent: edgebench deploy "
+            f"{target} --uninstall"
+        )
     return ExitCode.DONE

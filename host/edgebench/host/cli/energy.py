@@ -42,25 +42,27 @@ def parser() -> argparse.ArgumentParser:
         "energy", "Compute the energy of a stored run from a file recorded by any instrument."
     )
     made.epilog, made.formatter_class = _EXAMPLE, argparse.RawDescriptionHelpFormatter
-    names = "id of a run or a set, a unique part of it, or last; several if the file covers them"
+    names = (
+        "run or set (id, unique part of an id, last); give several if the file covers several runs"
+    )
     made.add_argument("runs", nargs="+", metavar="RUN", help=names)
     made.add_argument("--trace", required=True, metavar="FILE", help="file of the instrument")
-    sync = "how to align file and run: by the load code that the run played (default)"
+    sync = "how to align the file with the run: by the load code that the run played (default)"
     made.add_argument("--sync", choices=("coded_load",), default="coded_load", help=sync)
     add_store(made)
     add_json(made)
     columns = made.add_argument_group("columns of the file").add_argument
     add_columns(columns)
-    voltage = "column of the voltage, or its value: 3.3"
+    voltage = "column of the voltage, or the voltage in volts, such as 3.3"
     columns("--voltage", type=column_or_volts, metavar="COLUMN|V", help=voltage)
     errors = made.add_argument_group("errors of the instrument").add_argument
     add_instrument_errors(errors)
     name = (
-        "name of the instrument; energies from two files can be compared only if this name is the "
-        "same, because errors that both share then cancel"
+        "name of the instrument; energies from two files can be compared only if both have the "
+        "same name, because errors of the same instrument cancel"
     )
     errors("--instrument", metavar="NAME", help=name)
-    charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
+    charge = "capacity of a battery, such as 18.5Wh or 5000mAh@3.85V, to estimate its life"
     made.add_argument("--battery", type=capacity, metavar="CAPACITY", help=charge)
     return made
 

@@ -23,13 +23,16 @@ MAX_DECIDING = 3
 
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench history`."""
-    about = "Show a metric over time and its changes; a point is a set of runs, or a single run."
+    about = (
+        "Show a metric over time, and where it changed; each point is a set of runs or a "
+        "single run."
+    )
     made = new_parser("history", about)
-    names = "histories with these runs: ids, sets, tags (default: all)"
+    names = "only histories that contain these runs: ids, sets, tags (default: all)"
     made.add_argument("runs", nargs="*", metavar="RUN", help=names)
     filters = made.add_argument_group("which runs (default: all)")
     add_history_filter(filters)
-    since = "the last 30 days, or from a date on"
+    since = "runs made within this period (30d), or since a date"
     filters.add_argument("--since", type=moment, metavar="30d", help=since)
     filters.add_argument("--last", type=whole, metavar="N", help="the newest N runs")
     add_level_gate(made, "the newest level")
@@ -49,10 +52,13 @@ def add_history_filter(group: argparse._ArgumentGroup) -> None:
 
 def add_level_gate(made: argparse.ArgumentParser, level: str) -> None:
     """Add the options for the metric, and for the loss at which the command fails."""
-    metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
+    metric = "metric, such as latency_ns.p50 or energy_j (default: the main metric of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
-    fails = f"exit 4 if {level} is worse than the previous level by more than this at both ends of "
-    fails += "the interval; 5 if inconclusive"
+    fails = (
+        f"exit with 4 if {level} is worse than the level before it by more than this at both "
+        "ends of "
+    )
+    fails += "the confidence interval; exit with 5 if inconclusive"
     made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
 
 

@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     action = actions.add_parser(
-        "build", help="build a kit from Debian's packages, with apt, or from DIR"
+        "build", help="build a kit from Debian packages that apt fetches, or from the files in DIR"
     )
     action.add_argument(
         "--root",
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     action.add_argument(
         "--machine",
         metavar="NAME",
-        help="machine name of uname -m: aarch64, armv7l or x86_64 (default: "
+        help="machine, as printed by uname -m: aarch64, armv7l or x86_64 (default: "
         f"{PHONE_MACHINE}, or the machine of DIR)",
     )
     action.add_argument(
@@ -53,7 +53,8 @@ def parser() -> argparse.ArgumentParser:
         "-o",
         type=Path,
         metavar="FILE",
-        help="file name ending in .whl, or a directory (default: where edgebench deploy finds it)",
+        help="file to write, ending in .whl, or a directory (default: where edgebench deploy "
+        "searches for the kit)",
     )
     add_json(action)
     return made

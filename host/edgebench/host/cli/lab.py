@@ -20,14 +20,14 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench lab`."""
     made = new_parser(
         "lab",
-        "Share this host's devices and runs with other hosts. The hosts form a lab with one "
-        "identity; each can see, stop and collect the runs of all hosts.",
+        "Share this host's devices and runs with other hosts. The hosts form a lab with a common "
+        "identity; each host can see, stop and collect the runs of all hosts.",
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
-    written = "new file; it contains the private key, and only you can read it"
-    action = actions.add_parser("export", help="write identity and devices to a file")
+    written = "file to create; it contains the private key, and is readable only by you"
+    action = actions.add_parser("export", help="write this host's identity and devices to a file")
     action.add_argument("file", metavar="FILE", help=written)
-    action = actions.add_parser("join", help="import identity and devices of another host")
+    action = actions.add_parser("join", help="import the identity and devices of another host")
     action.add_argument("file", metavar="FILE", help="file written by edgebench lab export")
     replaced = "replace this host's identity; devices paired with it must be paired again"
     action.add_argument("--replace", action="store_true", help=replaced)

@@ -28,7 +28,7 @@ GROUPS = {
         "bench": "measure models on this machine or on devices",
         "demo": "watch a simulated board throttle, and open the report",
         "collect": "store runs that earlier commands left on devices",
-        "stop": "stop a run of yours on a device",
+        "stop": "stop your run on a device",
         "energy": "compute the energy of a stored run from a power recording",
     },
     "look": {
@@ -77,8 +77,8 @@ _EXAMPLES = (
 )
 _OPTIONS = (
     ("--json", "a JSON document (-o json); bench, runs, show: also -o csv, -o md"),
-    ("-q, -v", "-q: no progress, notes and next steps; -v: logs and tracebacks"),
-    ("-h", "the help; --help-all has all options of bench"),
+    ("-q, -v", "-q: omit progress, notes and next steps; -v: logs, tracebacks"),
+    ("-h", "print help; bench --help-all lists all options of bench"),
 )
 """Options of (almost) every command, which may also precede the command."""
 

@@ -32,7 +32,7 @@ RECORD_S = 10.0
 _HELP_WIDTH = 78
 _PORTS = (
     "PORT is a serial port such as /dev/ttyACM0; default: the only connected meter of this kind.",
-    "If it cannot be opened: sudo usermod -aG dialout $USER, and log in again.",
+    "If the port cannot be opened: run sudo usermod -aG dialout $USER, and log in again.",
     "Meters of an agent can be used only in runs: edgebench bench MODEL --meter agent:METER",
     "More: docs/meters.md",
 )
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     made.epilog, made.formatter_class = _meters_help(), argparse.RawDescriptionHelpFormatter
     actions = made.add_subparsers(dest="action", metavar="ACTION")
     listed = actions.add_parser(
-        "list", help="list the drivers, and the meter that each one finds (default)"
+        "list", help="list the drivers, and the meter that each driver finds (default)"
     )
     add_json(listed)
     for name, text in (
@@ -100,7 +100,7 @@ def _meters_help() -> str:
         for name, driver in DRIVERS.items()
         for line in (*_usage_lines(name, driver), f"      {driver.summary}")
     ]
-    return "\n".join(["METER; brackets mark what is optional:", *rows, "", *_PORTS])
+    return "\n".join(["forms of METER; brackets mark optional parts:", *rows, "", *_PORTS])
 
 
 def _usage_lines(name: str, driver: Driver) -> list[str]:

@@ -11,7 +11,7 @@ from edgebench.system.exit_code import ExitCode
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench note`."""
     made = new_parser("note", "Set the note of a stored run; a previous note is replaced.")
-    names = "run by id, unique part of it, last or tag; or set by id"
+    names = "run (id, unique part of an id, last, tag) or set (id)"
     made.add_argument("run", metavar="RUN", help=names)
     made.add_argument("text", metavar="TEXT", help="one line; an empty text removes the note")
     add_store(made)

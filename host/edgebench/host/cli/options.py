@@ -287,8 +287,8 @@ def add_cluster_certificates(parser: argparse.ArgumentParser) -> None:
 
 
 _RUN_HELP = (
-    "a run: its id, or the beginning or a unique part of the id; last; a tag; its directory; or a "
-    "bundle. Or the id of a set, or the directory of a meter's recording"
+    "run (id, beginning or unique part of an id, last, tag, directory, bundle), set (id), or "
+    "directory of a meter's recording"
 )
 
 
@@ -304,7 +304,7 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 
 def add_columns(add: Add) -> None:
     """Add options for properties that a power file does not contain."""
-    unit = "; if the name has no unit, append it, as in P:mW"
+    unit = "; if the column name has no unit, append the unit, as in P:mW"
     add("--time", metavar="COLUMN", help=f"column of the time{unit}")
     add("--power", metavar="COLUMN", help="column of the power")
     add("--current", metavar="COLUMN", help="column of the current")
@@ -312,17 +312,20 @@ def add_columns(add: Add) -> None:
     samples = "whether a sample is the mean over its interval, or an instantaneous value (default: "
     samples += "as documented for the program that wrote the file)"
     add("--samples", choices=("means", "instants"), help=samples)
-    bound = "start of the part to read, as a time after the first sample (10s) or a time of the "
+    bound = "start of the part to read, as a time after the first sample (10s) or a time in the "
     bound += "file (4000.5, 09:00:05)"
     add("--from", dest="begin", metavar="TIME", help=bound)
-    add("--until", metavar="TIME", help="end of the part to read, in the same forms")
+    add("--until", metavar="TIME", help="end of the part to read, in the forms of --from")
 
 
 def add_instrument_errors(add: Add) -> None:
     """Add options for the errors of an instrument."""
-    gain = "largest gain error, from its data sheet (default: 15%% is assumed)"
+    gain = "largest gain error of the instrument, from its data sheet (default: 15%% is assumed)"
     add("--gain", type=percent, metavar="1%", help=gain)
-    zero = "largest offset, from its data sheet: 30uA, 1mW (default: none is assumed)"
+    zero = (
+        "largest offset of the instrument, from its data sheet: 30uA, 1mW (default: no offset "
+        "is assumed)"
+    )
     add("--offset", type=offset, metavar="30uA", help=zero)
 
 
@@ -364,7 +367,9 @@ class OutputFormat(argparse.Action):
         given = values if self.option_strings == ["-o"] else JSON
         before = getattr(namespace, "output_format", given)
         if before != given:
-            raise argparse.ArgumentError(self, f"{before} and {given} cannot both be printed")
+            raise argparse.ArgumentError(
+                self, f"output formats {before} and {given} exclude each other"
+            )
         namespace.json = given == JSON
         namespace.output_format = given
 

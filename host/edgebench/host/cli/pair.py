@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     which = made.add_mutually_exclusive_group()
     replaced = "the device is known but was set up again: keep its name, labels and history"
     which.add_argument("--replace", action="store_true", help=replaced)
-    added = "the device is new, although it looks like a known one: its SD card is a copy"
+    added = "the device is new, and looks like a known device only because its SD card is a copy"
     which.add_argument("--add", action="store_true", help=added)
     return made
 
@@ -36,7 +36,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         if options.replace or options.add:
             return bool(options.replace)
         what = "is on the board" if is_certain else "has the machine id"
-        text = f"agent has a new certificate, and {what} of {known.name!r}, which does not respond"
+        text = (
+            f"agent has a new certificate, but {what} of {known.name!r}, and {known.name!r} "
+            "does not respond"
+        )
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise BoardKnown(text)
         question = f"{text}. Replace {known.name!r}, keeping name, labels and history? [y/N]"

@@ -263,7 +263,9 @@ class ProgressWatcher:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if any(device.is_running for device in self._devices.values()):
             with suppress(RuntimeError):  # the signal interrupted another line
-                self.echo("stopping; Ctrl-C again gives up waiting")
+                self.echo(
+                    "stopping the run; press Ctrl-C again to exit without waiting for its end"
+                )
         signal.default_int_handler(number, frame)
 
     def begin(self) -> None:
@@ -450,10 +452,12 @@ class DeviceProgress:
             case events.ExtraRunPlanned(model=model, runtime=runtime, member=member):
                 self._note("note", f"{model} on {runtime}: {extra_run_words(member)}")
             case events.ReferenceAdded(model=model):
-                self._note("note", f"{model} is measured first, as the reference of the accuracy")
+                self._note("note", f"{model} is measured first, as the reference for the accuracy")
             case events.ReferenceSkipped(model=model):
-                line = f"{model} is left out: microcontrollers run only quantised models, so the "
-                self._note("note", f"{line}accuracy is not compared with it")
+                line = (
+                    f"{model} is left out, because microcontrollers run only quantised models; the "
+                )
+                self._note("note", f"{line}accuracy is not compared with a reference")
             case events.EarlierRunStored(run=run):
                 is_cut = any(rule.id == CompleteRule.id for rule in run.verdict.failures)
                 ended = "had been stopped" if is_cut else "had finished"
@@ -468,7 +472,10 @@ class DeviceProgress:
             case events.EarlierRunLost(run=lost):
                 self._note("warning", incomplete_line(lost))
                 if not lost.is_empty:
-                    echo("hint: see its remaining files, and how to remove them: edgebench runs")
+                    echo(
+                        "hint: list the remaining files of the run, and the command that "
+                        "removes the files: edgebench runs"
+                    )
             case events.RunStoredElsewhere(device, run_id):
                 self._clear()
                 echo(f"note: run {run_id} of {device} was stored by the host that started it")
@@ -509,7 +516,7 @@ class DeviceProgress:
         self._entered, self._phase = progress.phase, _PHASES[progress.phase]
         expected_s = progress.expected_s or 0.0
         if progress.phase is Phase.CHECKING and expected_s >= LONG_CHECK_S:
-            self._note("note", f"the data set takes about {format_duration(expected_s)}")
+            self._note("note", f"running the data set takes about {format_duration(expected_s)}")
         if progress.phase is Phase.MEASURING and progress.expected_s is not None:
             self.pace.expect(progress.expected_s, time.monotonic())
         self._clear()

@@ -13,7 +13,10 @@ from edgebench.system.exit_code import ExitCode
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench prune`."""
     made = new_parser("prune", "Permanently remove old stored runs.")
-    age = "remove runs older than this, or made before a date; also those that were set aside"
+    age = (
+        "remove runs that are older than this (90d), or were made before a date; includes runs "
+        "set aside"
+    )
     made.add_argument("--older-than", type=moment, metavar="90d", help=age)
     kept = "remove all runs except the newest N"
     made.add_argument("--keep-last", type=whole, metavar="N", help=kept)

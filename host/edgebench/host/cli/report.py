@@ -18,8 +18,8 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench report`."""
     about = "Write runs, or a campaign, as an HTML file that needs no network."
     made = new_parser("report", about)
-    names = "run by id, unique part of it, tag or directory; set by its id; or a campaign, by its "
-    names += "id or name; several runs are shown side by side, and the first is the baseline"
+    names = "run (id, unique part of an id, tag, directory), set (id) or campaign (id, name); "
+    names += "several runs are shown side by side, and the first is the baseline"
     made.add_argument("names", nargs="+", metavar="RUN", help=names)
     output = "file to write (default: edgebench-RUN.html in the current directory); an existing "
     output += "report is replaced, any other file is not"
@@ -29,7 +29,10 @@ def parser() -> argparse.ArgumentParser:
         "leave out names of devices, hosts and users, serial numbers, tags, notes, paths and "
     )
     made.add_argument("--anonymous", action="store_true", help=f"{anonymous}network addresses")
-    allow = "compare runs that differ in this key, such as device or runtime_version; repeatable"
+    allow = (
+        "compare runs even if they differ in this key, such as device or runtime_version; "
+        "repeatable"
+    )
     made.add_argument("--allow", action="append", metavar="KEY", help=allow)
     add_store(made)
     add_json(made)
@@ -67,4 +70,4 @@ def open_in_browser(path: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):
-        echo(f"warning: no browser found to open it: {one_line(path)}")
+        echo(f"warning: no browser found to open the report: {one_line(path)}")

@@ -40,15 +40,20 @@ def parser() -> argparse.ArgumentParser:
         "List the stored runs, oldest first. On a terminal, each set has a row; elsewhere, or if "
         "only a single set is listed, each run has a row.",
     )
-    remove = "remove the remaining files of runs that were lost with their agent"
-    named = "list only these: a bundle, a tag, a set, or runs by id or directory (default: all)"
+    remove = "remove the remaining files of lost runs, whose agent stopped"
+    named = "list only these: bundle, tag, set (id) or runs (id, directory) (default: all)"
     made.add_argument("runs", nargs="*", metavar="RUN", help=named)
     made.add_argument("--remove-lost", action="store_true", help=remove)
     add = made.add_argument_group("which runs (default: all)").add_argument
     add("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
     add("--device", metavar="D", help="device, or a pattern")
     add("--tag", metavar="T", help="tag")
-    add("--since", type=moment, metavar="2d", help="the last 2 days, or from a date on")
+    add(
+        "--since",
+        type=moment,
+        metavar="2d",
+        help="runs made within this period (2d), or since a date",
+    )
     add("--last", type=whole, metavar="N", help="the newest N of the selected runs")
     newest = "the newest N of the selected sets; a run without a set counts as a set"
     add("--limit", type=whole, metavar="N", help=newest)
@@ -112,7 +117,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         for entry in incomplete:
             print(printable(incomplete_line(entry)))
         if lost := [run for run in incomplete if run.state is IncompleteState.LOST]:
-            print(f"in {lost[0].directory.parent}; to remove: edgebench runs --remove-lost")
+            print(
+                f"files of lost runs are in {lost[0].directory.parent}; to remove the files: "
+                "edgebench runs --remove-lost"
+            )
         _print_set_aside(aside)
     return ExitCode.DONE
 
@@ -172,7 +180,7 @@ def _print_runs(
 
     unread = [row.run_id for row in rows if row.verdict in (DAMAGED, NEWER)]
     for run_id in unread:
-        echo(f"warning: left out, not readable: run {run_id}")
+        echo(f"warning: run {run_id} is not readable, and is left out")
     named = find_each(store, options.runs) if options.runs else []
     places = {address.run_id: address for address in named}
     addresses = [
@@ -214,7 +222,8 @@ def _print_set_aside(aside: Sequence[SetAsideRun]) -> None:
         print(printable(set_aside_line(run)))
     if aside:
         print(
-            f"in {aside[0].directory.parent}; to remove a run: edgebench rm RUN; to analyse the "
+            f"runs set aside are in {aside[0].directory.parent}; to remove a run: edgebench rm "
+            "RUN; to analyse the "
             "runs again: edgebench collect --set-aside"
         )
 

@@ -24,7 +24,9 @@ def parser() -> argparse.ArgumentParser:
     where = "address to listen on (default: 127.0.0.1); any address other than loopback needs a "
     where += "token"
     made.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=where)
-    made.add_argument("--port", type=int, default=7750, help="port (default: 7750); 0: a free port")
+    made.add_argument(
+        "--port", type=int, default=7750, help="port; 0 selects a free port (default: 7750)"
+    )
     token = "token that every request needs (default: none on loopback, else a new token)"
     made.add_argument("--token", help=token)
     add_store(made)

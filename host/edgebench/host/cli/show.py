@@ -63,7 +63,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         from edgebench.protocol.errors import UsageError
 
         if format_of(options) in TEXT_FORMATS:
-            raise UsageError(f"-o {format_of(options)} is for runs, and {names[0]} is a recording")
+            raise UsageError(
+                f"-o {format_of(options)} is only for runs, but {names[0]} is a "
+                "recording of a meter"
+            )
         with stored_session(directory) as session:
             print_session(session, as_json=options.json)
             return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE

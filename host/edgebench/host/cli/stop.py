@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         out = console()
         for line in (
             f"stopped: run {run_id} on {device}; its measurements are on the device",
-            "only this run was stopped: if its command is still running, the command collects "
-            "this run and continues with its next run; to end the command, press Ctrl-C in its "
-            "terminal",
-            f"next, if no command collects it: edgebench collect --on {shlex.quote(device)}",
+            "only this run was stopped. If the command that started the run is still running, "
+            "the command collects the run and starts the next; to end the command, press Ctrl-C "
+            "in its terminal",
+            f"next, if no command collects the run: edgebench collect --on {shlex.quote(device)}",
         ):
             print_line(out, line)
     return ExitCode.DONE

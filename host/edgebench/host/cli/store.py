@@ -62,7 +62,9 @@ def run(options: argparse.Namespace) -> ExitCode:
         echo_hint(f"see which copy is damaged: {both}")
     elif report.unreadable:
         file = f"{report.unreadable[0]}/{ANNOTATIONS_FILE}"
-        echo_hint(f"repair or remove {file} in the other store; then edgebench store merge {there}")
+        echo_hint(
+            f"repair or remove {file} in the other store; then run edgebench store merge {there}"
+        )
     elif report.damaged:
         name = shlex.quote(next(iter(report.damaged)))
         echo_hint(f"see the damage: edgebench verify {name} --store {there}")

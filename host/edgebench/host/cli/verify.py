@@ -28,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
     about += "and compare the results with the stored numbers."
     made = new_parser("verify", about)
     add_run(made)
-    rejudge = "print the run or set as computed by today's statistics and rules; nothing is stored"
+    rejudge = (
+        "print the run or set as computed by this version's statistics and rules; nothing is stored"
+    )
     made.add_argument("--rejudge", action="store_true", help=rejudge)
     add_store(made)
     add_json(made)
@@ -143,7 +145,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     failed = {run_id: differences for run_id, differences in results.items() if differences}
     is_damaged = any(row.verdict == DAMAGED for row in list_runs(addresses[0].store))
     if is_set and is_damaged and len(results) < planned_count:
-        echo("note: a damaged run may belong to the set: edgebench runs")
+        echo("note: a damaged run may belong to the set; to list damaged runs: edgebench runs")
     if as_json:
         runs = [
             {"run_id": run_id, "differences": _plain(differences)}

@@ -153,8 +153,8 @@ class AdbShell:
     listen = "127.0.0.1"
     kits = KITS
     restart_note = (
-        "it ends if USB debugging is switched off or the phone restarts; then deploy again, which "
-        "keeps its runs"
+        "the agent ends if USB debugging is switched off or the phone restarts; then deploy "
+        "again, which keeps the runs"
     )
 
     def __init__(self, server: AdbServer, serial: str) -> None:
@@ -203,7 +203,9 @@ class AdbShell:
         try:
             yield
         except TimeoutError as exc:
-            raise LinkTimeout(f"{what} on {self.target} did not end in {timeout_s:.0f} s") from exc
+            raise LinkTimeout(
+                f"{what} on {self.target} did not end within {timeout_s:.0f} s"
+            ) from exc
         except ServiceRefused as exc:
             raise LinkLost(f"{exc} while {what}") from exc
         except EdgebenchError:
@@ -284,5 +286,5 @@ def _send(stream: socket.socket, file: Path, path: str) -> str | None:
     if status == b"OKAY":
         return None
     if status != b"FAIL" or length > MAX_REASON_BYTES:
-        raise ValueError(f"not a file service's reply: {status!r}, {length} bytes")
+        raise ValueError(f"invalid reply of the phone's file service: {status!r}, {length} bytes")
     return one_line(receive_exactly(stream, length).decode("utf-8", "replace"))

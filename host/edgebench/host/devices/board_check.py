@@ -7,8 +7,8 @@ from edgebench.protocol.errors import WrongBoard
 from edgebench.protocol.hardware import BoardChange, Hardware
 
 _REASONS = {
-    BoardChange.SERIAL: "its serial number differs",
-    BoardChange.NETWORK_CARDS: "all of its network cards differ",
+    BoardChange.SERIAL: "the serial number differs from that at pairing",
+    BoardChange.NETWORK_CARDS: "all network cards differ from those at pairing",
 }
 
 

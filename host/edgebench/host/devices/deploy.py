@@ -53,10 +53,11 @@ from edgebench.protocol.identity import DEFAULT_PORT, parse_pairing_string
 PAIR_TIMEOUT_S = 60.0
 
 _AT_BOOT = {
-    "systemd": "it starts at boot, by a systemd unit",
-    "systemd-user": "it starts at boot, by a systemd unit in this account, with lingering enabled",
-    "openrc": "it starts at boot, by an OpenRC service",
-    "cron": "it starts at boot, by a crontab entry",
+    "systemd": "the agent starts at boot, by a systemd unit",
+    "systemd-user": "the agent starts at boot, by a systemd unit in this account, with lingering "
+    "enabled",
+    "openrc": "the agent starts at boot, by an OpenRC service",
+    "cron": "the agent starts at boot, by a crontab entry",
 }
 
 _NAMING = threading.Lock()
@@ -228,7 +229,9 @@ def undeploy(
                 account.stop()
                 report, pin = account.remove(), facts.pin
             for path in report.kept:
-                on_step(f"note: kept on the device, older than the first deploy: {path}")
+                on_step(
+                    f"note: {path} is kept on the device, because it is older than the first deploy"
+                )
         if shell.kits:
             remove_kits(shell)
     for device in files.devices():
@@ -248,7 +251,7 @@ def _open_account(shell: Shell, request: DeployRequest, on_step: OnStep) -> Acco
         PythonMissing: the device has no Python that is new enough.
     """
     if request.kit is not None and not shell.kits:
-        raise UsageError(f"{request.target} takes no kit: it is not a phone")
+        raise UsageError(f"--kit does not apply to {request.target}, which is not a phone")
     if request.python is not None or not shell.kits:
         return open_account(shell, request.python)
     try:
@@ -285,7 +288,9 @@ def _agent_options(
     other = next((device for device in known if device.name == name), None)
     if other is not None and other is not earlier:
         where = other.deployed_to or ", ".join(other.addresses)
-        raise UsageError(f"name {name!r} belongs to another device, {where}; use --name")
+        raise UsageError(
+            f"name {name!r} belongs to another device, {where}; choose another name with --name"
+        )
     return AgentOptions(
         name=name,
         port=request.port or (earlier.port if earlier else DEFAULT_PORT),
@@ -310,7 +315,8 @@ def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) 
         extras = extras_of(check_meters(options.meters))
     except UsageError as exc:
         raise UsageError(
-            f"{exc}; it is configured on {request.target}: name another, or none"
+            f"{exc}; this setting is stored on {request.target}; replace it, or remove it with "
+            "the value none"
         ) from exc
     return tuple(dict.fromkeys((*extras, *(BRIDGE_EXTRAS if has_bridge else ()))))
 
@@ -328,7 +334,7 @@ def _start_or_restore(
         try:
             starting()
         except TargetError as again:
-            raise TargetError(f"{exc}; the previous agent does not start: {again}") from exc
+            raise TargetError(f"{exc}; the previous agent does not start either: {again}") from exc
         raise type(exc)(f"{exc}; the previous agent runs again") from exc
     account.settle()
     return warnings
@@ -434,7 +440,7 @@ def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts, identity_file: str
         raise
     except TransportError as exc:
         raise Unreachable(
-            f"agent runs on {shell.target}, but not reachable from here: {exc}"
+            f"agent runs on {shell.target}, but is not reachable from here: {exc}"
         ) from exc
 
 

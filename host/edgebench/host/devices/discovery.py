@@ -261,8 +261,8 @@ def transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Tran
     """
     if device.via not in registry:  # written by a newer version
         raise Unreachable(
-            f"{device.name} is reached by {device.via!r}, "
-            f"but this version supports only {', '.join(registry)}"
+            f"{device.name} needs the transport {device.via!r}, but this version supports only "
+            f"{', '.join(registry)}"
         )
     return registry[device.via]
 

@@ -210,7 +210,7 @@ class HealthFiles:
             return replace(
                 after,
                 quarantined_utc=event.at_utc,
-                quarantine_reason=f"{count} failures in a row, the last one: {error}",
+                quarantine_reason=f"{count} failures in a row, the last: {error}",
                 quarantined_after=count,
             )
 

@@ -50,7 +50,10 @@ class HostCertificate:
         if now_s >= self.before_s:
             return f"its certificate was valid until {_date(self.before_s)}"
         if self.critical_options:
-            return f"its certificate has a critical option: {one_line(self.critical_options[0])}"
+            return (
+                "its certificate has an unsupported critical option: "
+                f"{one_line(self.critical_options[0])}"
+            )
         if self.names and host not in self.names:
             return f"its certificate is for {one_line(', '.join(self.names))}"
         return ""
@@ -74,7 +77,7 @@ def parse_certificate(blob: bytes) -> HostCertificate:
         loaded.verify_cert_signature()
         encoded = loaded.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     except InvalidSignature as exc:
-        raise ValueError("its signature is not the authority's") from exc
+        raise ValueError("its signature was not made with the authority's key") from exc
     except UnsupportedAlgorithm as exc:
         raise ValueError(str(exc)) from exc
     authority = base64.b64decode(encoded.split()[1])

@@ -82,7 +82,7 @@ def install(
         except PackagesMissing as exc:
             if source is not None:
                 raise
-            on_step(f"note: {exc}; trying with the device's own index")
+            on_step(f"note: {exc}; trying the package index of the device")
             own = build_wheel(scratch, has_bridge=has_bridge)
             # pip is sent if this host's Python bundles it; Debian keeps the wheel elsewhere.
             usual = Path(sysconfig.get_path("stdlib")) / "ensurepip" / "_bundled"
@@ -103,7 +103,7 @@ def install(
                 raise PackagesMissing(f"{exc}; the device: {problem}") from exc
             account.stop()
             account.switch(is_offline=False)
-            on_step(f"installed from the device's index: {', '.join(usable)}")
+            on_step(f"installed from the package index of the device: {', '.join(usable)}")
             return True
         else:
             for runtime in wheels.left_out:
@@ -133,7 +133,9 @@ def _install_wheels(
     if not has_room:
         account.stop()
         account.drop()
-        on_step("note: no space for two environments: the previous environment was removed")
+        on_step(
+            "note: no space for two Python environments, so the previous environment was removed"
+        )
     on_step(f"installing {wheels.requirement}")
     if changed == {AGENT_DISTRIBUTION} and present and has_room:
         path = f"{facts.wheels}/{wheels.own.name}"
@@ -164,8 +166,8 @@ def _send(
     target = account.shell.target
     if needed_bytes > facts.free_bytes:
         raise NoSpace(
-            f"disk full on {target}: {facts.free_bytes // MIB} MiB free, "
-            f"{needed_bytes // MIB + 1} MiB needed: {facts.wheels}"
+            f"disk full on {target}: {facts.free_bytes // MIB} MiB free in {facts.wheels}, "
+            f"{needed_bytes // MIB + 1} MiB needed"
         )
     names = [path.name for path in described]
     account.make_room(names, has_bridge=any(map(is_with_bridge, names)))

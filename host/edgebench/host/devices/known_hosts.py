@@ -184,8 +184,8 @@ class KnownHosts:
         if decision.trust in (KeyTrust.TRUSTED, KeyTrust.REVOKED):
             return decision
         if not refusal and (authority := next(lines.marked(Marker.AUTHORITY), None)):
-            refusal = f"{authority.place} trusts only certificates, and the host has none of that "
-            refusal += "authority"
+            refusal = f"{authority.place} accepts only certificates of an authority, but the host "
+            refusal += "has no certificate of this authority"
         return Decision(
             decision.trust, decision.line, "; ".join(filter(None, (refusal, *lines.faults)))
         )

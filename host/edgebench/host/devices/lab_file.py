@@ -90,8 +90,8 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
     if own and not is_member and not replaces:
         names = ", ".join(device.name for device in own)
         raise UsageError(
-            f"lab not joined: this host is paired with {names} with its own identity; --replace "
-            "gives this identity up, and these devices have to be paired again"
+            f"lab not joined: this host has its own identity, with which {names} are paired; "
+            "--replace replaces the identity, and these devices must then be paired again"
         )
     if not is_member:
         # The lab's identity is checked before it replaces this host's identity.

@@ -113,14 +113,14 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
             device = named(paired, name) if name else next(by_name, None)
         except NoSuchDevice as exc:
             if place.name in table.place:  # a tag may name a device of another host
-                doubts.append(NoSuchDevice(f"place {place.name} of labgrid is not used: {exc}"))
+                doubts.append(NoSuchDevice(f"labgrid place {place.name} is not used: {exc}"))
             continue
         if device is None:
             continue  # not a device of this host
         if device.name in by_device:
             other = by_device[device.name].name
-            what = f"place {other} already stands for {device.name}"
-            doubts.append(UsageError(f"place {place.name} of labgrid is not used: {what}"))
+            what = f"place {other} is already assigned to {device.name}"
+            doubts.append(UsageError(f"labgrid place {place.name} is not used: {what}"))
             continue
         by_device[device.name] = place
     known = {place.name for place in places}
@@ -161,7 +161,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
         reply_class = _reply_class()
     except ModuleNotFoundError as exc:
         install = install_command("labgrid", HOST_DISTRIBUTION)
-        what = f"cannot read places of labgrid: {exc.name} is not installed: {install}"
+        what = f"cannot read labgrid places: {exc.name} is not installed: {install}"
         raise PackagesMissing(what) from exc
     has_port = coordinator.rpartition(":")[2].isdecimal()
     address = coordinator if has_port else f"{coordinator}:{DEFAULT_PORT}"
@@ -173,7 +173,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
             code: Any = exc.code()
             detail = one_line(exc.details() or code.name, _MAX_TEXT)
             if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                text = f"labgrid coordinator {address} does not answer: {detail}"
+                text = f"labgrid coordinator {address} does not respond: {detail}"
                 raise Unreachable(text) from exc
             text = f"{address} is not a labgrid coordinator: {detail}"
             raise RemoteProtocolError(text) from exc

@@ -529,7 +529,7 @@ def _start_detached(places: Places, command: list[str], begin: int) -> StepRepor
 
     report = _when_ready(places, begin, lambda: process.poll() is None, end)
     if report.error == "":
-        error = f"it ended with status {process.returncode} and no output"
+        error = f"the agent ended with status {process.returncode} and no output"
         return replace(report, error=error)
     return report
 
@@ -557,7 +557,7 @@ def _when_ready(
     end()
     last = _last_line(_logged_since(places.log, begin))
     if is_alive:
-        late = f"it was not ready after {START_TIMEOUT_S:g} s"
+        late = f"the agent was not ready after {START_TIMEOUT_S:g} s"
         return StepReport(f"{late}; the last line of its log: {last}" if last else late)
     return StepReport(last)
 
@@ -894,7 +894,7 @@ def stop(places: Places) -> StepReport:
             time.sleep(POLL_S)
     places.pid.unlink(missing_ok=True)
     pids = [str(pid) for pid in _agents(places)]
-    return StepReport(f"agent {', '.join(pids)} does not stop" if pids else None)
+    return StepReport(f"agent process {', '.join(pids)} does not stop" if pids else None)
 
 
 def remove(places: Places) -> UninstallReport:
@@ -931,12 +931,12 @@ def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
     there = {wheel.name: wheel for wheel in sent}
     for name in sorted({*here, *there}):
         if name not in here:
-            return f"wheel {name} was sent but is missing"
+            return f"wheel {name} was sent but is missing on the device"
         if name not in there:
-            return f"wheel {name} was not sent but exists"
+            return f"wheel {name} was not sent but exists on the device"
         if here[name] != there[name]:
             found, expected = here[name].sha256[:12], there[name].sha256[:12]
-            return f"wheel {name} was changed: its sha256 is {found}…, sent was {expected}…"
+            return f"wheel {name} was changed: its sha256 is {found}…, expected {expected}…"
     return None
 
 
@@ -976,7 +976,7 @@ def _run(command: list[str], environment: Mapping[str, str] | None = None) -> St
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return StepReport(f"it did not end within {INSTALL_TIMEOUT_S:.0f} s")
+        return StepReport(f"the installation did not end within {INSTALL_TIMEOUT_S:.0f} s")
     text = result.stdout.decode("utf-8", "replace")
     if re.search("No space left on device|Disk quota exceeded", text):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), command[0])
@@ -1055,7 +1055,8 @@ def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
         is_under_way = bool(named) and named != deploy and 0 <= age_s < BROKEN_OFF_S
         if is_in_step or is_under_way:
             raise OtherDeploy(
-                f"{other or 'another host'} is deploying there, last step {age_s:.0f} s ago"
+                f"{other or 'another host'} is deploying to this device; its last step was "
+                f"{age_s:.0f} s ago"
             )
         file.seek(0)
         file.truncate()

@@ -257,7 +257,7 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
     runtimes = tuple(name for name in requested if RUNTIME_PACKAGES[name] in names)
     if not runtimes:
         raise PackagesMissing(
-            f"no wheel of a runtime for {request.interpreter}: {', '.join(requested)}"
+            f"none of these runtimes has a wheel for {request.interpreter}: {', '.join(requested)}"
         )
     left_out = tuple(name for name in requested if name not in runtimes)
     return WheelSet(own, (own, *others), runtimes, left_out, request.extras)

@@ -130,5 +130,7 @@ def _connect_once(string: PairingString, via: str, identity_file: str, once: Pat
     except WrongAgent as exc:  # the string was not sent, so it remains valid
         raise WrongAgent(f"PIN is mistyped, or another agent printed the string: {exc}") from exc
     except NotPaired as exc:
-        reasons = "its SECRET is mistyped, was used already, or is older than ten minutes"
+        reasons = (
+            "the SECRET in the string is mistyped, was used already, or is older than ten minutes"
+        )
         raise NotPaired(f"pairing string was refused: {reasons}") from exc

@@ -163,7 +163,9 @@ class ParamikoShell:
         try:
             yield
         except TimeoutError as exc:
-            raise LinkTimeout(f"{what} on {self.target} did not end in {timeout_s:.0f} s") from exc
+            raise LinkTimeout(
+                f"{what} on {self.target} did not end within {timeout_s:.0f} s"
+            ) from exc
         except EdgebenchError:
             raise
         except Exception as exc:  # SSHException, OSError, EOFError, or from its dependencies
@@ -207,12 +209,12 @@ def _refusal(target: SshAddress, shown: str, decision: Decision) -> str:
     """Reason why a host key is not accepted, with the line that decides this."""
     name, line = host_name(target.host, target.port or SSH_PORT), decision.line
     if line is None:
-        text = f"host key of {name} is unknown, {shown} is not in "
+        text = f"host key of {name} is unknown: {shown} is not in "
         text += os.path.expanduser(USER_KNOWN_HOSTS[0])
     elif decision.trust is KeyTrust.REVOKED:
         text = f"host key of {name} is revoked by {line.place}: {shown}"
     else:
-        text = f"host key of {name} has changed: it presents {shown}, {line.place} has "
+        text = f"host key of {name} has changed: the host presents {shown}, but {line.place} has "
         digest = base64.b64encode(hashlib.sha256(line.key).digest()).decode().rstrip("=")
         text += f"{line.key_type} SHA256:{digest}"  # as ssh-keygen prints it
     return f"{text}; {decision.reason}" if decision.reason else text
@@ -251,7 +253,7 @@ def _log_in(target: SshAddress, identity_file: Path | None, password: str | None
                     is_login = True
             if is_login:
                 raise _LoginFailure(_reason(exc)) from exc
-            raise Unreachable(f"{target} does not speak SSH: {_reason(exc)}") from exc
+            raise Unreachable(f"{target} is not an SSH server: {_reason(exc)}") from exc
         return ParamikoShell(client, str(target), address)
     except BaseException:  # Ctrl-C as well: no connection is left open
         client.close()
@@ -299,7 +301,8 @@ def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
                     if self.is_active():
                         raise
             raise TooManyKeys(
-                f"{target} refuses this login: connection closed after {self.offered_count} keys",
+                f"{target} refuses this login: connection closed after {self.offered_count} "
+                "rejected keys",
                 target.login,
             )
 

@@ -142,7 +142,9 @@ def _agent(
         raise UsageError(f"device {LOCAL_NAME!r} is this machine and cannot be {verb}")
     if device.seat:
         agent = device.name.rpartition(SEAT_MARK)[0]
-        raise UsageError(f"{device.name!r} is a seat of the agent {agent!r} and cannot be {verb}")
+        raise UsageError(
+            f"{device.name!r} is a device of the agent {agent!r}; only the agent can be {verb}"
+        )
     if is_whole and name not in (device.name, device.id, device.pin):
         raise NoSuchDevice(f"no paired device is called {name!r}; did you mean {device.name!r}?")
     return device

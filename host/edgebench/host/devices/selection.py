@@ -52,7 +52,7 @@ def _chosen(
         return exact  # even if the name looks like a condition
     if word == ALL:
         if not every:
-            raise NoSuchDevice("no device is paired, and --on all means all paired devices")
+            raise NoSuchDevice("--on all selects all paired devices, but no device is paired")
         return _without(left_out, every, word)
     terms = [term.strip() for term in word.split(SEPARATOR)]
     conditions = [term for term in terms if _is_condition(term)]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 RESTART_NOTE = (
-    "it does not start at boot, because this account has neither systemd nor cron; after a "
+    "the agent does not start at boot, because this account has neither systemd nor cron; after a "
     "reboot, deploy again"
 )
 """Note after a deploy to a computer on which no service starts an agent at boot."""

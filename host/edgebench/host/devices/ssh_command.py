@@ -84,7 +84,7 @@ class SshCommandShell:
                 kept = _converse(session, io.BytesIO(stdin), deadline_s=deadline_s)
                 code = session.wait(max(0.0, deadline_s - time.monotonic()))
             except (TimeoutError, subprocess.TimeoutExpired) as exc:
-                text = f"{what} on {self.target} did not end in {timeout_s:.0f} s"
+                text = f"{what} on {self.target} did not end within {timeout_s:.0f} s"
                 raise LinkTimeout(text) from exc
         self._require_session(code, what)
         return CommandOutput(code, printable(kept.decode("utf-8", "replace"), keep_lines=True))

@@ -40,7 +40,7 @@ class Judgement:
     """Options of a comparison; the defaults match `edgebench compare`."""
 
     metrics: tuple[str, ...] = ()
-    """Metrics to compare; empty: the headline of the scenario."""
+    """Metrics to compare; empty: the main metric of the scenario."""
     margin_ratio: float | None = None
     """Largest change that counts as equivalent; None: 1 %."""
     allowed: tuple[str, ...] = ()

@@ -80,7 +80,9 @@ def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
         if sides == {BASELINE, CANDIDATE}:
             both.append(group)
         else:
-            alone.append(f"not compared: {printable(name)}: only its {min(sides)} is exported")
+            alone.append(
+                f"{printable(name)} is not compared, because only its {min(sides)} is exported"
+            )
     return [*(_compared(both) if both else []), *alone]
 
 

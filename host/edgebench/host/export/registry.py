@@ -41,10 +41,10 @@ class ExportFormat:
 
 
 FORMATS = (
-    ExportFormat("csv", "a row for each run, all metrics", "csv_file", (".csv",)),
+    ExportFormat("csv", "a row for each run, with all metrics", "csv_file", (".csv",)),
     ExportFormat(
         "parquet",
-        "the same columns, and the latencies of each run",
+        "the columns of csv, and the latencies of each run",
         "parquet_file",
         (".parquet",),
         ExportKind.BYTES,
@@ -56,7 +56,9 @@ FORMATS = (
         (".pftrace", ".perfetto-trace"),
         ExportKind.BYTES,
     ),
-    ExportFormat("chrome", "the same trace as Chrome's JSON", "chrome", (".chrome.json",)),
+    ExportFormat(
+        "chrome", "the trace of perfetto, in Chrome's JSON format", "chrome", (".chrome.json",)
+    ),
     ExportFormat("bmf", "Bencher Metric Format", "bencher", (".bmf.json",)),
     ExportFormat(
         "github-smaller",

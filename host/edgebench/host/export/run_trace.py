@@ -177,11 +177,13 @@ def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
     """Start of the first query on the trace's clock, and the block length of the power."""
     facts = {"first_query_ns": str(-clock.begin_ns)}
     if series.power_apart is not None:
-        facts["power"] = printable(f"left out: not on the device's clock: {series.power_apart}")
+        facts["power"] = printable(
+            f"left out, because it is not on the device's clock: {series.power_apart}"
+        )
     elif series.power:
         lengths_s = np.concatenate([channel.end_s - channel.begin_s for channel in series.power])
         middle_s = float(np.median(lengths_s))
-        facts["power"] = f"mean, lowest and highest of blocks of {middle_s:.3g} s (median length)"
+        facts["power"] = f"mean, lowest and highest power of blocks of {middle_s:.3g} s (median)"
     return facts
 
 
@@ -238,7 +240,7 @@ def _operators(run: Run, profile: ProfileResult, clock: _TraceClock) -> SliceTra
             del facts["total_ns"]
         groups.append(SliceGroup.single(printable(operator.operator), begin_ns, end_ns, facts))
         begin_ns = end_ns
-    name = ", ".join(["operators, medians laid end to end", *run.marks.device])
+    name = ", ".join(["operators, median times laid end to end", *run.marks.device])
     if any(operator.instructions is not None for operator in profile.operators):
         name += ": virtual time, in proportion to the instructions"
     return SliceTrack(name, tuple(groups))

@@ -178,13 +178,14 @@ def _check(members: Mapping[str, _Member], machine: str, library: str) -> None:
             continue
         missing = [name for name in elf.needed if f"{library}/{name}" not in members]
         problem = (
-            f"it is for {elf.machine or 'another machine'}, not for {machine}"
+            f"the file is for {elf.machine or 'another machine'}, not for {machine}"
             if elf.machine != machine
-            else f"it needs {missing[0]}, which is not in the kit"
+            else f"the file needs {missing[0]}, which is not in the kit"
             if missing
-            else f"it needs pages of {elf.alignment_bytes} bytes, phones have {PAGE_BYTES[machine]}"
+            else f"the file needs pages of {elf.alignment_bytes} bytes, but phones have "
+            f"{PAGE_BYTES[machine]}"
             if elf.alignment_bytes < PAGE_BYTES[machine]
-            else "it needs an executable stack"
+            else "the file needs an executable stack"
             if elf.has_executable_stack
             else None
         )

@@ -121,7 +121,8 @@ class Kit:
             raise NotAKit(f"kit is damaged: {exc}: {self.source}") from exc
         if len(unpacked) > limit:
             raise NotAKit(
-                f"kit unpacks to more than the {limit} bytes of its manifest: {self.source}"
+                f"kit unpacks to more than the {limit} bytes that its manifest states: "
+                f"{self.source}"
             )
         return unpacked
 
@@ -156,7 +157,7 @@ def find_kit(machine: str, given: Path | None = None) -> Kit:
             raise NotAKit(f"kit cannot be read: {exc.strerror or exc}: {directory}") from exc
         if kit.manifest.machine == machine:
             return _fitting(kit, machine)
-    raise KitMissing(f"no kit for {machine}, which a phone needs to run Python", machine)
+    raise KitMissing(f"no kit for {machine}; a phone needs a kit to run Python", machine)
 
 
 def _fitting(kit: Kit, machine: str) -> Kit:

@@ -39,7 +39,7 @@ class Libraries:
         self.support = tuple(name for name in SUPPORT if self._closure((name,)) is not None)
         for name in _REQUIRED:
             if name not in self.support:
-                raise KitNotBuilt(f"no {name} in {root.directory}, which every runtime needs")
+                raise KitNotBuilt(f"{root.directory} lacks {name}, which every runtime needs")
 
     @property
     def loader(self) -> str:

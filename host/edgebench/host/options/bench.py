@@ -78,7 +78,7 @@ def _shapes(named: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int
     names = [name for name, _ in named]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"--shape gives input {name!r} two shapes")
+            raise UsageError(f"--shape sets two shapes for input {name!r}")
     return dict(named)
 
 
@@ -137,10 +137,10 @@ class BenchOption(NamedTuple):
 SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     GENERAL: (
         BenchOption("on", "on", TEXT,
-            "paired devices, separated by commas (repeatable); all; or conditions that must all "
-            "hold, such as label:pi,arch:aarch64 (keys: label, arch, name); several devices are "
-            "measured at the same time", metavar="DEVICE", join=tuple, is_of_machine=True,
-            default="local", is_basic=True),
+            "paired devices, separated by commas (repeatable); all for every paired device; or "
+            "conditions that must all hold, such as label:pi,arch:aarch64 (keys: label, arch, "
+            "name); several devices are measured at the same time", metavar="DEVICE",
+            join=tuple, is_of_machine=True, default="local", is_basic=True),
         BenchOption("wait", "wait_s", SECONDS,
             "if another command is measuring on the device, wait up to this long", metavar="10m",
             is_of_machine=True, default="0s"),
@@ -180,9 +180,11 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "shape of an input with open dimensions (default: 1 for each of them); repeatable",
             join=_shapes, is_basic=True),
         BenchOption("inputs", "inputs", TEXT,
-            "run on these inputs: a .npz file, arrays by input name, first axis: samples",
+            "run on the inputs in this .npz file: an array for each input name, samples along "
+            "its first axis",
             metavar="FILE", is_given_once=True),
-        BenchOption("seed", "seed", WHOLE, "seed of the inputs, their order and the arrivals"),
+        BenchOption("seed", "seed", WHOLE,
+            "seed of the random inputs, their order and the arrival times"),
     ),
     "length of the run": (
         BenchOption("duration", "duration_s", SECONDS,
@@ -193,17 +195,19 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             default="30 times the duration, at least 30m; with --quick 6 times, at least 1m; with "
             "--preset mlperf no limit"),
         BenchOption("sustained", "sustained_s", SECONDS,
-            "measure sustained performance for this long: start, onset of throttling, end",
+            "measure sustained performance for this long: at the start, at the onset of "
+            "throttling and at the end",
             metavar="20m", excludes=("--duration", "--max-duration", "--runs"), is_basic=True),
         BenchOption("min_queries", "min_query_count", WHOLE,
             "measure at least this many queries in total"),
         BenchOption("warmup", "warmup_query_count", WHOLE,
-            "warm up for at least this many queries before the timed ones", default="10"),
+            "warm up for at least this many queries before the timed queries", default="10"),
         BenchOption("warmup_duration", "warmup_duration_s", SECONDS,
             "warm up for at least this long", metavar="1s", default="1s; with --quick 0.5s"),
         BenchOption("runs", "runs", WHOLE,
-            "runs of each model, each in a new process; they share the duration and the queries",
-            default="5, with --quick 8; 1 where a single run is judged, as with --sustained",
+            "runs of each model, each in a new process; the duration and the queries are divided "
+            "among them",
+            default="5; 8 with --quick; 1 if a single run is judged, as with --sustained",
             excludes=("--profile", "--sustained"), is_basic=True),
         BenchOption("extra_runs", "extra_runs", WHOLE,
             "maximum number of extra runs of each model; an extra run replaces a run in which the "
@@ -225,22 +229,23 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("target_latency", "target_latency_s", LATENCY,
             "server: limit on the p99 latency"),
         BenchOption("engine", "engine", TEXT,
-            "load generator: native (default), or loadgen, MLPerf's own", metavar="E",
+            "load generator: native (default), or loadgen, which is MLPerf's LoadGen", metavar="E",
             completions=("native", "loadgen")),
     ),
     "outputs, operators and temperature": (
         BenchOption("accuracy", "accuracy", TEXT,
-            "also run a labelled data set: a .npz file, or digits", metavar="DATASET",
-            is_basic=True),
+            "also run a labelled data set: a .npz file, or the built-in set digits",
+            metavar="DATASET", is_basic=True),
         BenchOption("accuracy_samples", "dataset_sample_count", WHOLE,
             "run N samples of the data set, drawn at random by the seed", default="all"),
         BenchOption("accuracy_limit", "dataset_limit_s", SECONDS,
             "microcontrollers: refuse a data set that would take longer than this", metavar="1h",
             default="1h"),
         BenchOption("reference", "reference", TEXT,
-            "unquantised model to compare the accuracy with; it is measured, too", metavar="MODEL"),
+            "unquantised model, which is also measured, to compare the accuracy with",
+            metavar="MODEL"),
         BenchOption("no_check", "is_checked", FLAG,
-            "do not compare the outputs with reference kernels", constant=False),
+            "do not compare the outputs with those of the reference kernels", constant=False),
         BenchOption("profile", "is_profiled", FLAG,
             "time every operator, in a separate run", constant=True,
             excludes=("--runs", "--sustained", "--engine", "--scenario", "--samples-per-query",
@@ -252,7 +257,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             metavar="10m", is_of_machine=True),
         BenchOption("telemetry_rate", "telemetry_rate_hz", HERTZ,
             "telemetry samples per second (default: 10); 0: only the temperature, and only on "
-            "devices whose profile limits it", is_of_machine=True),
+            "devices whose profile has a limit for it", is_of_machine=True),
     ),
     "energy": (
         BenchOption("meter", "meter", TEXT,
@@ -277,24 +282,24 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("jitter", "jitter_s", LATENCY,
             "single_stream: leave random gaps of up to this length between queries, so that the "
             "loop is not in step with a meter's instantaneous samples; 0ms: no gaps", metavar="1ms",
-            default="a sample interval, if the meter takes fewer than 20,000 instantaneous samples "
-            "per second; else no gaps"),
+            default="the meter's sample interval, if the meter takes fewer than 20,000 "
+            "instantaneous samples per second; else no gaps"),
         BenchOption("battery", "battery_capacity_j", CAPACITY,
-            "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"),
+            "capacity of a battery, such as 18.5Wh or 5000mAh@3.85V, to estimate its life"),
     ),
     COMPARISON: (
         BenchOption("against", "candidate", TEXT,
-            "compare the model, the baseline, with B, the candidate, by paired runs in random "
-            "order; each may also be a stored run or a set, whose model file is found by its hash "
-            "and measured again",
+            "compare MODEL, the baseline, with B, the candidate, in pairs of runs in random "
+            "order; MODEL and B may also be stored runs or sets, whose model files are found by "
+            "hash and measured again",
             metavar="B", is_given_once=True, is_basic=True),
         BenchOption("pairs", "pairs", WHOLE,
             "pairs of runs",
-            default="10; to judge a time, at least 6, and more for several comparisons",
+            default="10; at least 6 are needed to judge a time, more for several comparisons",
             excludes=("--runs",)),
         BenchOption("metric", "metrics", TEXT,
             "metric to compare, such as latency_ns.p50 or energy_j; repeatable", metavar="M",
-            join=tuple, default="the headline of the scenario"),
+            join=tuple, default="the main metric of the scenario"),
         BenchOption("fail_on", "margin_ratio", PERCENT,
             "smallest change that matters", default="1%%", is_basic=True),  # as argparse formats it
         BenchOption("allow", "allowed", TEXT,

@@ -37,7 +37,7 @@ OPTIONS = (
         ("--model", "--graph", "--onnx", "--model_path", "--model-path", "--path", "--file", "-m",
          "--loadModel"),
         "benchmark_model, llama-bench, trtexec",
-        "name models without an option: edgebench bench {MODEL}",
+        "pass models without an option: edgebench bench {MODEL}",
         _BENCH,
     ),
     PeerWord(
@@ -53,7 +53,7 @@ OPTIONS = (
         ("--backend", "--engine-name", "--framework", "--provider", "--execution-provider", "--ep",
          "-e"),
         "onnxruntime_perf_test, MLPerf",
-        "choose the runtime with --runtime: --runtime onnx; or its execution provider with "
+        "choose the runtime with --runtime: --runtime onnx; or the execution provider with "
         "--delegate: --delegate {D}",
         _BENCH,
     ),
@@ -63,19 +63,20 @@ OPTIONS = (
         ("--use_gpu", "--use-gpu", "--gpu", "--gpus", "--use_nnapi", "--use_hexagon",
          "--use_coreml", "--external_delegate_path", "-ngl"),
         "benchmark_model, llama-bench, docker",
-        "choose the delegate with --delegate: --delegate D; edgebench devices lists those of a "
-        "device",
+        "choose the delegate with --delegate: --delegate D; to list the delegates: edgebench "
+        "devices",
         _BENCH,
     ),
     PeerWord(
         ("--num_threads", "--num-threads", "--nthreads", "--thread", "--jobs", "-j", "-x",
          "--intra_op_num_threads"),
         "benchmark_model, onnxruntime_perf_test, make",
-        "set the threads with --threads: --threads {N}",
+        "set the number of threads with --threads: --threads {N}",
         _BENCH,
     ),
     PeerWord(("-t",), "llama-bench, onnxruntime_perf_test",
-             "set the threads with --threads: --threads {N}; or the time with --duration: "
+             "set the number of threads with --threads: --threads {N}; or the measured time with "
+             "--duration: "
              "--duration {N}s", _BENCH),
     PeerWord(
         ("--cpu", "--cpuset-cpus", "--cpu-mask", "--affinity", "--taskset", "--core", "--cores",
@@ -103,16 +104,17 @@ OPTIONS = (
     ),
     PeerWord(("--input", "--input_layer_value_files", "--loadInputs", "--data"),
              "benchmark_model, trtexec",
-             "name a file of inputs with --inputs: --inputs {FILE.npz}", _BENCH),
+             "pass a file of inputs with --inputs: --inputs {FILE.npz}", _BENCH),
     PeerWord(("--input_layer",), "benchmark_model",
-             "omit it: all inputs of the model are set; their shapes with --shape NAME=1x128",
+             "omit the option, because all inputs are filled; to set the shape of an input: "
+             "--shape NAME=1x128",
              _BENCH),
     PeerWord(
         ("--fp16", "--int8", "--bf16", "--precision", "--dtype", "--quantize", "--allow_fp16",
          "--allowFp16"),
         "trtexec, benchmark_model",
-        "measure a model of that precision: edgebench bench MODEL_int8.tflite; no option converts "
-        "a model",
+        "measure a model file of that precision, because no option converts models: edgebench "
+        "bench MODEL_int8.tflite",
         _BENCH,
     ),
     # How long, and how often.
@@ -120,15 +122,15 @@ OPTIONS = (
         ("--repetitions", "--repeat", "--repeats", "--rounds", "--trials", "--run", "--count",
          "--min-runs", "--max-runs", "--avgRuns", "-r", "-M"),
         "llama-bench, hyperfine, perf",
-        "set the runs of each model, each in a new process, with --runs: --runs {N}",
+        "set the number of runs, each in a new process, with --runs: --runs {N}",
         _BENCH,
     ),
     PeerWord(
         ("--num_runs", "--num-runs", "--iterations", "--iters", "--iter", "--loops", "--samples",
          "--requests", "--loop", "--num_iterations", "-n", "-c", "-i"),
         "benchmark_model, trtexec, ab",
-        "set the queries with --min-queries: --min-queries {N}; or the runs in new processes with "
-        "--runs: --runs 5",
+        "set the number of queries with --min-queries: --min-queries {N}; or of runs in new "
+        "processes with --runs: --runs 5",
         _BENCH,
     ),
     PeerWord(
@@ -144,19 +146,19 @@ OPTIONS = (
         ("-w", "--warmup_runs", "--warmup-runs", "--warm-up", "--warmUp", "--num_warmup_runs",
          "--warmup_iterations", "--warmup-iters"),
         "hyperfine, benchmark_model, trtexec",
-        "set the queries of the warm-up with --warmup: --warmup {N}; or its time with "
+        "set the number of warm-up queries with --warmup: --warmup {N}; or the warm-up time with "
         "--warmup-duration: --warmup-duration 1s",
         _BENCH,
     ),
     PeerWord(("--warmup_min_secs", "--warmup-time", "--warmup_time"), "benchmark_model",
-             "set the time of the warm-up with --warmup-duration: --warmup-duration {1}s", _BENCH),
+             "set the warm-up time with --warmup-duration: --warmup-duration {1}s", _BENCH),
     PeerWord(("--run_delay", "--delay", "--sleep", "--pause"), "benchmark_model, llama-bench",
              "wait for a cool device with --cooldown: --cooldown 10m; or measure idle power with "
              "--idle: --idle {2}s", _BENCH),
     PeerWord(("--fast", "--short", "--smoke", "--quickly"), "many tools",
              "make short runs with --quick", _BENCH),
     PeerWord(("--rate", "--rps", "--arrival-rate"), "k6, wrk2",
-             "set the arrivals with --qps: --scenario server --qps {100}", _BENCH),
+             "set the arrival rate with --qps: --scenario server --qps {100}", _BENCH),
     PeerWord(("--concurrency", "--vus", "--streams", "--parallel"), "k6, ab, trtexec",
              "send several samples in a query: --scenario multi_stream --samples-per-query {8}",
              _BENCH),
@@ -200,32 +202,33 @@ OPTIONS = (
              _BENCH),
     PeerWord(("--format", "--output-format", "--style"), "docker, hyperfine",
              "choose the format with -o: -o json, -o csv or -o md", ("bench", "runs", "show")),
-    PeerWord(("--jq", "--template"), "gh", "pass the JSON document on: --json | jq {FILTER}"),
+    PeerWord(("--jq", "--template"), "gh", "pipe the JSON document to jq: --json | jq {FILTER}"),
     PeerWord(("--verbose", "--debug", "-vv", "--log-level"), "many tools",
              "print more with -v"),
     PeerWord(("--silent", "--no-progress", "--progress", "-s"), "curl, uv",
              "print only results and errors with -q"),
     PeerWord(("--no-color", "--no-colour", "--color", "--colour"), "git, uv",
              "turn colours off with a variable: NO_COLOR=1 edgebench …"),
-    PeerWord(("--yes", "--force"), "apt", "omit it: no question follows",
+    PeerWord(("--yes", "--force"), "apt", "omit the option: no question follows",
              ("bench", "show", "runs", "report")),
     PeerWord(("--name", "--command-name", "--label", "--tag"), "hyperfine, docker",
              "tag the runs afterwards: edgebench tag last {NAME}; or select devices: --on "
              "label:NAME", _BENCH),
-    PeerWord(("-k",), "pytest", "name the models, or a pattern of the shell: edgebench bench "
+    PeerWord(("-k",), "pytest", "list the models, or use a shell pattern: edgebench bench "
              "{digits}*.tflite", _BENCH),
     PeerWord(("--lf", "--last-failed", "--resume", "--continue"), "pytest",
-             "make the runs that are left of a campaign: edgebench campaign resume", _BENCH),
+             "make the remaining runs of a campaign: edgebench campaign resume", _BENCH),
     PeerWord(("--dry-run", "--collect-only", "--plan"), "pytest, kubectl",
              "list the runs of a campaign without making them: edgebench campaign plan FILE.toml",
              _BENCH),
     PeerWord(("--config",), "many tools",
              "write settings into a campaign file: edgebench campaign run {FILE.toml}; or set "
-             "defaults of this machine: EDGEBENCH_ON, EDGEBENCH_CPUS, …", ("bench",)),
+             "defaults of this machine in the variables EDGEBENCH_ON, EDGEBENCH_CPUS, …",
+             ("bench",)),
     PeerWord(("--list-devices", "--list-runtimes"), "llama-bench", "list them: edgebench devices",
              _BENCH),
     PeerWord(("--timeout-s", "--max-load-time"), "many tools",
-             "limit loading with --timeout: --timeout {60}s", _BENCH),
+             "limit the loading time with --timeout: --timeout {60}s", _BENCH),
     # Commands that read runs.
     PeerWord(("-n", "-L", "--limit", "--max-count", "--head"), "gh, git",
              "list only the newest: --last {20}", ("history",)),
@@ -237,7 +240,7 @@ OPTIONS = (
              "select with --model, --device, --tag or --since: edgebench runs --tag {T}",
              ("runs", "history")),
     PeerWord(("-a", "-A", "--all-namespaces"), "docker, kubectl",
-             "omit it: all runs are listed unless you select some", ("runs",)),
+             "omit the option: all runs are listed by default", ("runs",)),
     PeerWord(("-w", "--web", "--open", "--browser"), "gh",
              "open a page: edgebench report last --open", ("show", "runs", "compare", "history")),
     PeerWord(("-w", "-f", "--follow"), "kubectl, docker", "follow them with --watch",
@@ -245,8 +248,9 @@ OPTIONS = (
     PeerWord(("--before", "--until", "--after", "--from"), "git",
              "select the newest with --since: --since 2d", ("runs", "history")),
     PeerWord(("--sort", "--sort-by", "--order-by"), "kubectl, docker",
-             "sort them elsewhere: -o csv | sort -t, -k 1", ("runs", "show")),
-    PeerWord(("-r", "-rf", "-f"), "rm", "omit it: edgebench rm RUN removes whole runs", ("rm",)),
+             "sort the rows with another program: -o csv | sort -t, -k 1", ("runs", "show")),
+    PeerWord(("-r", "-rf", "-f"), "rm",
+             "omit the option: edgebench rm RUN removes whole runs", ("rm",)),
     PeerWord(("--html",), "pytest", "write a page: edgebench report {last} -o FILE.html"),
 )  # fmt: skip
 """Options of other tools; if several rows have a word, the first row for the command is used."""
@@ -271,7 +275,8 @@ COMMANDS = (
              "see the devices: edgebench devices; or the campaigns: edgebench campaign status"),
     PeerWord(("kill", "cancel", "abort"), "docker, gh", "stop a run: edgebench stop --on DEVICE"),
     PeerWord(("add", "connect", "login", "auth", "register"), "uv, adb, docker, gh",
-             "install an agent and pair: edgebench deploy USER@HOST; or pair with a running agent: "
+             "install an agent and pair with it: edgebench deploy USER@HOST; or pair with a "
+             "running agent: "
              "edgebench pair STRING"),
     PeerWord(("install", "setup", "init", "provision", "push"), "uv, git, adb",
              "install an agent on a device: edgebench deploy USER@HOST"),
@@ -303,7 +308,7 @@ VALUES = (
     PeerWord(("wide", "table"), "kubectl",
              "omit -o: a wide terminal shows more columns, and -o csv all"),
     PeerWord(("yaml", "yml", "jsonl", "ndjson", "jsonpath"), "kubectl, gh",
-             "choose JSON: -o json; jq can pick parts of it"),
+             "choose JSON with -o: -o json; to select parts, pipe it to jq"),
     PeerWord(("markdown", "MD"), "llama-bench", "choose Markdown: -o md"),
 )  # fmt: skip
 """Values of options with fixed choices."""
@@ -393,7 +398,7 @@ def hint_for_command(words: Sequence[str]) -> str | None:
 def plain(hint: str) -> str:
     """A hint with its placeholders instead of values that the user typed.
 
-    >>> plain("set the threads with --threads: --threads {N}")
+    >>> plain("set the number of threads with --threads: --threads {N}")
     'set the threads with --threads: --threads N'
     """
     return _filled(hint, ())

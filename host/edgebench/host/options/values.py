@@ -82,7 +82,7 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}; write 4") from None
+        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}; example: 4") from None
 
 
 def real(text: str) -> float:
@@ -129,7 +129,7 @@ def celsius(text: str) -> float:
     """
     match = re.fullmatch(rf"(-?{_NUMBER})\s*°?[cC]?", text.strip(), re.ASCII)
     if match is None:
-        raise argparse.ArgumentTypeError(f"not a temperature in °C: {text!r}; write 22")
+        raise argparse.ArgumentTypeError(f"not a temperature in °C: {text!r}; example: 22")
     return float(match[1])
 
 
@@ -141,7 +141,7 @@ def offset(text: str) -> tuple[float, str]:
     """
     match = re.fullmatch(rf"({_NUMBER})\s*([munµ]?)([AW])", text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"not an offset: {text!r}; write 30uA or 1mW")
+        raise argparse.ArgumentTypeError(f"not an offset: {text!r}; examples: 30uA, 1mW")
     parts = {"": 1.0, "m": 1e3, "u": 1e6, "µ": 1e6, "n": 1e9}
     return float(match[1]) / parts[match[2]], match[3]
 
@@ -154,7 +154,7 @@ def hertz(text: str) -> float:
     """
     match = re.fullmatch(rf"({_NUMBER})\s*(?:hz)?", text.strip().lower(), re.ASCII)
     if match is None:
-        raise argparse.ArgumentTypeError(f"not a rate in Hz: {text!r}; write 10")
+        raise argparse.ArgumentTypeError(f"not a rate in Hz: {text!r}; example: 10")
     return float(match[1])
 
 
@@ -170,7 +170,7 @@ def capacity(text: str) -> float:
         re.ASCII,
     )
     if match is None or not float(match[1]) or (match[4] and not float(match[4])):
-        hint = "write 18.5Wh, 66.6kJ or 5000mAh@3.85V"
+        hint = "examples: 18.5Wh, 66.6kJ, 5000mAh@3.85V"
         raise argparse.ArgumentTypeError(f"not a capacity of a battery: {text!r}; {hint}")
     if match[2]:
         return float(match[1]) * {"wh": 3600.0, "kj": 1000.0, "j": 1.0}[match[2]]
@@ -201,7 +201,9 @@ def numbers(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
         if match is None:
-            raise argparse.ArgumentTypeError(f"not a list of numbers: {text!r}; write 2,3 or 0-3")
+            raise argparse.ArgumentTypeError(
+                f"not a list of numbers: {text!r}; examples: 2,3 or 0-3"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last >= MAX_CPUS:  # checked first: a short range could expand to a million numbers
             raise argparse.ArgumentTypeError(f"must be 0..{MAX_CPUS - 1}, got {part.strip()}")
@@ -228,7 +230,9 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """
     match = re.fullmatch(r"(.+)=(\d{1,12}(?:[xX]\d{1,12})*)", text.strip(), re.ASCII)
     if match is None:
-        raise argparse.ArgumentTypeError(f"not the shape of an input: {text!r}; write input=1x128")
+        raise argparse.ArgumentTypeError(
+            f"not the shape of an input: {text!r}; example: input=1x128"
+        )
     return match[1], tuple(map(int, match[2].lower().split("x")))
 
 
@@ -240,5 +244,5 @@ def percent(text: str) -> float:
     """
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,9})?)\s*%?", text.strip())
     if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"not a percentage above 0: {text!r}; write 3%")
+        raise argparse.ArgumentTypeError(f"not a percentage above 0: {text!r}; example: 3%")
     return float(match[1]) / 100

@@ -104,8 +104,8 @@ def other_instrument(
     if rate_hz is not None:
         if not is_other:
             raise UsageError(
-                "--trace-rate is for an instrument that edgebench does not drive: it needs "
-                "--sync coded_load and excludes --meter"
+                "--trace-rate is for an instrument that edgebench does not drive: --trace-rate "
+                "needs --sync coded_load, and excludes --meter"
             )
         if not 0 < rate_hz <= MAX_TRACE_HZ:
             raise UsageError(f"--trace-rate must be above 0 and at most {MAX_TRACE_HZ:g} Hz")
@@ -183,7 +183,7 @@ def supplied_meter(request: EnergyRequest) -> str:
         return request.meter
     if not is_of_host(request.meter):
         raise WrongMeterOption(
-            f"meter {request.meter} has a supply voltage that only its agent can set, "
+            f"supply voltage of meter {request.meter} can only be set by its agent, "
             f"{request.supply_v:g} V requested: connect the meter to this host"
         )
     return with_supply(request.meter, request.supply_v)
@@ -209,8 +209,8 @@ def check_wiring(meter: str, devices: Sequence[str]) -> None:
         return
     if len(set(devices)) > 1:
         raise UsageError(
-            f"meter {meter} is wired to one device, not to {', '.join(devices)}; agent:METER "
-            f"uses the meter of each device, {FARM_METER} the meter in the farm file"
+            f"meter {meter} is wired to one device, not to {', '.join(devices)}; for a meter of "
+            f"each device, use agent:METER, or {FARM_METER} for the meters in the farm file"
         )
     elsewhere = [device for device in devices if device != LOCAL_NAME]
     if elsewhere and not is_outside:
@@ -254,7 +254,7 @@ class OpenMeter:
         try:
             self.meter, self.header = open_meter(name)
         except NoSuchMeter as exc:  # it was open a moment ago: a later attempt may succeed
-            raise MeterLost(f"{exc}; it was open before the voltage was changed") from exc
+            raise MeterLost(f"{exc}; the meter was open before the voltage was changed") from exc
         self.request = request
 
     def close(self) -> None:

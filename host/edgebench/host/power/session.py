@@ -46,8 +46,8 @@ def open_meter(text: str) -> tuple[Meter, Header]:
     """
     if text.startswith("agent:"):
         raise UsageError(
-            f"meter {text} belongs to a device's agent, which records it only during runs: bench a "
-            "model with it, or use it on the device"
+            f"meter {text} belongs to a device's agent, which records only during runs: measure "
+            "a model with the meter, or run this command on the device"
         )
     meter = find_meter(text)
     try:
@@ -137,7 +137,9 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
         facts = write_power(directory, session.recording())
         sync_recording(directory)
     except OSError as exc:
-        raise StoreError(f"samples cannot be written: {_reason(exc)}; kept: {path}") from exc
+        raise StoreError(
+            f"samples cannot be written: {_reason(exc)}; written so far: {path}"
+        ) from exc
     return replace(judge(directory, facts), interrupted_s=interrupted_s)
 
 

@@ -201,7 +201,7 @@ def trace_trouble(directory: Path, request: TraceRequest) -> str | None:
         except (EdgebenchError, OSError) as exc:
             return f"{path.relative_to(directory)} cannot be read: {exc}"
         if file.sha256 != request.sha256:
-            return f"{path.relative_to(directory)} is not the file that was read"
+            return f"{path.relative_to(directory)} changed after its energy was computed"
         stored, computed = read_power_facts(directory), read_power_facts(Path(folder))
         is_same = stored.header == computed.header and stored.loss == computed.loss
         if not (is_same and have_same_rows(directory / POWER_FILE, Path(folder) / POWER_FILE)):

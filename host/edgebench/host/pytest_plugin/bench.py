@@ -72,7 +72,7 @@ class PytestBench:
         Args:
             model: Path, or name of a built-in model.
             on: Device; None: the device of the options.
-            metric: Metric to record and compare; None: the headline of the scenario.
+            metric: Metric to record and compare; None: the main metric of the scenario.
             allowed: Keys of properties in which the runs may differ from the baseline.
             wait_s: Longest wait for a device that another process uses.
             **settings: Options of `Lab.bench`, or of `Lab.bench_against` with --edgebench-pairs.
@@ -148,7 +148,7 @@ class PytestBench:
 
     def _no_baseline(self, what: str, stored: Mapping[str, Run]) -> UsageError:
         name = self._options.edgebench_baseline
-        return UsageError(f"no run {what}, among the {len(stored)} of the baseline {name!r}")
+        return UsageError(f"no run {what} among the {len(stored)} runs of the baseline {name!r}")
 
     def _compare(
         self,
@@ -203,7 +203,7 @@ def _only_set(runs: Iterable[Run]) -> RunSet:
     """
     sets = find_sets(runs)
     if len(sets) != 1:
-        raise UsageError(f"a test needs a single device and runtime, got {len(sets)}")
+        raise UsageError(f"a test needs a single device and runtime, got {len(sets)} combinations")
     return sets[0]
 
 

@@ -91,7 +91,8 @@ def pytest_terminal_summary(
         terminalreporter.write_line(line)
     if config.getoption("numprocesses", None):
         terminalreporter.write_line(
-            "measurements on the same device ran in turn, each waiting for its lease"
+            "measurements on the same device ran one after the other, so the tests waited for "
+            "the device"
         )
 
 

@@ -284,7 +284,7 @@ def _ratio_matrices(
         if len(shown) < 2:
             continue
         names = tuple(_name(facts, run_set, with_device=False) for run_set in shown)
-        note = "Ratio of row to column, with its 95 % interval between runs."
+        note = "Ratio of row to column, with its 95 % confidence interval over runs."
         if len(counted) > len(shown):
             note += f" The first {len(shown)} of {len(counted)} cells."
         rows = tuple(

@@ -403,10 +403,13 @@ def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
     total, above = len(latency.steady_ns), above_count(latency, line.limits)
     note = "each dot is an inference"
     if line.size > 1:
-        note = f"line p50 of {line.size:,} inferences each, band p10 to p90, dots slowest"
+        note = (
+            f"line: p50 of every {line.size:,} inferences; band: p10 to p90; dots: slowest "
+            "inferences"
+        )
     if above:
         highest = format_ns(float(latency.steady_ns.max()))
-        note += f"; {above:,} of {total:,} above the axis, max {highest}"
+        note += f"; {above:,} of {total:,} inferences are above the axis, max {highest}"
     return ChartPanel(
         title="Latency",
         unit="ns",
@@ -481,7 +484,7 @@ def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
     edges_s = even_edges(begin_s, end_s, most)
     bands = [channel.envelope(edges_s) for channel in filled]
     traces = [_band(channel.channel, band) for channel, band in zip(filled, bands, strict=True)]
-    note = f"lowest, mean and highest power of each {_length((end_s - begin_s) / most)}"
+    note = f"lowest, mean and highest power of each interval of {_length((end_s - begin_s) / most)}"
     # Gaps where the meter lost samples.
     gaps_s = np.concatenate([channel.gaps_s[:, 1] - channel.gaps_s[:, 0] for channel in filled])
     gaps_s = gaps_s[gaps_s > 0]
@@ -513,7 +516,7 @@ def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
         count = len(series.named(panel.suffix))
         note = ""
         if len(shown) == MAX_SENSORS < count:
-            note = f"the {len(shown)} highest of {count} sensors"
+            note = f"only the {len(shown)} of {count} sensors with the highest values"
         panels.append(
             ChartPanel(title=panel.title, unit=panel.unit, traces=tuple(traces), note=note)
         )

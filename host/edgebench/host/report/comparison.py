@@ -99,8 +99,8 @@ def _row(
     if suspect_count := comparison.verdicts.suspect_count:
         run_count = suspect_count + comparison.verdicts.valid_count
         suspects = (
-            f"{suspect_count} of {run_count} runs are suspect, and so is the outcome; the rules of "
-            "each result state the reasons"
+            f"{suspect_count} of {run_count} runs are suspect, so the outcome is suspect; for "
+            "the reasons, see the rules of each result"
         )
     return RatioRow(
         number=number,
@@ -125,7 +125,7 @@ def shown_bounds(comparison: RunComparison) -> str:
     """Interval of the ratio as text."""
     bounds = comparison.result.ratio_interval
     if bounds is None:
-        return "no interval: too few runs or occasions"
+        return "no interval: too few runs, or runs on too few occasions"
     low, high = (f"{bound:.{_places(comparison)}f}" for bound in bounds)
     return f"{low} to {high}"
 

@@ -140,7 +140,7 @@ def _levels(series: RunSeries, run: Run) -> ChartPanel | None:
         edges_s = even_edges(*line.steady_span_s, len(blocks_ns))
         traces.append(
             ChartTrace(
-                name=f"p50 of each of {len(blocks_ns)} parts",
+                name=f"p50 of each of {len(blocks_ns)} parts of the run",
                 form="windows",
                 count=len(blocks_ns),
                 time=packed(edges_s[:-1]),

@@ -317,7 +317,7 @@ def _sentence(run_set: RunSet) -> str:
         names = ", ".join(verdict.unwatched)
         return f"The numbers can be trusted, but {names} could not be read."
     if unknown:
-        return f"The numbers can be trusted; {len(unknown)} rules could not be checked."
+        return f"The numbers can be trusted, but {len(unknown)} rules could not be checked."
     return "The numbers can be trusted: all applicable rules passed."
 
 
@@ -404,7 +404,10 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
         elif not charts:
             note = "The run has no traces."
         elif not any(chart.panels for chart in charts):
-            note = "Phases only: the run has no trace of latency, power, temperature or clock."
+            note = (
+                "Only the phases are shown: the run has no trace of latency, power, "
+                "temperature or clock."
+            )
     state = run.marks.state
     part = TracePart(
         run_id=run.run_id,
@@ -471,10 +474,10 @@ def _notes(run_set: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]
         added, member = reported.annotations, reported.run.member
         if run_set.set_id is None and member is not None:
             place = f"run {member.number + 1} of {member.count}"
-            notes.append(("set", f"{place}; all of them: edgebench report {member.set_id}"))
+            notes.append(("set", f"{place}; all runs: edgebench report {member.set_id}"))
         if run_set.set_id is None and (pair := reported.run.pair) is not None:
             place = f"{pair.side} of pair {pair.number + 1}"
-            notes.append(("pair", f"{place}; all of them: edgebench report {pair.comparison_id}"))
+            notes.append(("pair", f"{place}; all pairs: edgebench report {pair.comparison_id}"))
         if added.tags:
             notes.append(("tags", ", ".join(added.tags)))
         if note := added.fault or added.note:

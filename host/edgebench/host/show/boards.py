@@ -41,7 +41,7 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
         echo("next: identify the boards: edgebench bridge list --confirm")
     found = next((report.board for report in reports if report.board is not None), None)
     if found is not None:
-        echo(f"next: measure on it: edgebench bench --on {LOCAL_NAME}/{printable(found)}")
+        echo(f"next: measure on this board: edgebench bench --on {LOCAL_NAME}/{printable(found)}")
     echo(
         "for a board on another port (a pseudo-terminal, a socket), start the agent with: "
         "edgebench-agent serve --board ADDRESS"
@@ -53,7 +53,7 @@ def print_check(check: ModelCheck) -> None:
     if check.problem is not None:
         print(printable(f"{check.model}: {check.problem}"))
         replace = "replace these operators, or " if check.missing_operators else ""
-        echo(f"next: {replace}measure it on another device: edgebench devices")
+        echo(f"next: {replace}measure the model on another device: edgebench devices")
         return
     print(
         printable(

@@ -111,4 +111,4 @@ def _count_line(changes: Sequence[LevelChange], histories: Sequence[History]) ->
     line = f"{moved} of {len(histories)} histories moved"
     line += f", {worse} for the worse" if worse else ""
     few = len(undecided(histories))
-    return line + (f"; {few} have too few points for a change to be found" if few else "")
+    return line + (f"; {few} have too few points to detect a change" if few else "")

@@ -225,15 +225,15 @@ def _notes(comparison: RunComparison) -> list[str]:
     notes: list[str] = []
     if instrument_ratio := comparison.result.rules.instrument_ratio:
         notes.append(
-            f"the interval includes {format_ratio(2 * instrument_ratio)} for the meter; "
-            "errors of the meter that all runs share cancel"
+            f"the interval includes {format_ratio(2 * instrument_ratio)} for errors of the meter, "
+            "except errors that are the same in all runs and cancel"
         )
     for reason, count in comparison.left_out.items():
         pairs = "1 pair is" if count == 1 else f"{count} pairs are"
         notes.append(f"{pairs} left out: {_LEFT_OUT[reason]}")
     if disturbed := len(comparison.disturbed_run_ids):
         notes.append(
-            f"{disturbed} runs are left out, because half or more of the runs of their sets were "
+            f"{disturbed} runs are left out, because at least half of the runs in their sets were "
             "disturbed"
         )
     if unwatched := comparison.marks.unwatched:
@@ -244,13 +244,13 @@ def _notes(comparison: RunComparison) -> list[str]:
     medians_ratio = comparison.result.candidate_median / (comparison.result.baseline_median or 1)
     if medians_ratio and abs(math.log(medians_ratio / comparison.result.ratio)) > UNLIKE:
         notes.append(
-            "change is the median of the ratios of all pairs of runs, which here is far from the "
-            "ratio of the two medians"
+            "the change is computed as the median of the ratios of all pairs of runs; here, the "
+            "ratio of the two medians is very different"
         )
     if comparison.result.rules.blocks is not None:
         notes.append(_occasions_note(comparison.result.rules.blocks))
     notes += [
-        f"{name} in effect: {' / '.join(both)}, which differs from the request"
+        f"{name} in effect: {' / '.join(both)} on the two sides, other than requested"
         for name, both in comparison.in_effect.items()
     ]
     differences = comparison.differs_in.items()
@@ -263,13 +263,14 @@ def _occasions_note(blocks: Blocks) -> str:
     in_turn = "edgebench bench A --against B"
     if spread.deviation is None:
         more = f"on {MIN_OCCASIONS} occasions, at least {OCCASION_S / 60:g} minutes apart"
-        return f"measure both models in turn: {in_turn}; or one of them {more}: edgebench bench A"
+        each = f"or measure one of the models {more}: edgebench bench A"
+        return f"measure both models in turn: {in_turn}; {each}"
     models = f"{spread.model_count} models" if spread.is_pooled else "these models"
-    drift = " and a drift from one side to the other" if blocks.jump else ""
+    drift = ", and a drift between the sides" if blocks.jump else ""
     return (
-        "the sides were measured on different occasions: the interval contains the spread between "
-        f"{spread.occasion_count} occasions of {models}, standard deviation "
-        f"{format_percent(spread.deviation, 2)}{drift}; to measure both in turn: {in_turn}"
+        "the sides were measured on different occasions, so the interval includes the spread "
+        f"between {spread.occasion_count} occasions of {models} (standard deviation "
+        f"{format_percent(spread.deviation, 2)}){drift}; to measure both in turn: {in_turn}"
     )
 
 

@@ -20,8 +20,8 @@ from edgebench.protocol.bridge import EmulatedBoard
 from edgebench.protocol.sizes import format_bytes
 
 CLOSE_FILES = (
-    "run the agent as a separate user, with a systemd unit with DynamicUser=yes "
-    "(docs/security.md); or, if you trust the model: --trust-model"
+    "run the agent as a separate user, in a systemd unit with DynamicUser=yes "
+    "(docs/security.md); or, if you trust the model, add --trust-model"
 )
 """Next step if a model could open the files of the agent's user."""
 _ACCESS_STYLES = {
@@ -99,7 +99,7 @@ def emulated_lines(boards: Sequence[EmulatedBoard]) -> Iterator[str]:
         package = None if board.is_available else board.package
         by_package.setdefault(package, []).append(f"{board.name} ({board.cpu})")
     for package, names in by_package.items():
-        lack = "" if package is None else f" (first: apt install {package})"
+        lack = "" if package is None else f" (after apt install {package})"
         yield f"emulated boards for --on{lack}: {', '.join(names)}"
 
 
@@ -122,13 +122,13 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
     if device.labels:
         yield f"labels: {', '.join(device.labels)}"
     if (place := device.place) is not None and place.acquired_by is not None:
-        yield f"in labgrid: {place.name} is acquired by {place.acquired_by}"
+        yield f"labgrid place {place.name} is acquired by {place.acquired_by}"
     if device.reason:
         yield device.reason
     if (seat := device.seat) is not None:
         if seat.gone_for_s is not None:
             since = (now - timedelta(seconds=seat.gone_for_s)).astimezone(timezone.utc)
-            yield f"gone from its agent since {since:%Y-%m-%d %H:%M} UTC"
+            yield f"no longer connected to its agent since {since:%Y-%m-%d %H:%M} UTC"
         if seat.fault:
             yield seat.fault
         if seat.held_by is not None:

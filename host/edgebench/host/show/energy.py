@@ -67,7 +67,7 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
         lines.append(("phases", _phases(energy.phases)))
     if energy.battery is not None:
         lines.append(("battery", _battery(energy.battery)))
-    supply = "" if energy.supply_v is None else f", {energy.supply_v:g} V as stated or set"
+    supply = "" if energy.supply_v is None else f", supply {energy.supply_v:g} V as stated or set"
     lines.append(("meter", f"{energy.meter}{supply}; boundary: {energy.boundary}"))
     if energy.sync is not None:
         others = [
@@ -103,8 +103,8 @@ def _edges(energy: EnergyResult) -> str:
     each_j = [energy_j for energy_j in energies_j if energy_j is not None]
     span = f"{format_joules(min(each_j))} to {format_joules(max(each_j))}"
     return (
-        f"median of {len(each_j)} windows between edges at input {energy.edge_input} of the meter, "
-        f"{span}"
+        f"median of {len(each_j)} windows between edges at input {energy.edge_input} of the meter; "
+        f"the windows have {span}"
     )
 
 
@@ -124,7 +124,8 @@ def _uncertainty(energy: EnergyResult) -> str:
     comparative = format_uncertainty_joules(energy.u95_comparative_j or 0.0)
     mainly = f"mainly {', '.join(names)} (k = 1)" if names else "components unknown"
     return (
-        f"{absolute} absolute, {comparative} against another run with this meter (k = 2); {mainly}"
+        f"{absolute} absolute, {comparative} in comparisons between runs with this meter (k = 2); "
+        f"{mainly}"
     )
 
 
@@ -155,12 +156,11 @@ def _battery(life: BatteryLife) -> str:
     shown = f"{count:.3g}" if count >= _MANY else format_rate(count, ratio * count)
     lasts = format_lasting(life.duration_s, ratio * life.duration_s)
     capacity, within = format_joules(life.capacity_j), format_ratio(ratio)
-    return f"{shown} inferences or {lasts} ({within}) without a pause from {capacity}, as stated"
+    lasting = f"{shown} inferences or {lasts} ({within}) of continuous inference"
+    return f"{lasting}, with the stated capacity of {capacity}"
 
 
 def _trace(trace: TraceFile) -> str:
     kind = "means over their intervals" if trace.is_averaging else "instants"
-    smear = (
-        f", changes smeared over {format_ns(1e9 * trace.smoothing_s)}" if trace.smoothing_s else ""
-    )
+    smear = f", smoothed over {format_ns(1e9 * trace.smoothing_s)}" if trace.smoothing_s else ""
     return f"{trace.name}, {trace.format}, SHA-256 {trace.sha256[:12]}…; samples are {kind}{smear}"

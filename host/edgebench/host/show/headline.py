@@ -263,7 +263,7 @@ def _sustained(run_set: RunSet) -> str:
         cause = _THERMAL_CAUSES.get(thermal.cause, thermal.cause)
     left = ""
     if kept is not None:
-        left = f": {format_share(kept)} of its peak performance is left at the end, by latency"
+        left = f": at the end, {format_share(kept)} of its peak performance is left, by latency"
     return f"slowed down {when}{where}{simulated_pace(run)} by {cause}{left}"
 
 

@@ -46,21 +46,21 @@ def _for_lease(error: e.LeaseHeld, given: CommandLine) -> NextStep:
     """Hint to wait for the client that holds the device, or to end its run."""
     if given.command == "stop" and error.is_by_this_host:
         return NextStep(
-            "end your other command with Ctrl-C in its terminal: it has no run in progress"
+            "end your other command, which has no run in progress, with Ctrl-C in its terminal"
         )
     if given.command == "stop":
         return NextStep(
-            "end it from the host that started it, or on the device: edgebench-agent stop"
+            "end the run from the host that started it, or on the device: edgebench-agent stop"
         )
     longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
-    wait = f"wait for {'longer' if error.waited_s > 0 else 'it'}: {{}}; or "
+    wait = f"wait {'longer' if error.waited_s > 0 else 'until the device is free'}: {{}}; or "
     measure = given.bench(wait_s=longer_s)
     if error.stoppable_on:
         stop = command("stop", "--on", error.stoppable_on)
         return NextStep(f"{wait}end your run there: {{}}", measure, stop)
     if error.is_by_this_host:
         return NextStep(f"{wait}end your other command with Ctrl-C in its terminal", measure)
-    return NextStep(f"{wait}end its run on the device: edgebench-agent stop", measure)
+    return NextStep(f"{wait}end the run on the device: edgebench-agent stop", measure)
 
 
 def _for_missing_run(error: e.NoSuchRun, given: CommandLine) -> NextStep:
@@ -74,7 +74,7 @@ def _for_missing_run(error: e.NoSuchRun, given: CommandLine) -> NextStep:
         return NextStep(text, measured, command("show", "FILE.zip"))
     if error.bundle is not None:
         member = Placeholder(f"{shlex.quote(error.bundle)}#ID")
-        text = "list its runs: {}; then choose a run: {}"
+        text = "list the runs of the bundle: {}; then choose a run: {}"
         return NextStep(text, command("runs", error.bundle), command("show", member))
     if error.model is None:
         return NextStep("list the stored runs: {}", command("runs"))
@@ -106,19 +106,20 @@ def _for_second_side(error: e.NoSecondSide, _given: CommandLine) -> NextStep:
 def _for_meter_not_served(error: e.MeterNotServed, given: CommandLine) -> NextStep:
     is_campaign = given.group == "campaign"
     if error.meant and is_campaign:
-        return NextStep('write its full name in the campaign file: meter = "agent:{}"', error.meant)
+        text = "write the meter's full name in the campaign file"
+        return NextStep(f'{text}: meter = "agent:{{}}"', error.meant)
     if error.meant:
         return NextStep("write its full name: {}", given.bench(meter=f"agent:{error.meant}"))
     if is_campaign:
         return NextStep(
-            "serve the meter on that device: edgebench-agent serve --meter {}, which assigns it to "
-            "the first of several boards; or remove devices without the meter from the campaign "
-            "file",
+            "start the device's agent with the meter, which the first of several boards gets: "
+            "edgebench-agent serve --meter {}; or remove devices without the meter from the "
+            "campaign file",
             error.meter,
         )
     return NextStep(
-        "pass the meter when that agent is started: edgebench-agent serve --meter {}, or in "
-        "EDGEBENCH_METERS, or with {}",
+        "start the device's agent with the meter: edgebench-agent serve --meter {}; or set "
+        "EDGEBENCH_METERS there; or deploy the agent again: {}",
         error.meter,
         command("deploy", Placeholder(_ACCOUNT), "--meter", error.meter),
     )
@@ -131,15 +132,15 @@ def _for_permission(error: e.NoSuchMeter | e.NotPermitted, given: CommandLine) -
         return NextStep(f"{join}; then {{}}", again)
     if error.permission is e.Permission.USB_TESTER:
         return NextStep(
-            "add the udev rule from docs/instruments.md, USB testers, plug the tester in again, "
-            "then {}",
+            "add the udev rule from docs/instruments.md (section USB testers), plug the tester in "
+            "again, then {}",
             again,
         )
     return NextStep("see which meters are available, and why others are not: {}", _METERS)
 
 
 def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
-    text = "allow the difference, to compare its effect: {}"
+    text = "allow this difference, to measure its effect: {}"
     allow = [["--allow", key] for key in error.keys]
     if type(error) is e.NotComparable and given.command == "bench" and error.comparison_id:
         return NextStep(text, command("compare", error.comparison_id, *allow))
@@ -150,27 +151,27 @@ def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
     """Hint to measure without inputs that do not fit; the host does not know the model's inputs."""
     if given.value("input_shapes") and given.value("inputs"):
         text = (
-            "fit --shape, and the arrays of --inputs, to the inputs that the error lists; or "
-            "leave out both, to measure with random inputs: {}"
+            "change --shape and the arrays of --inputs to match the inputs that the error lists; "
+            "or omit both, to measure with random inputs: {}"
         )
         return NextStep(text, given.bench(without=["shape", "inputs"]))
     if given.value("input_shapes"):
         text = (
-            "give --shape the name and shape of an input that the error lists; or omit --shape, "
-            "which only sets dimensions that the model leaves open: {}"
+            "set --shape to the name and shape of an input that the error lists; or omit --shape, "
+            "which is needed only for dimensions that the model leaves open: {}"
         )
         return NextStep(text, given.bench(without=["shape"]))
     if given.value("inputs"):
-        text = "let random inputs be drawn: {}; or name a file with inputs that fit: --inputs FILE"
+        text = "measure with random inputs: {}; or name a file with inputs that fit: --inputs FILE"
         return NextStep(text, given.bench(without=["inputs"]))
-    text = "provide inputs that fit: {}, or --inputs FILE.npz"
+    text = "provide inputs that fit the model: {}, or --inputs FILE.npz"
     return NextStep(text, given.bench("--shape", "NAME=1x128"))
 
 
 def _for_slow_dataset(_error: e.DatasetTooSlow, given: CommandLine) -> NextStep:
     dataset = given.value("accuracy") or "set.npz"
     return NextStep(
-        "run a random sample of it: {}; or allow more time: --accuracy-limit {}h",
+        "run a random sample of the data set: {}; or allow more time: --accuracy-limit {}h",
         given.bench(accuracy=dataset, dataset_sample_count=100),
         math.ceil(given.more("dataset_limit_s", 86400.0) / 3600),
     )
@@ -189,7 +190,7 @@ def _for_model(text: str) -> Hint:
         fault = _fault(given)
         if fault is not None:
             return NextStep(
-                "copy the file again: {}; or measure another model: {}", fault, _BUILT_IN
+                "copy the file again, because {}; or measure another model: {}", fault, _BUILT_IN
             )
         if given.value("runtime") == "all":
             return NextStep("check the file, or measure another model: {}", _BUILT_IN)
@@ -207,7 +208,10 @@ def _for_damaged(error: e.RunDamaged, given: CommandLine) -> NextStep:
 
 
 def _for_board_model(_error: e.BoardModelRefused, given: CommandLine) -> NextStep:
-    text = "see which boards it fits on: {}; or measure it on a device other than a microcontroller"
+    text = (
+        "see which boards the model fits on: {}; or measure it on a device that is not a "
+        "microcontroller"
+    )
     return NextStep(text, command("check", given.named(_MODEL)[0]))
 
 
@@ -215,7 +219,7 @@ def _for_checked_model(_error: e.ModelRefused, given: CommandLine) -> NextStep:
     fault = _fault(given)
     if fault is not None:
         return NextStep(
-            "copy the file again: {}; or check a built-in model: {}", fault, _CHECK_BUILT_IN
+            "copy the file again, because {}; or check a built-in model: {}", fault, _CHECK_BUILT_IN
         )
     return NextStep("name another .tflite file, or check a built-in model: {}", _CHECK_BUILT_IN)
 
@@ -229,14 +233,14 @@ def _for_page(error: e.PageUnavailable, _given: CommandLine) -> NextStep:
 
 def _for_runtime(error: e.RuntimeUnavailable, _given: CommandLine) -> NextStep:
     if error.install:
-        text = "install it there: {}; then see whether it works: {}"
+        text = "install the runtime on the device: {}; then check that it works: {}"
         return NextStep(text, error.install, _DEVICES)
-    return NextStep("see what is installed there: {}", _DEVICES)
+    return NextStep("see which runtimes each device has: {}", _DEVICES)
 
 
 def _for_unreachable(error: e.Unreachable, _given: CommandLine) -> NextStep:
     if error.is_offline:
-        return NextStep("see whether this machine has a network: ip route; then {}", _DEVICES)
+        return NextStep("check that this machine has a network: ip route; then {}", _DEVICES)
     return NextStep("see which devices are reachable: {}", _DEVICES)
 
 
@@ -257,14 +261,14 @@ def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
             (name if option == "--supply" else option, text) for option, text in error.works_with
         ]
         return NextStep(
-            "add what the file does not contain; this command has assumed units and values, which "
-            "you replace by the real ones: {}",
+            "add options for what the file does not contain; replace the assumed units and values "
+            "by the real ones: {}",
             given.again(added),
         )
     if isinstance(error, e.ColumnsUnknown):
         return NextStep(
-            "name its columns and their units: --time COLUMN:s --power COLUMN:W, or --current "
-            "COLUMN:mA --voltage 3.3; more: {}",
+            "name the columns of the file and their units: --time COLUMN:s --power COLUMN:W, or "
+            "--current COLUMN:mA --voltage 3.3; all options: {}",
             _IMPORT_HELP,
         )
     return NextStep("see which files and columns are accepted: {}", _IMPORT_HELP)
@@ -276,7 +280,7 @@ def _deploy(*words: str) -> Value:
 
 def _bundle_again(kind: type[e.EdgebenchError]) -> Row:
     again = command("bundle", Placeholder("ID"))
-    return _on(kind, "get the file again; its sender creates it with: {}", again)
+    return _on(kind, "get the file again from its sender, who creates it with: {}", again)
 
 
 _HINTS: tuple[Row, ...] = (
@@ -291,7 +295,7 @@ _HINTS: tuple[Row, ...] = (
     (e.NoSecondSide, _for_second_side),
     _on(
         e.ModelFileMissing,
-        "copy the file into this directory, or name it: {}; sha256sum FILE must print {}",
+        "copy the file into this directory, or give its path: {}; sha256sum FILE must print {}",
         command("bench", Placeholder("FILE"), "--against", Placeholder("B")),
         lambda error, _: error.sha256,
     ),
@@ -302,20 +306,20 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.ModelNotFetched,
-        "fetch it, in its repository: git lfs pull; then {}",
+        "fetch the file, in its repository: git lfs pull; then {}",
         lambda _, given: given.bench(),
     ),
     _on(e.NotAModel, "name a .tflite or .onnx file, or try a built-in model: {}", _BUILT_IN),
     _on(
         e.KitOfOtherMachine,
-        "build a kit for it: {}",
+        "build a kit for that machine: {}",
         lambda error, _: command("kit", "build", "--machine", error.machine),
     ),
     _on(e.NotAKit, "build another kit: {}", command("kit", "build", "--output", "FILE")),
     _on(
         e.KitNotBuilt,
-        "name the root directory of a system, such as a mounted Raspberry Pi image: {}; or name a "
-        "kit: {}",
+        "name the root directory of a system, such as a mounted Raspberry Pi image: {}; or use an "
+        "existing kit: {}",
         command("kit", "build", "--root", "DIR"),
         lambda _, given: command("deploy", given.named(_TARGET), "--kit", "FILE"),
     ),
@@ -323,25 +327,25 @@ _HINTS: tuple[Row, ...] = (
     _on(e.CampaignRunning, "follow it: {}", command("campaign", "watch")),
     _on(
         e.LabHostsUnreachable,
-        "start the scheduler, dask scheduler, and on each lab host: {}; then resume: {}",
+        "start the scheduler: dask scheduler; on each lab host, start: {}; then resume: {}",
         lambda _, given: command("lab", "work", given.named(_SCHEDULER)),
         lambda _, given: command("campaign", "resume", "--cluster", given.named(_SCHEDULER)),
     ),
     _on(
         e.DeviceNotOffered,
-        "offer it, on its lab host: {}",
+        "offer the device, on its lab host: {}",
         lambda error, given: command("lab", "work", given.named(_SCHEDULER), "--on", error.device),
     ),
     _on(
         e.AllQuarantined,
-        "check whether it has recovered: {}; or name it: --on {}",
+        "check whether the device has recovered: {}; or select it by name: --on {}",
         lambda error, _: command("devices", "check", error.device),
         lambda error, _: shlex.quote(error.device),
     ),
     _on(
         e.NotSimulated,
-        "start it: edgebench-agent serve --simulate {}; in a second terminal, see how to pair with "
-        "it: edgebench-agent pair --simulate {}",
+        "start the simulated board: edgebench-agent serve --simulate {}; then, in a second "
+        "terminal, see how to pair with it: edgebench-agent pair --simulate {}",
         lambda error, _: shlex.quote(error.board),
         lambda error, _: shlex.quote(error.board),
     ),
@@ -352,12 +356,12 @@ _HINTS: tuple[Row, ...] = (
     (e.ColumnsUnknown, _for_file),
     _on(
         e.OwnModelOnly,
-        "measure that model, which needs no name: {}",
+        "measure the device's own model, without a model name: {}",
         lambda error, _: command("bench", "--on", error.device),
     ),
     _on(
         e.RunsTooShort,
-        "measure for longer: {}; or in fewer runs: --runs {}",
+        "measure for longer: {}; or with fewer runs: --runs {}",
         lambda error, given: given.bench(without=["runs"], duration_s=error.enough_s),
         lambda error, _: error.run_limit,
     ),
@@ -373,7 +377,7 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.NoLoadCode,
-        "make a run that plays the load code: {}",
+        "make a run with coded load, which the alignment needs: {}",
         lambda _, given: given.bench(sync="coded_load"),
     ),
     _on(
@@ -396,12 +400,16 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.OtherEnvironment,
-        "stop that agent if it is not needed: kill {}; or measure with its runtimes: "
-        "edgebench-agent pair in its Python environment, then here {}",
+        "stop that agent if it is not needed: kill {}; or use its runtimes: in its Python "
+        "environment, print a pairing string: edgebench-agent pair; then pair on this machine: {}",
         lambda error, _: error.pid,
         command("pair", "STRING"),
     ),
-    _on(e.FileChanged, "measure while nothing writes to it: {}", lambda _, given: given.bench()),
+    _on(
+        e.FileChanged,
+        "measure again while no program writes to the file: {}",
+        lambda _, given: given.bench(),
+    ),
     _bundle_again(e.BundleRefused),
     (e.FileRefused, _for_file),
     (e.RuntimeUnavailable, _for_runtime),
@@ -462,7 +470,7 @@ _HINTS: tuple[Row, ...] = (
         e.ExternalDataRefused,
         "put everything into one file of at most 2 GB (if the files are links, as in the caches of "
         "model hubs, copy them first: cp -rL FOLDER plain): pip install onnx; python -I -c "
-        '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" {} whole.onnx; {}',
+        '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" {} whole.onnx; then {}',
         lambda _, given: " ".join(map(shlex.quote, given.named(_MODEL))),
         command("bench", "whole.onnx"),
     ),
@@ -483,15 +491,15 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.OtherBoard,
-        "identify the boards again, on the machine that they are plugged into: {}; if its agent "
-        "was started with --board for this port, restart it",
+        "identify the boards again, on the machine that they are plugged into: {}; if the agent "
+        "there was started with --board for this port, restart the agent",
         command("bridge", "list", "--confirm"),
     ),
-    _on(e.SeatLeft, "plug it in again, then check that its agent finds it: {}", _DEVICES),
+    _on(e.SeatLeft, "plug the board in again, then check that its agent finds it: {}", _DEVICES),
     _on(
         e.TargetDriverMissing,
-        "install the bridge with the agent: {}; for emulated boards: apt install qemu-system-arm "
-        "where the agent runs",
+        "install the bridge with the agent: {}; for emulated boards, on the agent's machine: apt "
+        "install qemu-system-arm",
         _deploy("--bridge"),
     ),
     _on(
@@ -507,7 +515,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.SettingRefused,
-        "measure without it: {}; --airplane-mode and --brightness need a phone that applies them",
+        "measure without the setting: {}; --airplane-mode and --brightness need a phone that "
+        "applies them",
         lambda _, given: given.bench(without=["airplane_mode", "brightness"]),
     ),
     _on(
@@ -519,26 +528,30 @@ _HINTS: tuple[Row, ...] = (
         ),
     ),
     (e.NotComparable, _for_difference),
-    _on(e.MeterLost, "plug it in again, then check that it is found: {}", _METERS),
+    _on(e.MeterLost, "plug the meter in again, then check that it is found: {}", _METERS),
     _on(
         e.DeployRunning,
-        "wait until it has ended, then deploy again: {}; a deployment that was interrupted blocks "
-        "others for at most two minutes",
+        "wait until the other deployment has ended, then deploy again: {}; an interrupted "
+        "deployment blocks others for at most two minutes",
         lambda _, given: command("deploy", given.named(_TARGET)),
     ),
     _on(
         e.TooLarge,
-        "free space on its disk (df -h there), or let its agent use more of it; on the device: "
+        "on the device, free space on the disk (df -h), or let the agent use more of the disk: "
         "edgebench-agent serve --models-quota BYTES",
     ),
-    _on(e.NoSpace, "see what fills the disk, on the device: edgebench-agent status"),
+    _on(e.NoSpace, "on the device, see what fills the disk: edgebench-agent status"),
     _on(
         e.KitMissing,
-        "build a kit from Debian's packages: {}; or name a kit: {}",
+        "build a kit from Debian's packages: {}; or use an existing kit: {}",
         lambda error, _: command("kit", "build", "--machine", error.machine),
         lambda _, given: command("deploy", given.named(_TARGET), "--kit", "FILE"),
     ),
-    _on(e.PythonMissing, "install Python there, or name it: {}", _deploy("--python", "PATH")),
+    _on(
+        e.PythonMissing,
+        "install Python on the device, or give its path: {}",
+        _deploy("--python", "PATH"),
+    ),
     _on(e.PackagesMissing, "provide the wheels: {}", _deploy("--wheels", "DIRECTORY")),
     _on(e.PortTaken, "choose another port: {}", _deploy("--port", str(DEFAULT_PORT + 1))),
     _on(
@@ -547,19 +560,17 @@ _HINTS: tuple[Row, ...] = (
         "~/.ssh/config",
         _deploy("--identity-file", "FILE"),
     ),
-    _on(
-        e.AccessDenied, "log in by hand to see what is wrong: ssh {}", lambda error, _: error.login
-    ),
+    _on(e.AccessDenied, "log in by hand to see the cause: ssh {}", lambda error, _: error.login),
     _on(
         e.WrongBoard,
         "on the board with the copied card, stop the agent, then: edgebench-agent new-identity; "
-        "start the agent, and pair that board here, and the original board if it is still "
-        "refused: {}",
+        "start the agent again; on this host, pair that board, and the original board if it is "
+        "still refused: {}",
         command("pair", "STRING"),
     ),
     _on(
         e.NotPaired,
-        "pair again: on the device, edgebench-agent pair; then here, {}",
+        "pair again: on the device, run edgebench-agent pair; then, on this host: {}",
         command("pair", "STRING"),
     ),
     _on(
@@ -607,7 +618,7 @@ _HINTS: tuple[Row, ...] = (
     _bundle_again(e.BundleDamaged),
     _on(
         e.RunSetAside,
-        "measure again: {}; list what is set aside: {}; remove it: {}",
+        "measure again: {}; list the runs that are set aside: {}; remove this run: {}",
         lambda _, given: given.bench(),
         command("runs"),
         lambda _, given: command("rm", given.named(_RUN)),
@@ -639,7 +650,11 @@ _HINTS: tuple[Row, ...] = (
         lambda _, given: command("show", given.named(_RUN)),
     ),
     (e.MeasurementError, _for_measurement),
-    _on(e.ProtocolError, "use the same version on both sides: {}", command("--version")),
+    _on(
+        e.ProtocolError,
+        "use the same version of edgebench on both sides: {}",
+        command("--version"),
+    ),
     _on(e.TargetError, "check the agent on the device: edgebench-agent status"),
     _on(e.TransportError, "see which devices are reachable: {}", _DEVICES),
     _on(e.EdgebenchError, "see the commands: {}", command("--help")),
@@ -661,16 +676,16 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
             _record("--output", "DIR"),
         ),
         _on(e.MeasurementError, "record for longer: {}", _record("--duration", "60s")),
-        _on(e.TargetError, "check that the meter is still there: {}", _METERS),
+        _on(e.TargetError, "check that the meter is still connected: {}", _METERS),
     ),
     "bridge": (
         _on(e.TargetDriverMissing, "install all of edgebench: pip install edgebench"),
         _on(
             e.FlashToolMissing,
-            "install one of these, or add its folder to PATH, then: {}",
+            "install one of these programs, or add its folder to PATH, then: {}",
             lambda _, given: given.again(()),
         ),
-        _on(e.BoardLost, "plug it in again, then check that it is found: {}", _BRIDGE),
+        _on(e.BoardLost, "plug the board in again, then check that it is found: {}", _BRIDGE),
         _on(e.TargetError, "list the ports and the programs that use them: {}", _BRIDGE),
     ),
     "pair": (
@@ -682,13 +697,13 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
         _on(e.WrongAgent, "print a pairing string on the intended device: edgebench-agent pair"),
         _on(
             e.NotPaired,
-            "print a new pairing string, valid for a single host and ten minutes, on the device: "
-            "edgebench-agent pair",
+            "on the device, print a new pairing string, which is valid for ten minutes and for a "
+            "single host: edgebench-agent pair",
         ),
         _on(
             e.Unreachable,
-            "check that the agent runs; then print a new pairing string there, which contains the "
-            "device's addresses and port: edgebench-agent pair",
+            "check that the agent runs; then, on the device, print a new pairing string, which "
+            "contains the device's addresses and port: edgebench-agent pair",
         ),
         _on(
             e.BoardKnown,
@@ -699,8 +714,8 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
         ),
         _on(
             e.UsageError,
-            "copy the whole pairing string, in quotes; to print it on the device: edgebench-agent "
-            "pair",
+            "copy the whole pairing string, in quotes; to print it again, on the device: "
+            "edgebench-agent pair",
         ),
     ),
     "report": (
@@ -716,7 +731,7 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
     "check": (
         _on(
             e.ModelNotFetched,
-            "fetch it, in its repository: git lfs pull; then {}",
+            "fetch the file, in its repository: git lfs pull; then {}",
             lambda _, given: given.again([]),
         ),
         *(

@@ -91,7 +91,7 @@ def outcome_sentence(history: History) -> str:
     if history.outcome is HistoryOutcome.STEADY:
         return "no change of the level was found"
     if history.worsening_interval is None:
-        return "the change has no interval: too few points around it, or a different meter"
+        return "the change has no interval: too few points before or after it, or a different meter"
     low, high = (bound - 1 for bound in history.worsening_interval)
     if history.outcome is HistoryOutcome.BETTER:
         return f"better by at least {format_percent(-high, 2)}"

@@ -53,4 +53,4 @@ def set_aside_line(run: SetAsideRun) -> str:
     if run.expectation is not None:
         which += f" of {run.expectation.model} on {run.expectation.device}"
     size, reason = format_bytes(run.size_bytes), reason_of(run.fault)
-    return f"{which} is set aside, {size}, because it cannot be analysed: {reason}"
+    return f"{which} ({size}) is set aside, because it cannot be analysed: {reason}"

@@ -214,7 +214,7 @@ def _overlay(latencies_ns: Sequence[tuple[str, Floats]]) -> str:
         words = _label(right, 12 + 14 * place, printable(name), "end")
         parts.append(words.replace("<text ", f'<text fill="{colour}" '))
     names = ", ".join(name for name, _ in latencies_ns)
-    about = f"Distributions of the latency of {names}, {' to '.join(map(format_ns, ends))}"
+    about = f"Distributions of the latency of {names}, from {' to '.join(map(format_ns, ends))}"
     return _image(parts, about)
 
 

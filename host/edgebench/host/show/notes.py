@@ -14,7 +14,7 @@ from edgebench.host.show.verdict import named_sets
 from edgebench.protocol.text import printable
 
 _OF_DEMO = (
-    "the simulated board of edgebench demo is gone; for one that stays, to measure on: "
+    "the simulated board of edgebench demo is gone; to start a board that stays: "
     "edgebench-agent serve --simulate BOARD (docs/throttling.md)"
 )
 _CLOCK_RULES = (ClockRule, ClockDriftRule)

@@ -210,7 +210,7 @@ def operators_table(profile: ProfileResult) -> Table:
 
 def _model(model: ModelFacts) -> str:
     if model.sha256 is None:
-        return f"{model.name}, in the firmware of the device: no file, no hash"
+        return f"{model.name}, part of the device's firmware, without a file or a hash"
     line = f"{model.name}, {format_size(model.size_bytes)}, {model.sha256[:12]}"
     return line if model.signature is None else f"{line}, signature {model.signature}"
 
@@ -233,7 +233,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
             parts.insert(2, f"CPU quota {quota.cpu_count:.3g} CPUs")
         if (realtime := scheduling.realtime) is not None and realtime.paused_s:
             parts.append(
-                f"{format_ns(realtime.paused_s * 1e9)} without the model, left to other programs"
+                f"paused for {format_ns(realtime.paused_s * 1e9)} to let other programs run"
             )
         facts.append(("process", ", ".join(parts)))
     if conditions.confinement is not None:
@@ -285,7 +285,7 @@ def _machine(run: Run) -> list[tuple[str, str]]:
         # Build of the phone's system, and how the model's process differs from an app's process.
         parts = [f"security patch {environment.android.security_patch or 'unknown'}"]
         if environment.android.is_shell:
-            parts.append("with the rights of adb's shell, which exceed an app's")
+            parts.append("with the rights of adb's shell, which exceed those of an app")
         groups = run.conditions.scheduling.android if run.conditions.scheduling else None
         if groups is not None and groups.cpuset is not None:
             parts.append(f"in control group {groups.cpuset}, not that of a foreground app")
@@ -333,14 +333,14 @@ def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
     if run.pair is not None:
         place = f"{run.pair.side} of pair {run.pair.number + 1}"
         all_pairs = shlex.quote(f"{prefix}{run.pair.comparison_id}")
-        return [("pair", f"{place}; the comparison: edgebench compare {all_pairs}")]
+        return [("pair", f"{place}; to see the comparison: edgebench compare {all_pairs}")]
     if run.member is None:
         return []
     place = f"run {run.member.number + 1} of {run.member.count}"
     if (replaced := run.member.replaces) is not None:
         place += f", in place of {replaced.run_id} ({', '.join(replaced.rules)})"
     name = shlex.quote(f"{prefix}{run.member.set_id}")
-    return [("set", f"{place}; the verdict of the set: edgebench show {name}")]
+    return [("set", f"{place}; to see the verdict of the set: edgebench show {name}")]
 
 
 def _is_counted(run: Run) -> bool:
@@ -352,10 +352,10 @@ def _kind(run: Run) -> str:
     profile = run.metrics.profile
     if run.simulated:
         return f"SIMULATED device: its times are simulated{simulated_pace(run)}"
-    kind = "EMULATED device: instructions are counted, and no time is claimed"
+    kind = "EMULATED device: instructions are counted, and times are not measured"
     if profile is None:
         return kind if _is_counted(run) else "measurement"
-    over = f"profile over {profile.run_count} inferences; without the profiler"
+    over = f"profile over {profile.run_count} inferences; without the profiler,"
     if _is_counted(run):
         count = format_instructions(profile.unprofiled_instructions)
         return f"{kind}; {over} an inference takes {count}"
@@ -401,9 +401,8 @@ def _stability(stability: Stability | None) -> list[tuple[str, str]]:
         return []
     parts = [f"interquartile range {format_percent(stability.iqr_ratio, 1)} of the median"]
     if stability.block_range_ratio is not None:
-        parts.append(
-            f"medians of ten blocks range over {format_percent(stability.block_range_ratio, 1)}"
-        )
+        block_range = format_percent(stability.block_range_ratio, 1)
+        parts.append(f"medians of ten blocks differ by up to {block_range}")
     if stability.levels is not None:
         levels = stability.levels
         parts.append(
@@ -473,7 +472,7 @@ def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[s
     timed = "timed by the meter" if windows.is_timed_by_meter else "timed by the device"
     line = (
         f"{windows.count} {timed if windows.shortest_s else 'without a time'}, "
-        f"{windows.inference_count} inferences, {windows.warmup_count} before each"
+        f"{windows.inference_count} inferences in all, {windows.warmup_count} more before each"
     )
     if windows.duration_ns_per_inference is None:
         return [("windows", line)]
@@ -495,8 +494,8 @@ def _binding(binding: BindingNs) -> str:
     if binding.added is None:
         return f"{through}; in C unknown: {binding.unavailable}"
     return (
-        f"{through}, {format_ns(binding.c_p50)} in C: at least {format_ns(binding.added)} of each "
-        "latency is the binding's, not the model's"
+        f"{through}, and {format_ns(binding.c_p50)} in C, so at least {format_ns(binding.added)} "
+        "of each latency is due to the binding, not to the model"
     )
 
 
@@ -543,7 +542,7 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
         since = "throttled from the start"
         if thermal.latency_ns_before is not None:
             since = "throttled almost from the start"
-        return [f"{at_end}; {since}, so its peak is unknown"]
+        return [f"{at_end}; {since}, so the peak is unknown"]
     first = format_rate(thermal.peak_throughput_per_s)
     end = f"in the last {format_percent(SUSTAINED_SHARE)} of the run"
     return [

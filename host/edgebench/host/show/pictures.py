@@ -102,7 +102,7 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
     if table.rows:
         ends = [f"{time_s:.0f} s" if abs(time_s) >= 100 else f"{time_s:.2g} s" for time_s in axis]
         gap = columns - sum(map(len, ends))
-        scale = f"a column is {(end_s - begin_s) / columns:.2g} s"
+        scale = f"each column is {(end_s - begin_s) / columns:.2g} s"
         table.add_row("time", f"{ends[0]}{' ' * gap}{ends[1]}", scale)
     return [table] if table.rows else []
 

@@ -89,7 +89,7 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
         for span in series.spans:
             if (colour := _SHADES.get(span.name, _SHADES.get(span.kind))) is not None:
                 place.axvspan(span.begin_s, span.end_s, color=colour, alpha=0.15, linewidth=0)
-        place.set_xlabel("s from the first inference that counts")
+        place.set_xlabel("s from the first counted inference")
         if shared is not None:
             shared.set_xlabel("")
             place.sharex(shared)

@@ -75,8 +75,8 @@ def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
         if (ratio := ratio_of_sets(sets[0], run_set)) is not None
     )
     note = (
-        "note: the column `to the first` has the median of the ratios of all pairs of runs, which "
-        "here is far from the ratio of the medians"
+        "note: the column `to the first` has the median of the ratios of all pairs of runs; here, "
+        "the ratio of the medians is very different"
     )
     return [*([note] if is_unlike else []), *_unlike_lines(sets), *slower_int8_lines(sets)]
 
@@ -93,7 +93,10 @@ def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
     named = [f"{key} ({' / '.join(values)})" for key, values in found.items()]
     if not named:
         return []
-    return [f"note: the ratios compare more than the models; the sets differ in {', '.join(named)}"]
+    return [
+        "note: the ratios are not due to the models alone, because the sets also differ in "
+        f"{', '.join(named)}"
+    ]
 
 
 def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:
@@ -139,4 +142,4 @@ def _profile_words(run_set: RunSet) -> str:
     if run_set.runtime not in _PROFILED:
         return ""
     profiled = command_line_of(run_set.first, run_set.planned_count).bench(is_profiled=True)
-    return f"; which operators take the time: {profiled}"
+    return f"; to see which operators take the time: {profiled}"

@@ -108,7 +108,7 @@ def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
             groups.setdefault(name, []).append(value)
     invalid = [name for name, values in groups.items() if are_too_far_apart(values)]
     return [
-        f"invalid: {name}: its runs differ too much, so its number is refused: edgebench show "
+        f"invalid: {name} has no number, because its runs differ too much: edgebench show "
         f"{shlex.quote(name)}"
         for name in map(printable, invalid)
     ]

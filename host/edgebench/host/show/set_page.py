@@ -127,7 +127,7 @@ def _next_run_line(run_set: RunSet) -> str | None:
         return None
     reach = half_width_of(summary.next_run, summary.median)
     low, high = (format_metric(metric, bound, reach) for bound in summary.next_run)
-    return f"{metric.label} of one more run, made now: {low} to {high} (95 %)"
+    return f"expected {metric.label} of another run now: {low} to {high} (95 %)"
 
 
 def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> str | None:
@@ -144,7 +144,7 @@ def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> 
         f"{f'all {len(listed)}' if len(same) == len(listed) > 2 else ', '.join(same)} {within}"
         for within, same in names.items()
     ]
-    estimate = "estimate for the next set, from the spread between earlier sets"
+    estimate = "expected change of the next set, from the spread between earlier sets"
     return f"{estimate}: {', '.join(parts)} (95 %)"
 
 
@@ -155,7 +155,8 @@ def next_time_words(run_set: RunSet, found: NextTime) -> str:
         sets = f"{found.occasion_count} sets of {found.model_count} models on this device"
     label = METRICS[run_set.headline].label.replace("_", " ")
     within = format_ratio(found.half_width_ratio)
-    return f"{label} of the next set is within {within} of this one (95 %), estimated from {sets}"
+    expected = f"expected {label} of the next set: within {within} of this set (95 %)"
+    return f"{expected}, estimated from {sets}"
 
 
 def _least_length(run_set: RunSet) -> str:
@@ -176,10 +177,9 @@ def set_document(run_set: RunSet, next_time: NextTime | None = None) -> Document
 def variance_lines(variance: VarianceLevels) -> list[str]:
     """Standard deviations between and within runs, and a better use of the same time."""
     lines = [
-        f"between runs {format_percent(variance.between_ratio, 2)}, within a run "
-        f"{format_percent(variance.within_ratio, 2)} "
-        f"(standard deviations); a launch costs {format_ns(variance.launch_s * 1e9)}, a timed loop "
-        f"{format_ns(variance.duration_s * 1e9)}"
+        f"standard deviation {format_percent(variance.between_ratio, 2)} between runs, "
+        f"{format_percent(variance.within_ratio, 2)} within a run; a launch takes "
+        f"{format_ns(variance.launch_s * 1e9)}, a timed loop {format_ns(variance.duration_s * 1e9)}"
     ]
     if variance.gain_ratio < WORTHWHILE_RATIO:
         total_s = variance.best_count * variance.best_duration_s

@@ -21,14 +21,14 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "cpus": {
         "quota": "{threads} thread(s) requested, but the quota of a control group allows "
         "{effective:.3g} CPU(s)",
-        "fewer": "{threads} threads requested, {effective:.3g} CPUs may be used",
+        "fewer": "{threads} threads requested, but only {effective:.3g} CPUs may be used",
         "quota_not_told": "the device reports no control groups, so any CPU quota is unknown",
     },
     "signature": {
-        "not_chosen": "signature {effective} was measured, the file also has {others}: choose with "
+        "not_chosen": "signature {effective} was measured; the file also has {others}; to choose: "
         "--signature {example}",
         "unnamed": "the first graph of the file was measured, which has no signature; the file "
-        "also has {others}: choose with --signature {example}",
+        "also has {others}; to choose: --signature {example}",
         "ignored": "signature {requested} requested, but the device's agent is too old for "
         "signatures and measured the first graph of the file",
     },

@@ -364,7 +364,9 @@ def mark_lines(rows: Iterable[RunSet | Run | RunSummary]) -> list[str]:
     marks = [row.marks for row in rows]
     lines: list[str] = []
     if any(mark.also_suspect for mark in marks):
-        lines.append(f"{SUSPECT_MARK} suspect number in a row whose headline is not suspect")
+        lines.append(
+            f"{SUSPECT_MARK} marks a suspect number in a row whose headline is not suspect"
+        )
     if names := union(mark.unwatched for mark in marks):
         lines.append(unwatched_words(names))
     return lines

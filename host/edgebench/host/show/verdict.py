@@ -62,8 +62,8 @@ def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, st
         summary = titles_of(run_set)
     elif run_set.verdict.unwatched:
         summary = (
-            f"no rule failed, but {', '.join(run_set.verdict.unwatched)} could not be read: a "
-            "change would not have been detected"
+            f"no rule failed, but {', '.join(run_set.verdict.unwatched)} could not be read, so a "
+            "change of these would not have been detected"
         )
     else:
         summary = "no rule failed"

@@ -19,7 +19,7 @@ def yardstick_line(yardstick: Yardstick) -> str:
     )
     rates = before.memory_bytes_per_s, after.memory_bytes_per_s
     if rates[0] is None or rates[1] is None:
-        return f"{line}; no memory for a copy"
+        return f"{line}; copy not measured, for lack of memory"
     return (
         f"{line}; copy {_gigabytes(rates[0])} before, {_gigabytes(rates[1])} after "
         f"({_percent(rates[1], rates[0])})"

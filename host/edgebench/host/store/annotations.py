@@ -50,7 +50,7 @@ def check_tag(tag: str) -> str:
     if not 0 < len(tag) <= MAX_TAG or not is_word or tag.startswith("-") or tag == "last":
         raise UsageError(
             f"not a tag: {tag[:80]!r}; a tag is a word of at most {MAX_TAG} characters without / "
-            "and comma, and not last"
+            "and comma, other than `last`"
         )
     return tag
 
@@ -103,9 +103,7 @@ def annotate(
     with os_error_as(StoreError, "store not writable", directory), locked_run(directory):
         changed = replace(change(read_annotations(directory)), fault=None)
         if len(changed.tags) > MAX_TAGS:
-            raise UsageError(
-                f"run {run_id} would have {len(changed.tags)} tags, at most {MAX_TAGS}"
-            )
+            raise UsageError(f"run {run_id} would have {len(changed.tags)} tags, limit {MAX_TAGS}")
         text = json.dumps({"tags": changed.tags, "note": changed.note}) + "\n"
         write_whole(directory / ANNOTATIONS_FILE, text)
     return changed

@@ -226,7 +226,7 @@ class Bundle:
         if MANIFEST_FILE not in infos:
             self._refuse(f"no {MANIFEST_FILE}")
         if (size := infos[MANIFEST_FILE].file_size) > MAX_MANIFEST_BYTES:
-            self._refuse(f"manifest has {size} bytes, at most {MAX_MANIFEST_BYTES}")
+            self._refuse(f"manifest has {size} bytes, limit {MAX_MANIFEST_BYTES}")
         with self._refusing():
             manifest = json.loads(b"".join(self._blocks(MANIFEST_FILE)))
             version, digests = manifest["bundle_version"], manifest["files"]

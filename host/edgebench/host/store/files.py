@@ -309,7 +309,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise RunDamaged(f"outputs are not readable: {exc}: {path}") from exc
     for name, array in arrays.items():
         if array.ndim < 1 or array.dtype.kind not in "biuf":
-            raise RunDamaged(f"output {name[:40]!r} has no number per sample: {path}")
+            raise RunDamaged(f"output {name[:40]!r} does not have numbers for each sample: {path}")
     return arrays
 
 

@@ -84,7 +84,7 @@ def read_histories(
     if not groups and (newer := newer_line(store, wanted)) is not None:
         raise RunNewer(newer)
     if not groups:
-        raise NoSuchRun(f"no such runs for a history in {store.place}")
+        raise NoSuchRun(f"no matching runs for a history in {store.place}")
     return [_history(store, rows, given_metric, margin_ratio) for rows in groups]
 
 
@@ -130,7 +130,9 @@ def newer_line(store: Store, wanted: RunFilter) -> str | None:
     if not count:
         return None
     are = "1 run is" if count == 1 else f"{count} runs are"
-    return f"{are} left out: made by a newer edgebench; this one supports schema {SCHEMA_VERSION}"
+    return (
+        f"{are} left out: made by a newer edgebench; this version supports schema {SCHEMA_VERSION}"
+    )
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:

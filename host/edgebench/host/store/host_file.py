@@ -59,7 +59,8 @@ def unpack_facts(directory: Path) -> None:
         return
     if not (raw / HOST_FACTS_FILE).exists():
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
-            raise RunDamaged(f"host facts from the device have {path.stat().st_size} bytes: {path}")
+            size = f"{path.stat().st_size} bytes, limit {MAX_PAYLOAD_BYTES}"
+            raise RunDamaged(f"host facts from the device have {size}: {path}")
         line, _, labels = path.read_bytes().partition(b"\n")
         facts = _facts(line, path)
         if labels:
@@ -83,7 +84,7 @@ def _facts(line: bytes, path: Path) -> HostFacts:
             raise ValueError("not a map")
         facts = from_outside(migrated_facts(plain), HostFacts)
         if facts.energy is not None and facts.energy.trace is not None:
-            raise ValueError("a power file, which no run has before it starts")
+            raise ValueError("they contain a power file, which no run has before it starts")
     except (ValueError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(
             f"host facts from the device are malformed: {one_line(exc)}: {path}"

@@ -129,7 +129,8 @@ class _RecordingDecoder:
             blocks = take()
             for block in blocks:
                 if not 0 <= block.channel < channel_count:
-                    raise ValueError(f"samples of channel {block.channel} of {channel_count}")
+                    text = f"samples of channel {block.channel}, but {channel_count} channels"
+                    raise ValueError(text)
                 # Valid samples are within the range of real meters; missing samples are NaN.
                 power_w = np.abs(block.power_w[~np.isnan(block.power_w)])
                 if power_w.size and (peak_w := float(power_w.max())) > MAX_POWER_W:

@@ -88,7 +88,7 @@ def set_aside(store: Store, run_id: str, error: EdgebenchError, software: str) -
     if len(_names(store)) >= MAX_RUNS:
         raise RunDamaged(
             f"analysis of run {run_id} failed: {error}; {MAX_RUNS} runs are set aside already, so "
-            f"it stays on the device: {target.parent}"
+            f"this run stays on the device: {target.parent}"
         )
     source = store.unfinished / run_id
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -56,7 +56,8 @@ class AdbTransport(PinnedTransport):
         serial = place.addresses[0]
         server = AdbServer(self._environment)
         absent = AgentNotStarted(
-            f"no agent runs on {place.name} ({target_of(serial)}); a restart of the phone ends it",
+            f"no agent runs on {place.name} ({target_of(serial)}); a restart of the phone ends "
+            "the agent",
             target_of(serial),
         )
         try:

@@ -118,7 +118,7 @@ def _connect(state: Path, environment: PythonEnvironment) -> Link:
         link.close()
         if claimed.outcome is ClaimOutcome.SERVES:
             raise OtherEnvironment(
-                f"agent that serves this machine (process {claimed.pid}) has other packages than "
+                f"agent that serves this machine (process {claimed.pid}) uses other packages than "
                 f"this command: {_difference(claimed, environment)}",
                 pid=claimed.pid,
             )
@@ -128,7 +128,7 @@ def _connect(state: Path, environment: PythonEnvironment) -> Link:
         if time.monotonic() > deadline_s:
             used_by = claimed.used_by or "another command"
             raise LeaseHeld(
-                f"device is in use by {used_by}, in another environment: "
+                f"device is in use by {used_by}, in another Python environment: "
                 f"{_difference(claimed, environment)}",
                 is_by_this_host=True,
             )
@@ -138,8 +138,8 @@ def _connect(state: Path, environment: PythonEnvironment) -> Link:
 def _difference(claimed: AgentClaimed, environment: PythonEnvironment) -> str:
     """Difference between the environments of the agent and of this command, as text."""
     if claimed.interpreter != environment.interpreter:
-        return f"its Python is {claimed.interpreter}, here {environment.interpreter}"
-    return "its Python is the same, but its variables, such as PYTHONPATH, differ"
+        return f"its Python is {claimed.interpreter}, this command's is {environment.interpreter}"
+    return "its Python is the same, but its environment variables, such as PYTHONPATH, differ"
 
 
 def _wait_for_end(pid: int) -> None:

@@ -189,7 +189,7 @@ def _connect(endpoint: Endpoint, identity_path: Path, dial: Dial) -> Link:
 def busy_error(peer: str, attempts: int, passed_s: float) -> AgentBusy:
     """Create the error for a server that ended all connections before it showed a certificate."""
     times = "a connection" if attempts == 1 else f"{attempts} connections within {passed_s:.0f} s"
-    reason = f"ended {times} before it showed a certificate: it is flooded, or is not an agent"
+    reason = f"ended {times} before it sent a certificate: it is overloaded, or is not an agent"
     return AgentBusy(f"{peer} {reason}", reason=f"server {reason}")
 
 
@@ -230,7 +230,7 @@ def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
     if shown != endpoint.pin:
         raise WrongAgent(
             f"{peer_name(endpoint)} is not the paired agent: its certificate is {shown[:12]}…; "
-            "it is another board, or was set up again"
+            "the board is another, or was set up again"
         )
 
 

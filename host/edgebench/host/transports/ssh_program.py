@@ -230,12 +230,12 @@ _RULES = (
     _Rule(
         _REFUSED,
         r"No \S+ host key is known for (?P<name>\S+) and you have requested strict checking\.",
-        "host key of {name} is unknown, {shown} is not in {file}",
+        "host key of {name} is unknown: {shown} is not in {file}",
     ),
     _Rule(
         _REFUSED,
         r"Host key for (?P<name>\S+) has changed and you have requested strict checking\.",
-        "host key of {name} has changed: it presents {shown}{line}",
+        "host key of {name} has changed: the host presents {shown}{line}",
     ),
     _Rule(
         _REFUSED,

@@ -140,7 +140,7 @@ class AgentWatch:
             raise TargetError(f"agent is too old to be watched: {welcome.software}")
         seats = (await self._ask(connection, 2, m.Watch(self._seats), m.Seats)).seats
         if not 0 < len(seats) <= m.MAX_SEATS:
-            raise RemoteProtocolError(f"agent has {len(seats)} seats, limit {m.MAX_SEATS}")
+            raise RemoteProtocolError(f"agent has {len(seats)} devices, limit {m.MAX_SEATS}")
         self._gone.clear()
         if self._is_for_all:
             is_one = len(seats) == 1
@@ -199,11 +199,12 @@ class AgentWatch:
         else:
             self._gone[seat.name] = None
             since_s = time.time() - seat.gone_for_s
-            await self._report(Absence(name, since_s, "it is gone from its agent"))
+            reason = "the device is no longer connected to its agent"
+            await self._report(Absence(name, since_s, reason))
 
     def _name(self, seat: str) -> str:
         if seat not in self._names:
-            raise RemoteProtocolError(f"agent reported an unwatched seat: {seat[:40]!r}")
+            raise RemoteProtocolError(f"agent reported a device that is not watched: {seat[:40]!r}")
         return self._names[seat]
 
     def _refuse_flood(self) -> None:

@@ -127,7 +127,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
         model, smoothing_s = MODELS.get(
             (device.vendor, device.product), ("USB tester", _SMOOTHING_MAX_S)
         )
-        smears = "the tester smears changes of power; fqueze/usb-power-profiling, README"
+        smears = "the tester smooths changes of power (fqueze/usb-power-profiling, README)"
         settings = FnirsiSettings(is_reversed=self._is_reversed, limit_v=LIMIT_V, limit_a=LIMIT_A)
         return Header(
             driver=self.name,

@@ -69,7 +69,8 @@ class JoulescopeUnit:
         if not meant:
             raise UsageError(f"no Joulescope has the serial number {serial!r}; available: {names}")
         if len(meant) > 1:
-            raise UsageError(f"{len(meant)} Joulescopes are connected, name a serial: {names}")
+            count = f"{len(meant)} Joulescopes are connected"
+            raise UsageError(f"{count}, select a serial number: {names}")
         [path] = meant
         with about(path):
             self.driver.open(path, "restore")
@@ -98,7 +99,7 @@ class JoulescopeUnit:
             if is_cut and not is_power_on:
                 raise TargetError(
                     f"Joulescope {self.path} has cut the device's supply because its current range "
-                    "is off: add `power`, which switches it on for a recording, as in "
+                    "is off: add `power` to switch it on for a recording, as in "
                     f"joulescope:{self.serial},power"
                 )
             # Stored before the commands: a command may take effect although its reply is lost.

@@ -122,10 +122,10 @@ class QueueDecoder(UniformDecoder):
         before = int(sequence[0]) if is_first else self._last_sequence
         steps = np.diff(sequence.astype(np.int64), prepend=before) % SEQUENCE_SIZE
         if not steps[1 if is_first else 0 :].all():
-            raise ValueError("the sequence does not advance")
+            raise ValueError("the tester's sequence numbers do not advance")
         passed = 0 if is_first else (rx_ns - self._last_sample_rx_ns) // TICK_NS
         if steps.sum() > passed + BACKLOG_TICKS:
-            raise ValueError("the sequence runs ahead of the elapsed time")
+            raise ValueError("the tester's sequence numbers run ahead of the elapsed time")
         ticks: NDArray[np.int64] = (self._last_tick or 0) + np.cumsum(steps)
         self._last_tick, self._last_sequence = int(ticks[-1]), int(sequence[-1])
         self._last_sample_rx_ns = rx_ns

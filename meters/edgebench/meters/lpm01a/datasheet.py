@@ -27,7 +27,8 @@ def supply_deviation(supply_v: float, reported_v: float | None) -> str | None:
     """Describe how a reported voltage deviates from the set voltage; None: at most by `DROP_V`."""
     if reported_v is None or abs(reported_v - supply_v) <= DROP_V:
         return None
-    return f"LPM01A was set to {supply_v:g} V but reports {reported_v:g} V, limit {DROP_V:g} V off"
+    limit = f"more than {DROP_V:g} V off"
+    return f"LPM01A was set to {supply_v:g} V but reports {reported_v:g} V, {limit}"
 
 
 def highest_current_a(setup: Lpm01aSetup) -> float:
@@ -70,7 +71,7 @@ def uncertainty(setup: Lpm01aSetup, supply_v: float) -> tuple[UncertaintyTerm, .
         term(
             Kind.RESOLUTION,
             (setup.rate_hz if is_energy else 1) * float(radix) ** -exponent,
-            "UM2243: the format of a value",
+            "UM2243: resolution of the format of values",
             Unit.WATT if is_energy else Unit.AMPERE,
             of_range=exponent,
             origin=Origin.DATASHEET,

@@ -139,7 +139,7 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
         """
         setup = self._setup
         if setup.is_power_on and setup.supply_v is None:
-            raise UsageError("power requires a voltage to switch on: monsoon:,supply=3.7,power")
+            raise UsageError("power requires a supply voltage, as in monsoon:,supply=3.7,power")
         if not link.register(Register.MAIN_VOLTAGE, 4) and not setup.is_power_on:
             raise TargetError(
                 "the main output of this HVPM is off: switch it on, or add `supply=V,power` to "

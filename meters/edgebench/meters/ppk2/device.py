@@ -214,7 +214,8 @@ def _query(transport: ByteStream) -> Metadata:
         response = read_until(transport, _END, _RESPONSE_S)
         if END in response:
             return parse_metadata(response)
-    raise TargetError(f"no PPK2 found: {len(response)} bytes in {_RESPONSE_S:g} s, without an end")
+    got = f"{len(response)} bytes in {_RESPONSE_S:g} s, without the end of the metadata"
+    raise TargetError(f"no PPK2 found: {got}")
 
 
 def _drain(transport: ByteStream, who: str) -> None:

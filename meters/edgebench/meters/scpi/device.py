@@ -59,7 +59,7 @@ class Scpi(InstrumentMeter[ScpiLink]):
                 return make
         raise TargetError(
             f"{address} is a {info.vendor} {info.model}, which has no driver; supported: {_KNOWN}; "
-            "for any other, add the query for its power, as in query=MEAS:POW?"
+            "for any other instrument, add the query for its power, as in query=MEAS:POW?"
         )
 
     def _record(self, connection: ScpiLink, header: Header, path: Path) -> Recorder:

@@ -146,7 +146,8 @@ class QueryInstrument(PolledInstrument):
             term(Kind.EDGE, delay_s, "assumed: the age of the values is unspecified"),
         ]
         if setup.supply_v is not None:
-            terms.append(term(Kind.VOLTAGE, 0.01, "assumed: the supply is stated, not measured"))
+            stated = "assumed: the supply voltage is stated, not measured"
+            terms.append(term(Kind.VOLTAGE, 0.01, stated))
         return tuple(terms)
 
 

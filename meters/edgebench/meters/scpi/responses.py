@@ -79,5 +79,5 @@ def content_of(block: bytes) -> bytes:
     begin = 2 + length_digits(block[:2])
     length = block_length(block[2:begin])
     if len(block) < begin + length:
-        raise TargetError(f"block of {length} bytes ends after {len(block) - begin}")
+        raise TargetError(f"block of {length} bytes ends after byte {len(block) - begin}")
     return block[begin : begin + length]

@@ -99,5 +99,5 @@ def _check_quantities(settings: SigrokSettings) -> None:
             raise UsageError("power= is sufficient: leave out current, voltage, supply and shunt")
     elif voltages.count(None) != 1:
         raise UsageError(
-            "a current requires one voltage: add voltage=NAME, or the supply voltage, as supply=3.3"
+            "current= requires a voltage: add voltage=NAME, or the supply voltage, as in supply=3.3"
         )

@@ -165,7 +165,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         ]
         if settings.power is None:
             voltage = (
-                (0.01, "assumed: the supply is stated, not measured", Origin.ASSUMED)
+                (0.01, "assumed: the supply voltage is stated, not measured", Origin.ASSUMED)
                 if settings.voltage is None
                 else gain
             )

@@ -185,7 +185,7 @@ def test_python_in_the_home_of_root_is_found_and_named(
     closed = Path(victim.identity)
     monkeypatch.setattr(user_module, "_readable", lambda allowed: [str(closed)])
     confinement, endings = attack(victim, kernel_with(0, namespaces=False))
-    assert confinement.capabilities.detail.startswith("only to read all files: ")
+    assert confinement.capabilities.detail.startswith("kept to read all files: ")
     assert not confinement.files.is_applied
     assert {endings["identity"], endings["ssh"]} == {"DONE"}
     assert "DONE" not in {endings[name] for name in ("write", "cut", "write readable", "chmod")}
@@ -268,7 +268,7 @@ def test_worker_can_do_what_runtimes_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "group", "kept"),
-    [(0o660, 4242, "none"), (0o600, 0, "only to bypass file permissions: only root may open")],
+    [(0o660, 4242, "none"), (0o600, 0, "kept to bypass file permissions: only root may open")],
     ids=["of a group", "of root"],
 )
 @pytest.mark.usefixtures("python_for_all")
@@ -341,7 +341,7 @@ def test_system_that_kills_for_a_call_costs_that_mechanism_only(
     answer = in_a_child(lambda: to_plain(confine(permissions, Deadly()).record), user=65534)
     files = from_plain(answer, Confinement).files
     assert not files.is_applied
-    assert files.detail.startswith("the system kills processes that attempt this: ")
+    assert files.detail.startswith("the system kills processes that attempt the restriction: ")
 
 
 def test_filter_of_somebody_else_is_seen() -> None:

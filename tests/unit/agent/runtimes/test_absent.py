@@ -50,7 +50,12 @@ def test_library_that_is_loaded_by_ctypes_is_named_too(monkeypatch: pytest.Monke
         (ImportError(NO_STDCXX), "none", "needs the system library libstdc++.so.6", None),
         (ImportError("libfoo.so.9: cannot open shared object file: No such"), "apt",
          "needs the system library libfoo.so.9", None),
-        (ImportError(OLD), "apt", "x needs GLIBC_2.38, newer than this system's", None),
+        (
+            ImportError(OLD),
+            "apt",
+            "x needs GLIBC_2.38, which is newer than this system's version",
+            None,
+        ),
         (ImportError("cannot import name 'y'"), "apt", "x fails to import: cannot import", INSTALL),
     ],
 )  # fmt: skip

@@ -251,7 +251,7 @@ def test_cpu_that_is_not_there_is_refused_by_its_number() -> None:
     cpus, _, _, refused = schedule("own", cpus=(MAX_CPUS - 1,))
     assert cpus == OWN_CPUS
     usable = ",".join(map(str, OWN_CPUS))
-    assert refused == [f"not bound to CPU {MAX_CPUS - 1}: Invalid argument; usable: {usable}"]
+    assert refused == [f"not bound to CPU {MAX_CPUS - 1}: Invalid argument; usable CPUs: {usable}"]
 
 
 def test_priority_without_permission_is_refused_with_the_reason() -> None:

@@ -189,7 +189,7 @@ REAL, TOKENS = TensorSpec("in", (1, 4), "float32"), TensorSpec("ids", (1, 4), "i
             np.linspace(-128, 127, 20).reshape(5, 4),
             r"are -128 to 127; input 'in' holds 0 to 0.9961 and clips 100.00 % of the values",
         ),
-        (TOKENS, np.full((5, 4), 0.5), "are not int32 numbers, and the model has no scale"),
+        (TOKENS, np.full((5, 4), 0.5), "are not int32 numbers, and the input has no scale"),
         (
             TensorSpec("in", (1, 4), "object"),
             np.zeros((5, 4)),

@@ -138,7 +138,9 @@ def test_worker_that_dies_by_the_trivial_model_keeps_everything_else(
     assert record.query_count >= 21
     assert record.check.reference is not None
     assert record.check.reference_error is None
-    assert record.harness.binding == BindingFacts(reason="the worker ended before it was measured")
+    assert record.harness.binding == BindingFacts(
+        reason="the worker ended before the measurement of the binding"
+    )
 
 
 async def settled(directory: Path, job: Job) -> WorkerRecord:

@@ -171,7 +171,7 @@ def test_time_of_the_comparison_is_bounded() -> None:
     assert compared(slow, query_ns=9_000_000_000) == TimedPathFacts(FEWEST_STEPS + 1)
     assert slow.run_count == 2 + SEQUENCES * FEWEST_STEPS + 1
     found = compared(FakeModel(double), query_ns=11_000_000_000)
-    assert found.reason == "the comparison would take 66 s, limit 60 s"
+    assert found.reason == "the comparison would take at least 66 s, limit 60 s"
 
 
 def test_error_of_the_driver_is_a_reason() -> None:

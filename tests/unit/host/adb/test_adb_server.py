@@ -125,7 +125,7 @@ def test_adb_that_does_not_start_is_one_line(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\necho could not install >&2; exit 1\n")
     program.chmod(0o755)
     broken = NOWHERE | {"PATH": str(tmp_path)}
-    with pytest.raises(Unreachable, match=f"^adb server does not start: could .*: {program}$"):
+    with pytest.raises(Unreachable, match=f"^adb server did not start: could .*: {program}$"):
         AdbServer(broken).phones()
 
 
@@ -253,10 +253,10 @@ def test_discovery_without_adb_lists_plugged_phones_and_starts_nothing(tmp_path:
     [
         (
             "10.0.0.7:39001",
-            "use its current port, which has changed: edgebench deploy adb:10.0.0.7:41002",
+            "use the phone's new port: edgebench deploy adb:10.0.0.7:41002",
         ),
-        ("10.0.0.8:39001", "plug it in, or connect over Wi-Fi: adb connect HOST:PORT"),
-        ("R58M", "plug it in, or connect over Wi-Fi: adb connect HOST:PORT"),
+        ("10.0.0.8:39001", "plug the phone in, or connect over Wi-Fi: adb connect HOST:PORT"),
+        ("R58M", "plug the phone in, or connect over Wi-Fi: adb connect HOST:PORT"),
     ],
 )
 def test_phone_that_has_another_port_is_named(tmp_path: Path, serial: str, words: str) -> None:

@@ -342,7 +342,7 @@ def test_labels_that_do_not_fit_are_refused() -> None:
 
 def test_label_that_is_no_class_is_refused() -> None:
     """Otherwise another data set's labels would make each model wrong, like its reference."""
-    with pytest.raises(MeasurementError, match="label 1002 is not in 2 classes"):
+    with pytest.raises(MeasurementError, match="label 1002 is outside the 2 classes"):
         judge(np.zeros((3, 2)), [0, 1002, 1], "top1")
 
 

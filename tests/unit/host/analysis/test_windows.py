@@ -300,7 +300,7 @@ def test_board_that_is_too_slow_for_its_audio_is_a_result(longest_ms: int, state
     assert found.measured.latency.max == longest_ms * 1_000_000
     assert verdict.state is state, verdict.failures
     [failure] = verdict.failures or [None]
-    text = "too slow for real time: an audio frame took up to 41 ms, and they arrive every 32 ms"
+    text = "too slow for real time: an audio frame took up to 41 ms, and frames arrive every 32 ms"
     assert failure is None or (failure.id, sentence(failure)) == ("keeps_pace", text)
 
 

@@ -205,7 +205,7 @@ def test_run_that_another_host_started_is_complete_but_for_its_meter(tmp_path: P
     assert energy is not None
     assert energy.gross_j_per_inference is None
     [rule] = [rule for rule in run.verdict.failures if rule.id == "meter"]
-    assert "the meter was at the host that started the run" in (rule.detail or "")
+    assert "the host that started the run, where the meter was connected" in (rule.detail or "")
     assert verify(store, RUN_ID) == []
 
 

@@ -117,7 +117,7 @@ def test_pipe_and_device_are_refused_at_once(tmp_path: Path) -> None:
         ({"x": X, "y": np.array(3)}, r"y has \[\]"),
         ({"x": np.array(1.0), "y": Y}, r"x has shape \[\]"),
         ({"x": X[:0], "y": Y[:0]}, r"data set is empty: x has shape \[0, 8, 8, 1\], y has \[0\]"),
-        ({"x": X[None], "y": Y}, r"batch dimension before its samples: x has shape \[1, 4, 8"),
+        ({"x": X[None], "y": Y}, r"before the sample dimension: x has shape \[1, 4, 8"),
         ({"x": np.array(["a", "b"]), "y": Y[:2]}, "needs numbers in x, got type <U1"),
         ({"x": X.astype(complex), "y": Y}, "needs numbers in x, got type complex"),
         ({"x": X + np.nan, "y": Y}, "finite numbers in x: 256 of 256 are NaN or infinite"),

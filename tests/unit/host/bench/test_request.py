@@ -102,7 +102,8 @@ def test_runs_that_are_too_short_to_be_judged_are_refused() -> None:
         match=r"^11 runs share 1 s: each run takes 0.091 s, at least 0.1 s needed$",
     ) as e:
         request(runs=11, duration_s=1.0)
-    assert "edgebench bench MODEL --duration 1.1s; or in fewer runs: --runs 10" in hint_for(e.value)
+    hint = "edgebench bench MODEL --duration 1.1s; or with fewer runs: --runs 10"
+    assert hint in hint_for(e.value)
     assert request(runs=10, duration_s=1.0).spec.duration_s == 0.1
     assert request(runs=3, duration_s=0.3).run_count == 3
     assert request(runs=1, duration_s=0.01).spec.duration_s == 0.01

@@ -75,7 +75,7 @@ def test_file_that_is_not_here_is_named_with_its_hash(
     words = ["bench", "set-1", "--against", str(new), "--store", str(store.root)]
     assert main(words) == 2
     said = capsys.readouterr().err
-    assert "hint: copy the file into this directory, or name it: edgebench bench FILE" in said
+    assert "hint: copy the file into this directory, or give its path: edgebench bench FILE" in said
     assert f"sha256sum FILE must print {digest}" in said
 
 

@@ -79,7 +79,7 @@ def test_file_is_read(tmp_path: Path) -> None:
     ("before", "after", "complaint"),
     [
         ("schema = 1", "schema = 2", ":1: schema: schema is 2, expected 1"),
-        ("schema = 1", "", ":1: schema: is missing; the file begins with schema = 1"),
+        ("schema = 1", "", ":1: schema: is missing; the file must begin with schema = 1"),
         ("repeats = 3", "repeats = 0", ":3: repeats: must be 1..999, got 0"),
         ("repeats = 3", "repeat = 3", ":3: repeat: no such key; available: schema, name, axes,"),
         ("budget_s = 3600", "budget_s = -1", ":4: budget_s: must be 0 to 604800 s"),

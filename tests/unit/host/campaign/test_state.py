@@ -146,9 +146,9 @@ def test_line_that_makes_no_sense_counts_for_nothing(tmp_path: Path, line: str) 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("cells", [], r"a plan has 1\.\.10000 cells, got 0"),
+        ("cells", [], r"a plan must have 1\.\.10000 cells, got 0"),
         ("repeats", 10**9, r"repeats must be 1\.\.999, got 1000000000"),
-        ("number", 7, "its cells are not numbered from 0"),
+        ("number", 7, "cells of the plan are not numbered consecutively from 0"),
         ("name", 7, "expected str"),
     ],
 )

@@ -44,7 +44,7 @@ def test_command_ends_in_one_line(
     (file,) = state.iterdir()
     error, hint = err.splitlines()
     assert error == f"error: unforeseen Exception: no reason; traceback: {file}"
-    assert hint.startswith("hint: report it, with that file")
+    assert hint.startswith("hint: report this error, with the traceback file")
     assert out == ""
     assert 'raise Exception("no\\nreason")' in file.read_text()
 

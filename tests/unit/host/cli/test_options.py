@@ -39,8 +39,8 @@ def test_option_of_another_command_is_kept() -> None:
     options = parsed(bench_parser(), ("a.onnx", "--on", "pixel-8", "--wait", "1m"))
     held = LeaseHeld("busy", stoppable_on="pixel-8")
     assert hint_for(held, given_command("bench", options)) == (
-        "wait for it: edgebench bench a.onnx --on pixel-8 --wait 10m; or end your run there: "
-        "edgebench stop --on pixel-8"
+        "wait until the device is free: edgebench bench a.onnx --on pixel-8 --wait 10m; or end "
+        "your run there: edgebench stop --on pixel-8"
     )
 
 
@@ -60,7 +60,7 @@ def test_hint_repeats_the_command_that_was_given(words: tuple[str, ...], hint: s
     """Otherwise the advice would measure differently: one thread, this machine, at full length."""
     options = parsed(bench_parser(), words)
     steps = hint_for(LeaseHeld("busy"), given_command("bench", options))
-    assert steps.startswith(f"wait for it: {hint}")
+    assert steps.startswith(f"wait until the device is free: {hint}")
 
 
 def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:

@@ -115,7 +115,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     assert (failure.title, failure.device) == ("digits.tflite on litert", device)
     assert watcher.failure(ModelRefused("no")).model is None  # No run is in progress any more
     text = out.getvalue()
-    assert "note: digits.tflite is measured first, as the reference of the accuracy" in text
+    assert "note: digits.tflite is measured first, as the reference for the accuracy" in text
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
     assert (
         "note: digits.tflite on litert: run 3 of 5, run-1, was disturbed (cpu_pressure, "

@@ -125,8 +125,8 @@ def test_other_board_with_the_identity_is_refused(files: HostFiles, wire: Wire) 
     with pytest.raises(WrongBoard) as caught:
         open_device(files, "pi", timeout_s=0.0)
     assert str(caught.value) == (
-        "agent at 10.0.0.2:7747 has the identity of pi, but runs on another board: its serial "
-        "number differs"
+        "agent at 10.0.0.2:7747 has the identity of pi, but runs on another board: the serial "
+        "number differs from that at pairing"
     )
     assert "edgebench-agent new-identity" in hint_for(caught.value, CommandLine(command="bench"))
     assert files.devices() == (PI,), "nothing of it is remembered"

@@ -155,7 +155,7 @@ def test_wiring_that_an_older_host_does_not_know_is_refused(
     meters: tuple[str, ...], line: str | None
 ) -> None:
     """Otherwise an agent that refuses to start, or serves less, would replace the old agent."""
-    with pytest.raises(UsageError, match="; it is configured on pi@board: name another, or none"):
+    with pytest.raises(UsageError, match="; this setting is stored on pi@board; replace it"):
         deploying._extras(REQUEST, AgentOptions("board", 7747, meters, line), has_bridge=False)
 
 

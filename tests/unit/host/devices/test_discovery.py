@@ -166,7 +166,7 @@ def test_unknown_transport_is_one_clear_line(files: HostFiles) -> None:
     files.remember(PHONE)
     with pytest.raises(Unreachable) as caught:
         open_device(files, "phone", timeout_s=0.0)
-    line = "phone is reached by 'usb', but this version supports only local, tls, adb, ssh"
+    line = "phone needs the transport 'usb', but this version supports only local, tls, adb, ssh"
     assert str(caught.value) == line
 
 
@@ -180,7 +180,9 @@ def test_unknown_transport_does_not_hide_the_other_devices(
     by_name = {device.name: device for device in find_devices(files, timeout_s=0.0)}
     assert by_name["phone"].access == Access.READY
     assert by_name["car"].access == Access.UNREACHABLE
-    assert by_name["car"].reason == "car is reached by 'can', but this version supports only usb"
+    assert (
+        by_name["car"].reason == "car needs the transport 'can', but this version supports only usb"
+    )
 
 
 @pytest.mark.parametrize(

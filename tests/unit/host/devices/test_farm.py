@@ -48,7 +48,7 @@ def test_no_farm_file_is_an_empty_farm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("parallel = 2\n", ":1: schema: is missing; the file begins with schema = 1"),
+        ("parallel = 2\n", ":1: schema: is missing; the file must begin with schema = 1"),
         ("schema = 1\nparalel = 2\n", ":2: paralel: no such key"),
         ("schema = 1\nparallel = 0\n", r":2: parallel: must be 1..64, got 0"),
         ("schema = 1\nparallel = '2'\n", ":2: parallel: expected int, got str"),

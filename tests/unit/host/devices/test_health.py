@@ -76,7 +76,7 @@ def test_failures_in_a_row_quarantine_a_device_and_a_run_lifts_it(files: HealthF
     files.failed(PI, AWAY, quarantine_after=3)
     health = files.of(PI)
     assert health.quarantined_utc == "2026-11-23T00:03:00+00:00"
-    assert health.quarantine_reason == f"3 failures in a row, the last one: {AWAY}"
+    assert health.quarantine_reason == f"3 failures in a row, the last: {AWAY}"
     assert [(event.code, event.text) for event in health.events] == 3 * [("unreachable", str(AWAY))]
     files.failed(PI, e.LinkLost("gone"), quarantine_after=3)
     assert files.of(PI).quarantined_utc == "2026-11-23T00:03:00+00:00"

@@ -82,7 +82,7 @@ def test_host_with_devices_of_its_own_gives_them_up_only_when_told(
     """Otherwise a host would lose its devices, which know it by a key that is gone."""
     files = host(tmp_path / "second", OTHER)
     before = files.identity_path().read_text()
-    with pytest.raises(UsageError, match="paired with pi with its own identity; --repl"):
+    with pytest.raises(UsageError, match="its own identity, with which pi are paired; --repl"):
         join_lab(files, exported)
     assert files.identity_path().read_text() == before
     assert files.devices() == (OTHER,)

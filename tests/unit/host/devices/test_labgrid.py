@@ -20,7 +20,7 @@ def test_missing_library_is_a_doubt_with_the_command_that_installs_it(
     [doubt] = places.doubts
     assert isinstance(doubt, PackagesMissing)
     assert str(doubt) == (
-        "cannot read places of labgrid: grpc is not installed: pip install 'edgebench[labgrid]'"
+        "cannot read labgrid places: grpc is not installed: pip install 'edgebench[labgrid]'"
     )
 
 

@@ -268,10 +268,10 @@ def test_what_an_agent_served_outlives_it(home: Path, agent: Path, places: Place
 @pytest.mark.parametrize(
     ("script", "limit_s", "error"),
     [
-        ("sleep 60", 0.2, "it was not ready after 0.2 s"),
-        ("echo importing; sleep 60", 0.4, "it was not ready after 0.4 s; the last line of its log: "
-         "importing"),
-        ("exit 7", 20.0, "it ended with status 7 and no output"),
+        ("sleep 60", 0.2, "the agent was not ready after 0.2 s"),
+        ("echo importing; sleep 60", 0.4,
+         "the agent was not ready after 0.4 s; the last line of its log: importing"),
+        ("exit 7", 20.0, "the agent ended with status 7 and no output"),
         ("echo 'error: no room' >&2; exit 1", 20.0, "no room"),
     ],
 )  # fmt: skip

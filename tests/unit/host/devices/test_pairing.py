@@ -123,7 +123,7 @@ def test_script_is_told_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a script would wait for a reply that is never typed."""
     with pytest.raises(
         BoardKnown,
-        match="agent has a new certificate, and is on the board of 'pi5', which does not respond",
+        match="agent has a new certificate, but is on the board of 'pi5', and 'pi5' does not ",
     ):
         decided(monkeypatch, None, "y\n", is_terminal=False)
 

@@ -65,7 +65,7 @@ def test_renamed_device_is_the_same_device(files: HostFiles, farm: Path) -> None
         ("rack", "all", UsageError, "name 'all' is reserved"),
         ("rack", "local", UsageError, "name 'local' is reserved"),
         ("local", "pc", UsageError, "this machine and cannot be renamed"),
-        ("rack/rock-5b", "rock", UsageError, "is a seat of the agent 'rack'"),
+        ("rack/rock-5b", "rock", UsageError, "is a device of the agent 'rack'"),
     ],
 )
 def test_name_that_cannot_be_is_refused(

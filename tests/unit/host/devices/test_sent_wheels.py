@@ -26,7 +26,7 @@ def places(tmp_path: Path) -> Places:
         (
             "pip-26-py3-none-any.whl",
             b"other",
-            "wheel pip-26-py3-none-any.whl was changed: its sha256 is d9298a10d1b0…, sent was "
+            "wheel pip-26-py3-none-any.whl was changed: its sha256 is d9298a10d1b0…, expected "
             "ab1042628499…",
         ),
         ("numpy-99-py3-none-any.whl", b"new", "wheel numpy-99-py3-none-any.whl was not sent "),

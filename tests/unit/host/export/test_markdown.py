@@ -97,7 +97,7 @@ def test_comparison_in_pairs_has_its_outcome(stored: Stored) -> None:
     assert "latency_ns.p50: candida is worse (higher) than baselin, 2.00× slower ±" in text
     assert "(10 and 10 runs, paired)" in text
     alone = written("markdown", baseline).decode()
-    assert "not compared: pairs-1f2e3d4c: only its baseline is exported" in alone
+    assert "pairs-1f2e3d4c is not compared, because only its baseline is exported" in alone
     assert "worse" not in alone
 
 

@@ -192,7 +192,7 @@ def test_operators_of_a_profile_are_laid_end_to_end(stored: Stored) -> None:
     assert one.run.metrics.profile is not None
     tracks = {track.name: track for track in run_trace_of(one).slices}
     assert "inferences" not in tracks
-    groups = tracks["operators, medians laid end to end"].groups
+    groups = tracks["operators, median times laid end to end"].groups
     operators = one.run.metrics.profile.operators
     assert [group.name for group in groups] == [operator.operator for operator in operators]
     for group, following in pairwise(groups):
@@ -210,7 +210,7 @@ def test_operators_of_an_emulator_are_marked_and_have_no_time(stored: Stored) ->
     metrics = replace(exported.run.metrics, profile=replace(profile, operators=counted))
     run = replace(exported.run, metrics=metrics, emulated=True)
     tracks = {track.name: track for track in run_trace_of(replace(exported, run=run)).slices}
-    name = "operators, medians laid end to end, emulated: virtual time, in proportion to the "
+    name = "operators, median times laid end to end, emulated: virtual time, in proportion to the "
     group, *_ = tracks[f"{name}instructions"].groups
     assert group.facts["instructions"] == "2000"
     assert "total_ns" not in group.facts

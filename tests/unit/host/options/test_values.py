@@ -90,9 +90,9 @@ def test_rates_are_read_as_people_write_them(text: str, expected: float) -> None
 @pytest.mark.parametrize("text", ["", "hot", "22F", "nan", "inf", "1e3", "2_2", "٣", "1,5", "--5"])
 def test_what_is_no_temperature_or_rate_is_refused_with_an_example(text: str) -> None:
     """Otherwise a mistyped temperature would be another value, or an invalid float value."""
-    with pytest.raises(argparse.ArgumentTypeError, match=r"not a temperature in °C.*write 22"):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"not a temperature in °C.*example: 22"):
         celsius(text)
-    with pytest.raises(argparse.ArgumentTypeError, match=r"not a rate in Hz.*write 10"):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"not a rate in Hz.*example: 10"):
         hertz(text)
 
 
@@ -139,7 +139,7 @@ def test_numbers_are_read_as_people_write_them(text: str, expected: tuple[int, .
 def test_what_are_no_numbers_is_refused_with_examples(text: str) -> None:
     """Otherwise a mistyped list of CPUs would become another list, or an empty list."""
     with pytest.raises(
-        argparse.ArgumentTypeError, match=r"not a list of numbers.*write 2,3 or 0-3"
+        argparse.ArgumentTypeError, match=r"not a list of numbers.*examples: 2,3 or 0-3"
     ):
         numbers(text)
 

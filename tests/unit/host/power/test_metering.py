@@ -209,7 +209,7 @@ def test_meter_that_does_not_open_again_is_lost(monkeypatch: pytest.MonkeyPatch)
         return units[0], header()
 
     monkeypatch.setattr(metering, "open_meter", open_meter)
-    with pytest.raises(MeterLost, match="it was open before the voltage was changed"):
+    with pytest.raises(MeterLost, match="the meter was open before the voltage was changed"):
         opened_meter.set_supply(2.5)
     assert opened_meter.request.supply_v == 1.8
     units.append(BESIDE)

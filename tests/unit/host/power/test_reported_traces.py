@@ -42,10 +42,10 @@ def test_file_as_recorded_has_its_energy(outcome_of: Callable[[str], Outcome | s
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("ends at 60 %", "the second, 5.132 s later, is not in it: the trace ends at 8.824 s"),
-        ("time at 32 %", "if its times are multiplied by 3.1"),
-        ("a zero behind each sample (time x2)", "if its times are multiplied by 0.5"),
-        ("100 ms lost in the loop, times renumbered", "samples are lost between them"),
+        ("ends at 60 %", "the second, 5.132 s later, is missing: the trace ends at 8.824 s"),
+        ("time at 32 %", "if the times of the trace are multiplied by 3.1"),
+        ("a zero behind each sample (time x2)", "if the times of the trace are multiplied by 0.5"),
+        ("100 ms lost in the loop, times renumbered", "samples between them are lost"),
     ],
 )
 def test_refusal_states_what_the_trace_shows(

@@ -36,7 +36,8 @@ def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> No
     assert [(check.id, check.detail) for check in session.checks if check.is_passed is False] == [
         (
             "parts",
-            "VDD_IN is 1.5 W, and VDD_GPU + VDD_CPU inside it 9.5 W: the rails have wrong names",
+            "VDD_IN is 1.5 W, but VDD_GPU + VDD_CPU, which it includes, is 9.5 W: the names of the "
+            "rails are wrong",
         )
     ]
 
@@ -59,9 +60,7 @@ def test_total_that_stands_still_is_no_number(
     assert [channel.name for channel in session.channels()] == ["package-0"]
     last = session.checks[-1]
     assert (last.id, last.is_passed) == ("parts", None)
-    assert (
-        last.detail == "psys is left out: its power is below that of package-0, which it includes"
-    )
+    assert last.detail == "psys is left out, because its power is below that of its part package-0"
 
 
 @pytest.mark.parametrize(

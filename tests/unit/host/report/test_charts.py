@@ -103,7 +103,7 @@ def test_axis_of_the_latency_shows_the_steady_part() -> None:
     [chart] = time_charts(RunSeries(latency=LatencySeries(start_s, latency_ns, 0)))
     [panel] = chart.panels
     assert (panel.low, panel.high) == (0.975e5, 1.025e5)
-    assert "; 1 of 20,000 above the axis, max 1.00 s" in panel.note
+    assert "; 1 of 20,000 inferences are above the axis, max 1.00 s" in panel.note
 
 
 def test_distributions_of_several_subjects_have_the_same_axis() -> None:

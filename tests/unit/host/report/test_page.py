@@ -116,8 +116,11 @@ def test_run_without_traces_says_that_there_are_only_phases(
     document |= {"worker": None, "telemetry": {**document["telemetry"], "sensors": []}}
     (raw / RECORD_FILE).write_text(json.dumps(document))
     page = run_report([ReportedRun(run, tmp_path)])
-    assert "Phases only: the run has no trace of latency, power, temperature or clock" in page
-    assert "Phases only" not in run_report(reported(PLAIN))
+    assert (
+        "Only the phases are shown: the run has no trace of latency, power, temperature or clock"
+        in page
+    )
+    assert "Only the phases" not in run_report(reported(PLAIN))
 
 
 def test_names_are_text() -> None:
@@ -254,7 +257,7 @@ def test_outcome_of_suspect_runs_is_suspect() -> None:
     page = run_report([ReportedRun(run, None) for run in runs_of_pairs(suspect_count=2)])
     [row] = re.findall(r'<tr class="outcome-worse">.*', page)
     assert 'worse <span class="badge suspect">suspect</span>' in row
-    assert "2 of 12 runs are suspect, and so is the outcome" in row
+    assert "2 of 12 runs are suspect, so the outcome is suspect" in row
 
 
 def test_command_that_repeats_pairs_makes_both_sides() -> None:
@@ -522,7 +525,7 @@ def test_a_browser_that_is_not_there_is_said(
     output, stored = tmp_path / "one.html", str(reported(INVALID)[0].directory)
     options = report.parser().parse_args([stored, "-o", str(output), "--open"])
     assert report.run(options) is ExitCode.DONE
-    assert capsys.readouterr().err == f"warning: no browser found to open it: {output}\n"
+    assert capsys.readouterr().err == f"warning: no browser found to open the report: {output}\n"
 
 
 def test_file_is_named_after_its_runs() -> None:

@@ -116,8 +116,8 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "sustained": (
         ("a.tflite",),
         {"count": 1, "spec__is_sustained": True, "metrics__thermal": THERMAL},
-        r"a.tflite on tflite slowed down after 10 s by heat: 82 % of its peak performance is left "
-        r"at the end, by latency",
+        r"a.tflite on tflite slowed down after 10 s by heat: at the end, 82 % of its peak "
+        r"performance is left, by latency",
     ),
     "energy": (
         ("a.tflite",),

@@ -169,7 +169,7 @@ def flags(command: Command) -> Iterator[tuple[int, str]]:
         ("telemetry", "", "--telemetry-rate 0.5"),
         ("dataset_complete", "", "--accuracy-limit 96h"),
         ("loadgen", "why", "--duration 20m"),
-        ("meter", "incomplete", "check the meter's cable and power supply, then edgebench bench"),
+        ("meter", "incomplete", "cable and power supply, then measure again: edgebench bench"),
     ],
 )
 def test_numbers_follow_from_the_finding_and_from_what_was_asked_for(

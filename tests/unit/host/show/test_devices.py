@@ -28,7 +28,7 @@ DEAD = DeviceHealth(
     last_seen_utc="2026-11-20T11:00:00+00:00",
     failure_count=3,
     quarantined_utc="2026-11-23T09:00:00+00:00",
-    quarantine_reason=f"3 failures in a row, the last one: {AWAY}",
+    quarantine_reason=f"3 failures in a row, the last: {AWAY}",
     quarantined_after=3,
     events=(HealthEvent("2026-11-23T09:00:00+00:00", "unreachable", AWAY),),
 )
@@ -78,7 +78,7 @@ def test_unplugged_device_says_since_when() -> None:
     gone = DiscoveredDevice("rack/nucleo", "192.0.2.5:7747", Access.GONE, "05", seat=seat)
     words = words_of([gone])
     assert "rack/nucleo gone — 2 h ago" in words
-    assert "gone from its agent since 2026-11-23 09:55 UTC" in words
+    assert "no longer connected to its agent since 2026-11-23 09:55 UTC" in words
 
 
 def test_failures_before_a_quarantine_are_shown() -> None:

@@ -23,10 +23,10 @@ WIDE = """\
 energy         209.932 µJ ±0.030 % per inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
                104.956 µJ ±0.061 % per inference, net of idle power
 power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample 2.00 W (uncertainty unknown)
-uncertainty    ±63 nJ absolute, ±63 nJ against another run with this meter (k = 2); mainly edges of the window 30 nJ, sampling of the window 9.4 nJ (k = 1)
+uncertainty    ±63 nJ absolute, ±63 nJ in comparisons between runs with this meter (k = 2); mainly edges of the window 30 nJ, sampling of the window 9.4 nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter, synchronised to 91.3 µs, resolves 20 ms
 phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for this meter; steady 1.04756 J ±0.030 % at 2.00 W
-battery        3.17e+08 inferences or 9:15:03 (±0.030 %) without a pause from 66.6 kJ, as stated
+battery        3.17e+08 inferences or 9:15:03 (±0.030 %) of continuous inference, with the stated capacity of 66.6 kJ
 meter          edgebench synthetic, nothing is measured; boundary: synthetic
 clocks         coded_load, within 91.3 µs; other methods: arrival 2.00 ms
 """  # noqa: E501  # as wide as a wide terminal prints it
@@ -36,15 +36,15 @@ energy         209.932 µJ ±0.030 % per inference, gross, 4,763 inferences/J,
                104.956 µJ ±0.061 % per inference, net of idle power
 power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample
                2.00 W (uncertainty unknown)
-uncertainty    ±63 nJ absolute, ±63 nJ against another run with this meter (k =
-               2); mainly edges of the window 30 nJ, sampling of the window 9.4
-               nJ (k = 1)
+uncertainty    ±63 nJ absolute, ±63 nJ in comparisons between runs with this
+               meter (k = 2); mainly edges of the window 30 nJ, sampling of the
+               window 9.4 nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter,
                synchronised to 91.3 µs, resolves 20 ms
 phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for
                this meter; steady 1.04756 J ±0.030 % at 2.00 W
-battery        3.17e+08 inferences or 9:15:03 (±0.030 %) without a pause from
-               66.6 kJ, as stated
+battery        3.17e+08 inferences or 9:15:03 (±0.030 %) of continuous
+               inference, with the stated capacity of 66.6 kJ
 meter          edgebench synthetic, nothing is measured; boundary: synthetic
 clocks         coded_load, within 91.3 µs; other methods: arrival 2.00 ms
 """
@@ -141,15 +141,20 @@ def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
     assert "battery" not in lines_of(changed(made, battery=None))
     battery = made["metrics"]["energy"]["battery"] | {"duration_s": 100 * 3600.0}
     found = lines_of(changed(made, battery=battery))["battery"]
-    shown = "3.17e+08 inferences or 100 h (±0.030 %) without a pause from 66.6 kJ, as stated"
-    assert found == shown
+    assert found == (
+        "3.17e+08 inferences or 100 h (±0.030 %) of continuous inference, with the stated capacity "
+        "of 66.6 kJ"
+    )
 
 
 def test_battery_lasts_as_long_as_anybody_can_tell(made: Document) -> None:
     """Otherwise an estimate that is an hour off would be shown to the second."""
     battery = made["metrics"]["energy"]["battery"] | {"u95_ratio": 0.12}
     found = lines_of(changed(made, battery=battery))["battery"]
-    assert found == "3.17e+08 inferences or 9.3 h (±12 %) without a pause from 66.6 kJ, as stated"
+    assert found == (
+        "3.17e+08 inferences or 9.3 h (±12 %) of continuous inference, with the stated capacity of "
+        "66.6 kJ"
+    )
 
 
 def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> None:

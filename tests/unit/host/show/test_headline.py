@@ -156,7 +156,7 @@ def test_refused_set_has_its_causes_and_no_number() -> None:
             ThermalResult(
                 ThermalState.THROTTLED, "thermal", True, onset_s=10.2, retention_ratio=0.82
             ),
-            "slowed down after 10 s by heat: 82 % of its peak performance is left at the end, by "
+            "slowed down after 10 s by heat: at the end, 82 % of its peak performance is left, by "
             "latency",
         ),
         (

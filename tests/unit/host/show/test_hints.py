@@ -64,7 +64,7 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (NotPermitted("x", Permission.USB_TESTER), "meters", "udev rule"),
         (DirectoryTaken("x"), "meters", "choose another directory: edgebench meters record"),
         (DirectoryTaken("x"), "bench", "--store DIRECTORY"),
-        (errors.LeaseHeld("x"), "stop", "end it from the host that started it, or on"),
+        (errors.LeaseHeld("x"), "stop", "end the run from the host that started it, or"),
         (errors.LeaseHeld("x", is_by_this_host=True), "stop", "end your other command with Ctrl-C"),
         (
             errors.LeaseHeld("x", is_by_this_host=True),
@@ -74,13 +74,13 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (
             errors.LeaseHeld("x", waited_s=5.0),
             "bench",
-            "wait for longer: edgebench bench MODEL --w",
+            "wait longer: edgebench bench MODEL --w",
         ),
         (errors.LeaseHeld("x", waited_s=1200.0), "bench", "--wait 200m; or end its run"),
         (
             errors.LeaseHeld("x"),
             "bench",
-            "wait for it: edgebench bench MODEL --wait 10m; or end its",
+            "wait until the device is free: edgebench bench MODEL --wait 10m; or end the",
         ),
         (errors.DatasetIncomplete("x"), "bench", "n >= 1 samples, along the first axis of x"),
         (errors.DatasetNotFinite("x"), "bench", "np.isfinite"),
@@ -115,10 +115,12 @@ def test_model_that_is_not_whole_is_copied_again(tmp_path: Path) -> None:
     given = CommandLine(command="bench", arguments=((str(path),),), names={"MODEL": (str(path),)})
     for error in (ModelRefused("no"), WorkerDied("killed by signal 11")):
         hint = hint_for(error, given)
-        assert hint.startswith("copy the file again: it is empty; or measure another model: ")
+        assert hint.startswith(
+            "copy the file again, because it is empty; or measure another model: "
+        )
     checked = CommandLine(command="check", names={"MODEL": (str(path),)})
     hint = hint_for(BoardModelRefused("no"), checked)
-    assert hint.startswith("copy the file again: it is empty; or check a built-in model: ")
+    assert hint.startswith("copy the file again, because it is empty; or check a built-in model: ")
 
 
 def test_shape_and_inputs_are_both_left_out() -> None:

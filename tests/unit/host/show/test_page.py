@@ -106,7 +106,7 @@ def test_run_of_a_set_names_the_set_beside_its_verdict() -> None:
     out.print(run_page(run))
     assert isinstance(out.file, StringIO)
     above, *_ = out.file.getvalue().split("p50", maxsplit=1)
-    assert "run 5 of 5; the verdict of the set: edgebench show set-1" in above
+    assert "run 5 of 5; to see the verdict of the set: edgebench show set-1" in above
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -180,7 +180,7 @@ def test_advice_of_a_failed_run_is_that_of_its_command(tmp_path: Path) -> None:
     facts = HostFacts(command=CommandFacts("c", ((str(path),), ("--quick",))))
     run = analyse_failure(record, facts, created_utc=CREATED_UTC, clock=None)
     run = replace(run, model=replace(run.model, name=path.name, size_bytes=100))
-    assert failure_advice(run).startswith("copy the file again: it is cut after 100 bytes")
+    assert failure_advice(run).startswith("copy the file again, because it is cut after 100 bytes")
     other = replace(run, model=replace(run.model, size_bytes=99))
     assert failure_advice(other).startswith("check the file"), "the file has changed"
 

@@ -29,7 +29,7 @@ def test_spread_that_all_sets_have_is_told_once() -> None:
     """Otherwise four models on a busy machine would have four lines of the same number."""
     same = [spread(1.1)] * 3
     assert next_time_line(SETS, same) == (
-        "estimate for the next set, from the spread between earlier sets: all 3 ±110 % (95 %)"
+        "expected change of the next set, from the spread between earlier sets: all 3 ±110 % (95 %)"
     )
     line = next_time_line(SETS, [spread(0.03), None, spread(0.12)])
     assert line is not None

@@ -324,7 +324,7 @@ def test_list_of_runs_names_sets_that_are_invalid() -> None:
     near = [replace(row, set_id="set-2", latency_ns_p50=9000 + n) for n in range(5)]
     sides = [replace(one, set_id=None, comparison_id="pairs-1", side="candidate") for one in far]
     lines = invalid_lines([*far, *near, *sides])
-    assert [line.partition(": its runs")[0] for line in lines] == [
+    assert [line.partition(" has no number")[0] for line in lines] == [
         "invalid: set-1",
         "invalid: pairs-1-candidate",
     ]
@@ -466,7 +466,7 @@ ALONE = "end other programs on the device"
 
 
 ASKED = f"{GIVEN} {SHORT} {QUERIES} --runs 1"
-END_OTHERS = f"{ALONE}: top lists them"
+END_OTHERS = f"{ALONE} (top lists them)"
 LONGER = f"measure for longer: {GIVEN} {QUERIES} --runs 1 --duration"
 
 

@@ -154,7 +154,7 @@ def test_annotations_are_no_part_of_the_run(store: Store) -> None:
     annotate(store, RUN_ID, lambda _: Annotations(("b", "a"), "fan off"))
     assert read_annotations(store.directory(RUN_ID)) == Annotations(("a", "b"), "fan off")
     assert verify(store, RUN_ID) == []
-    with pytest.raises(UsageError, match="33 tags, at most 32"):
+    with pytest.raises(UsageError, match="33 tags, limit 32"):
         annotate(store, RUN_ID, lambda _: Annotations(tuple(map(str, range(33)))))
 
 

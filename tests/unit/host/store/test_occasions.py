@@ -120,7 +120,7 @@ def test_page_of_a_set_names_the_occasions(
     store = stored(tmp_path)
     assert main(["show", set_id, "--store", str(store.root)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "of the next set is within ±" in shown
+    assert "of the next set: within ±" in shown
     assert "estimated from 4 sets of this model" in shown
     assert main(["show", set_id, "--json", "--store", str(store.root)]) == 0
     document = json.loads(capsys.readouterr().out)

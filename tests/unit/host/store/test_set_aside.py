@@ -176,7 +176,7 @@ def test_commands_list_remove_and_retry_it(
     at = ["--store", str(store.root)]
     assert main(["runs", *at]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith(f"run {RUN_ID} is set aside, ")
+    assert lines[1].startswith(f"run {RUN_ID} (")
     assert "edgebench collect --set-aside" in lines[2]
     assert main(["collect", "--set-aside", *at]) == 0
     assert f"warning: run {RUN_ID} cannot be analysed: " in capsys.readouterr().err

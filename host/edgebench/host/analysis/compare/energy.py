@@ -42,7 +42,7 @@ def refuse_energy(path: str) -> UsageError:
     names = ", ".join(
         metric.short or metric.path for metric in METRICS.values() if metric.budget is not None
     )
-    return UsageError(f"metric {path!r} cannot be compared; those that can: {names}")
+    return UsageError(f"metric {path!r} cannot be compared; comparable metrics: {names}")
 
 
 def energy_of(run: Run, path: str) -> EnergyResult:

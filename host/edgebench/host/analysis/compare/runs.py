@@ -387,7 +387,7 @@ def _prepare(
     ids = [run.run_id for run in [*baseline, *candidate]]
     twice = {run_id for run_id in ids if ids.count(run_id) > 1}
     if twice:
-        raise UsageError(f"run {min(twice)} is named twice: name each run once")
+        raise UsageError(f"run {min(twice)} is listed twice: list each run once")
     found = check_comparable(baseline, candidate, allowed)
     pairs = _pairs(baseline, candidate)
     before, after = pairs or (list(baseline), list(candidate))
@@ -535,7 +535,7 @@ def find_metric(name: str) -> Metric:
         return METRICS[path]
     if path.startswith(ENERGY):
         raise refuse_energy(path)
-    text = f"metric {path!r} cannot be compared; those that can: {_KNOWN}"
+    text = f"metric {path!r} cannot be compared; comparable metrics: {_KNOWN}"
     error = UsageError(text)
     raise with_meant(error, path, ["latency_ns.p50", *METRICS, *BY_SHORT_NAME])
 

@@ -90,7 +90,7 @@ def site_in(power: PowerTrace) -> Site:
         return site
     if site.boundary == "platform":
         logger.warning(
-            "%s is %.3g W, and %s inside it %.3g W: the energy is that of the package",
+            "%s is %.3g W, and %s inside it %.3g W: the energy of the package is used",
             *(site.name, whole_w, " + ".join(parts), parts_w),
         )
         return Site(parts, "package")

@@ -131,7 +131,7 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
     timebase = TIMEBASE_RATIO + abs(trace.slope)
     terms = [
         term(Kind.GAIN, gain, where, origin=origin),
-        term(Kind.TIMEBASE, timebase, "crystals, and the rate derived from the load codes"),
+        term(Kind.TIMEBASE, timebase, "errors of the crystals and of the rate from the load codes"),
     ]
     if trace.noise_w:
         terms.append(
@@ -142,7 +142,7 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
                 distribution=Distribution.NORMAL,
                 is_common=False,
                 origin=Origin.ASSUMED,
-                reference="scatter of its samples while the device is idle",
+                reference="scatter of the samples while the device is idle",
             )
         )
     # Rounding averages out if the noise is at least half a step.

@@ -61,7 +61,9 @@ class Queries:
         if np.any(self.start_ns < self.scheduled_ns):
             raise MeasurementError("query trace is not in order: a query started before it was due")
         if np.any(self.scheduled_ns[1:] < self.scheduled_ns[:-1]):
-            raise MeasurementError("query trace is not in order: a query was due before the last")
+            raise MeasurementError(
+                "query trace is not in order: a query was due before its predecessor"
+            )
         # The first and the last of ordered times are the extremes; their difference must also fit.
         if len(moments) and not (
             self.scheduled_ns[0] >= -MAX_TIME_NS and moments[-1] <= MAX_TIME_NS

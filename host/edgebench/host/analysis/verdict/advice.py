@@ -136,7 +136,7 @@ def larger_input_or(text: str) -> Advise:
 def alone(to: Situation) -> Advice:
     """Keep other programs off the model's CPUs."""
     if not to.own_cpus:
-        return do("end other programs on the device: top lists them")
+        return do("end other programs on the device (top lists them)")
     text = (
         "end other programs on the device (top lists them), or give the model CPUs of its own: {}"
     )
@@ -219,8 +219,10 @@ def settle(to: Situation) -> Advice:
     runs = int(to.given.more("runs", 15))
     return Advice(
         (
-            NextStep("let the device settle, then {}", to.given.bench()),
-            NextStep("make more runs, to see where it settles: {}", to.given.bench(runs=runs)),
+            NextStep("let the device settle, then measure again: {}", to.given.bench()),
+            NextStep(
+                "make more runs, to see where the latency settles: {}", to.given.bench(runs=runs)
+            ),
         )
     )
 
@@ -238,7 +240,7 @@ def cool(to: Situation) -> Advice:
 
 more_quota = again(
     "raise or remove the CPU quota of the agent's container, pod or unit (docker run --cpus N, "
-    "limits.cpu, CPUQuota=); then {}"
+    "limits.cpu, CPUQuota=); then measure again: {}"
 )
 more_memory = always("end other programs on the device to free memory, or measure a smaller model")
 see_sensors = always(

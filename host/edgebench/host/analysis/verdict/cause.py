@@ -79,7 +79,7 @@ _TITLES = {
     Cause.INPUTS: "the inputs do not test the model",
     Cause.NOT_APPLIED: "a requested setting was not applied",
     Cause.NOT_VERIFIED: "model or inputs are not verified",
-    Cause.NOT_IDLE: "the device was not idle around the run",
+    Cause.NOT_IDLE: "the device was not idle before or after the run",
     Cause.METER: "the meter's recording is in doubt",
     Cause.TIME: "the device's time is wrong",
     Cause.SAMPLER: "edgebench's sampler failed or disturbed the run",

@@ -54,7 +54,7 @@ class _ClockRule(Rule[Evidence]):
 
     limit: float
     advise = advice.always(
-        "keep the device's clock from being set during a run: timedatectl set-ntp false"
+        "prevent changes of the device's clock during a run: timedatectl set-ntp false"
     )
     stood_still = plain("stood_still", "the monotonic clock stood still")
     difference = plain(
@@ -68,8 +68,8 @@ class _ClockRule(Rule[Evidence]):
     @reason(
         "rate",
         advice.always(
-            "choose another clock source on the device, or update its firmware: cat "
-            "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+            "choose another clock source on the device, or update the device's firmware; list the "
+            "clock sources: cat /sys/devices/system/clocksource/clocksource0/available_clocksource"
         ),
     )
     @staticmethod
@@ -143,9 +143,11 @@ class SuspendedRule(Rule[Evidence]):
     id, severity = "suspended", SUSPECT
     cause = Cause.PAUSED
     harms = TIMES
-    advise = advice.again(f"keep the device awake: on a phone, {advice.AWAKE}; then {{}}")
+    advise = advice.again(
+        f"keep the device awake (on a phone: {advice.AWAKE}), then measure again: {{}}"
+    )
     resumed = advice.again(
-        "keep the virtual machine or container from being paused or migrated; then {}"
+        "do not pause or migrate the virtual machine or container, then measure again: {}"
     )
     not_reported = plain(
         "not_told", "the agent does not report for how long the device was suspended"

@@ -65,7 +65,10 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
     def checked(value: float, limit: float, *, checks: str | tuple[Reason, ...]) -> str:
         return sentence_of(checks)
 
-    @reason("incomplete", advice.again("check the meter's cable and power supply, then {}"))
+    @reason(
+        "incomplete",
+        advice.again("check the meter's cable and power supply, then measure again: {}"),
+    )
     @staticmethod
     def incomplete(value: float, limit: float, *, checks: str | tuple[Reason, ...]) -> str:
         return sentence_of(checks)
@@ -154,7 +157,7 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
     cause = Cause.NOT_IDLE
     effect_of = frozenset({Cause.STOPPED, Cause.HEAT, Cause.OTHER_PROGRAMS})
     advise = advice.more(
-        "end other programs on the device, and let it rest for longer around each run: {}",
+        "end other programs on the device, and use a longer idle time around each run: {}",
         "idle_duration_s",
         10.0,
         "meter",
@@ -254,11 +257,11 @@ class EnergyWindowsRule(_EnergyRule[MeteredEvidence]):
     id, severity = "energy_windows", SUSPECT
     cause = Cause.TOO_SHORT
     advise = advice.more("make the windows longer: {}", "duration_s", 120.0, "meter")
-    no_edges = plain("no_edges", "no window has edges in the recording")
+    no_edges = plain("no_edges", "the recording lacks the edges that mark the timed windows")
     shortest = plain(
         "",
         lambda value, limit: (
-            f"shortest window {value:.3f} s between its edges, at least {limit:g} s needed"
+            f"the shortest window lasts {value:.3f} s, at least {limit:g} s needed"
         ),
     )
 

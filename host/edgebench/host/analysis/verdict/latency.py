@@ -108,7 +108,7 @@ class _HarnessRule(Rule[Evidence]):
 
     limit: float
     advise = advice.larger_input_or(
-        "use the number to compare models of similar size, not as the model's own time: the loop "
+        "use the latency to compare models of similar size, not as the model's own time: the loop "
         "adds the same time to each model"
     )
 
@@ -159,7 +159,7 @@ class BindingShareRule(Rule[Evidence]):
     effect_of = frozenset({Cause.OTHER_PROGRAMS})
     harms = LOOP
     advise = advice.larger_input_or(
-        "use the number only as the latency in Python, and to compare models of similar size: it "
+        "use the latency only for programs in Python, and to compare models of similar size: it "
         "includes the time of the runtime's Python binding, which a program in C does not need"
     )
 
@@ -331,8 +331,13 @@ class _PrecisionRule(Rule[Evidence]):
     """The interval of the median is narrow enough."""
 
     advise = advice.longer
-    no_interval = plain("no_interval", "too few independent queries for an interval of p50")
-    in_set = plain("in_set", "one of several runs: the interval between runs counts")
+    no_interval = plain(
+        "no_interval", "too few independent queries for a confidence interval of p50"
+    )
+    in_set = plain(
+        "in_set",
+        "the run is part of a set, whose confidence interval over the runs is checked instead",
+    )
     profiled = plain("profiled", "the run profiles operators, not the latency")
     width = plain(
         "",

@@ -120,7 +120,7 @@ class BackgroundLoadRule(Rule[Evidence]):
         if value < 1:
             used, of = f"{format_percent(value, 1)} as much", f"limit {format_percent(limit)}"
         return (
-            f"other programs used {used} CPU time as the model can use ({of}): they may have "
+            f"other programs used {used} CPU time as the model can use ({of}), and may have "
             "slowed the model down"
         )
 

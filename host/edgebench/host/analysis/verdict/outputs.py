@@ -35,9 +35,9 @@ from edgebench.protocol.record import TargetRecord, TimedPathFault, WorkerRecord
 OutputEvidence = Evidence | TargetEvidence
 """The same rules apply to outputs whether the worker or the target timed the inferences."""
 SATURATION = (
-    "this CPU has AVX2 but no VNNI: there, onnxruntime adds products of 8-bit activations and int8 "
-    "weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or with "
-    "uint8 weights"
+    "this CPU has AVX2 but no VNNI; on such CPUs, onnxruntime adds products of 8-bit activations "
+    "and int8 weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or "
+    "with uint8 weights"
 )
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
@@ -88,7 +88,7 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
 @advice.Advise
 def _check_driver(to: Situation) -> Advice:
     runtime = to.given.value("runtime") or "NAME"
-    text = f"check its driver on the device: edgebench-agent check-runtime {runtime} MODEL"
+    text = f"check the driver on the device: edgebench-agent check-runtime {runtime} MODEL"
     return Advice(
         (NextStep("try another runtime: {}", to.given.bench(runtime="all")), NextStep(text))
     )
@@ -389,7 +389,7 @@ def accuracy_drop(accuracy: Accuracy, reference: ReferenceAccuracy | None) -> fl
 @advice.Advise
 def _quantise_again(to: Situation) -> Advice:
     words = [] if to.given.value("accuracy") else ["--accuracy", "DATASET"]
-    text = "quantise the model again, with calibration data like its inputs; then {}"
+    text = "quantise the model again, with calibration data like its inputs; then measure again: {}"
     return advice.do(text, to.given.bench(*words))
 
 
@@ -444,7 +444,7 @@ class _AccuracyRule(Rule[OutputEvidence]):
         reference_accuracy: float,
     ) -> str:
         measured = _measured(metric, accuracy, sample_count)
-        return f"{measured}; {reference} has 0: the labels do not match the outputs"
+        return f"{measured}; that of {reference} is 0: the labels do not match the outputs"
 
     @reason("not_judged")
     @staticmethod

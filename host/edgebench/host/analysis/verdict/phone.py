@@ -39,7 +39,7 @@ class _PhoneRule(Rule[Evidence]):
     """A rule about the state of a phone."""
 
     no_phone = plain("no_phone", "the system is not Android")
-    not_reported = plain("not_told", "the system does not report it")
+    not_reported = plain("not_told", "the system does not report the state of the phone")
 
     def on_phone(self, evidence: Evidence) -> Ruling:
         """The ruling for a device that runs Android."""
@@ -64,10 +64,14 @@ class _PhoneRule(Rule[Evidence]):
 
 @advice.Advise
 def _pull_the_cable(to: Situation) -> Advice:
-    heeds = "if the phone supports it: adb shell setprop power.battery_input.suspended true"
+    heeds = (
+        "or ignore the cable, if supported: adb shell setprop power.battery_input.suspended true"
+    )
     steps = (
-        NextStep("unplug the cable; the run then waits on the phone for: {}", to.given.collect()),
-        NextStep(f"{heeds}, and false after"),
+        NextStep(
+            "unplug the cable; the phone keeps the run until you collect it: {}", to.given.collect()
+        ),
+        NextStep(f"{heeds}, and false after the run"),
     )
     return Advice(steps)
 
@@ -139,12 +143,12 @@ class PhoneSettingsRule(Rule[Evidence]):
     id, severity = "phone_settings", SUSPECT
     cause = Cause.PHONE_STATE
     harms = TIMES
-    advise = advice.always("leave the phone alone during the run, and measure again")
+    advise = advice.always("measure again without using the phone during the run")
     as_requested = plain("", "airplane mode and brightness were as requested")
     not_requested = plain("not_asked", "neither airplane mode nor a brightness was requested")
     not_reported = plain(
         "not_told",
-        "airplane mode or brightness was requested, and the agent does not report it",
+        "airplane mode or brightness was requested, but the agent does not report these settings",
         advice.Advise(_sample_or_upgrade),
     )
     not_in_airplane_mode = plain(

@@ -215,12 +215,12 @@ class DurationRule(Rule[EvidenceT]):
     cause = Cause.TOO_SHORT
     effect_of = frozenset({Cause.STOPPED, Cause.HEAT, Cause.ARRIVALS})
     advise = advice.longer
-    took = plain("", lambda value, limit: f"{value:.3f} s, at least {limit:g} s needed")
+    took = plain("", lambda value, limit: f"run of {value:.3f} s, at least {limit:g} s needed")
 
     @reason("full")
     @staticmethod
     def full(value: float, limit: float, *, max_query_count: int) -> str:
-        return f"{value:.3f} s, at least {limit:g} s or {max_query_count} inferences needed"
+        return f"run of {value:.3f} s, at least {limit:g} s or {max_query_count} inferences needed"
 
     @classmethod
     def is_full(cls, finding: Finding) -> bool:
@@ -270,7 +270,7 @@ class KeepsUpRule(Rule[Evidence]):
     @staticmethod
     def busy(value: float, limit: float, *, mean_ns: float, qps: float) -> str:
         return (
-            f"{format_ns(mean_ns)} per query at {qps:g} queries per second: "
+            f"{format_ns(mean_ns)} per query at {qps:g} queries per second, busy for "
             f"{format_percent(value, 1)} of the "
             f"time, limit {format_percent(limit)}"
         )
@@ -418,7 +418,8 @@ class LoadgenRule(Rule[Evidence]):
     id, severity = "loadgen", INVALID
     cause = Cause.TOO_SHORT
     advise = advice.more(
-        "read the reason in the run's raw/ directory; most such runs are too short: {}",
+        "read the reason in the run's raw/ directory; if the run was too short, measure for "
+        "longer: {}",
         "duration_s",
         600.0,
     )

@@ -95,7 +95,7 @@ _OTHER_CAUSES = frozenset(Cause) - {Cause.TOO_SHORT}
 
 def _counted(value: float, limit: float, planned_count: int) -> str:
     count = f"{value:.0f} of {planned_count} runs can be used"
-    return f"{count}, at least {limit:.0f} needed for an interval between runs"
+    return f"{count}, at least {limit:.0f} needed for a confidence interval over the runs"
 
 
 class RunCountRule(Rule[SetEvidence]):
@@ -147,7 +147,7 @@ class _BetweenRunsRule(Rule[SetEvidence]):
     @reason("too_few")
     @staticmethod
     def too_few(value: float, limit: float, *, name: str) -> str:
-        return "too few runs for an interval between runs"
+        return "too few runs for a confidence interval over the runs"
 
     def check(self, evidence: SetEvidence) -> Ruling:
         if evidence.half_width_ratio is None:
@@ -208,7 +208,7 @@ class TrendRule(TimedSetRule):
     harms = LOOP
     advise = advice.settle
     too_few = plain("too_few", "too few runs to detect a trend")
-    none = plain("none", "the runs are in no order")
+    none = plain("none", "the order of the runs is unknown")
 
     @reason("")
     @staticmethod

@@ -48,8 +48,8 @@ class HeatOfSetRule(TimedSetRule):
     advise = advice.cool
     unseen = plain(
         "unseen",
-        "needed in every run: a temperature with a known throttle temperature, or a clock with a "
-        "known nominal clock",
+        "each run needs a sensor with a known throttle temperature, or a clock with a known "
+        "nominal frequency",
         advice.see_sensors,
     )
 

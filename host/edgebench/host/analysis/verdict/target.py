@@ -145,7 +145,8 @@ class TargetEnoughTimeRule(DurationRule[TargetEvidence]):
         "no_time",
         "the device is in energy mode and reports no time, and no meter recorded window edges",
         advice.again(
-            "wire the meter to the board's pin, see docs/bring-your-own-board.md; then {}",
+            "wire the meter to the board's pin, see docs/bring-your-own-board.md; then "
+            "measure again: {}",
             *_BY_METER,
         ),
     )
@@ -332,7 +333,7 @@ class TargetProfileRule(ProfileRule[TargetEvidence]):
     difference = plain(
         "sum",
         lambda value, limit: (
-            f"the times of the operators differ from the whole inference by "
+            f"the sum of the operators' times differs from the time of the inference by "
             f"{format_percent(value, 3)}, limit {format_percent(limit, 2)}"
         ),
     )
@@ -378,10 +379,10 @@ class KeepsPaceRule(Rule[TargetEvidence]):
     def longest(value: float, limit: float) -> str:
         if value > limit:
             return (
-                f"too slow for real time: an audio frame took up to {value * 1e3:.4g} ms, and they "
-                f"arrive every {limit * 1e3:g} ms"
+                f"too slow for real time: an audio frame took up to {value * 1e3:.4g} ms, and "
+                f"frames arrive every {limit * 1e3:g} ms"
             )
-        return f"an audio frame took up to {value * 1e3:.4g} ms of {limit * 1e3:g} ms"
+        return f"an audio frame took up to {value * 1e3:.4g} ms of the available {limit * 1e3:g} ms"
 
     def check(self, evidence: TargetEvidence) -> Ruling:
         pace_ns, latency = evidence.target.pace_ns, evidence.measured.latency

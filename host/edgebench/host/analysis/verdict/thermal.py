@@ -73,7 +73,7 @@ class SlowdownRule(Rule[EvidenceT]):
     not_heat = plain("not_heat", "not throttled; see interference")
     not_looked_at = plain("not_looked_at", "no telemetry", advice.sample)
     no_sensor = plain(
-        "no_sensor", "the device has no sensor of temperature that can be read", advice.see_sensors
+        "no_sensor", "the device has no readable temperature sensor", advice.see_sensors
     )
 
     slowed = reason("")(_slowdown)
@@ -81,18 +81,20 @@ class SlowdownRule(Rule[EvidenceT]):
         "memory_clock",
         advice.again(
             "fix the clock of the memory during the run (as root: echo performance > "
-            "/sys/class/devfreq/NAME/governor), then {}"
+            "/sys/class/devfreq/NAME/governor), then measure again: {}"
         ),
         Cause.CLOCK_FREQUENCY,
     )(_slowdown)
     slowed_by_supply = reason(
         "power_supply",
-        advice.again("use a stronger power supply and a shorter cable, then {}"),
+        advice.again("use a stronger power supply and a shorter cable, then measure again: {}"),
         Cause.POWER_SUPPLY,
     )(_slowdown)
     slowed_by_power_limit = reason(
         "power_limit",
-        advice.again("raise the device's power limit, or choose a faster power mode; then {}"),
+        advice.again(
+            "raise the device's power limit, or choose a faster power mode; then measure again: {}"
+        ),
         Cause.CLOCK_FREQUENCY,
     )(_slowdown)
     slowed_by_clock = reason("clock", advice.governor, Cause.CLOCK_FREQUENCY)(_slowdown)
@@ -196,14 +198,14 @@ class StartTemperatureRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def start(value: float, limit: float, *, max_temp_c: float) -> str:
-        most = f"{value:.1f} °C after the warm-up, {max_temp_c:.1f} °C at most"
+        most = f"{value:.1f} °C after the warm-up, peak {max_temp_c:.1f} °C"
         return f"{most}; throttles at {limit:.1f} °C"
 
     @reason("hot")
     @staticmethod
     def hot(value: float, limit: float, *, max_temp_c: float) -> str:
         return (
-            f"{value:.1f} °C after the warm-up, {max_temp_c:.1f} °C at most: the baseline was "
+            f"{value:.1f} °C after the warm-up, peak {max_temp_c:.1f} °C: the baseline was "
             f"close to {limit:.1f} °C, where the device throttles"
         )
 
@@ -243,13 +245,13 @@ class NominalClockRule(Rule[Evidence]):
     @reason("low")
     @staticmethod
     def low(value: float, limit: float, *, freq_hz: float, nominal_freq_hz: float) -> str:
-        return f"{_clocks(freq_hz, nominal_freq_hz)}: a slow governor or a power mode"
+        return f"{_clocks(freq_hz, nominal_freq_hz)}; the cause is a slow governor or a power mode"
 
     @reason("maybe_turbo")
     @staticmethod
     def maybe_turbo(value: float, limit: float, *, freq_hz: float, nominal_freq_hz: float) -> str:
         clocks = _clocks(freq_hz, nominal_freq_hz)
-        return f"{clocks}: a slow governor, a power mode, or a turbo that was not reached"
+        return f"{clocks}; the cause is a slow governor, a power mode or an unreached turbo"
 
     def check(self, evidence: Evidence) -> Ruling:
         throttling = evidence.measured.throttling
@@ -276,7 +278,7 @@ class NominalClockRule(Rule[Evidence]):
 
 
 def _clocks(freq_hz: float, nominal_freq_hz: float) -> str:
-    return f"{freq_hz / 1e9:.2f} GHz of {nominal_freq_hz / 1e9:.2f} GHz in the baseline"
+    return f"{freq_hz / 1e9:.2f} GHz in the baseline, nominal {nominal_freq_hz / 1e9:.2f} GHz"
 
 
 class CooldownRule(Rule[Evidence]):
@@ -355,7 +357,7 @@ class TelemetryRule(Rule[Evidence]):
             f"the sampler took {format_percent(_rounded_up(value), 2)} of a CPU, limit "
             f"{format_percent(limit)}"
         )
-        only = "only to enforce the temperature limit"
+        only = "read only to enforce the temperature limit"
         return f"{sensor_count} sensors at {rate_hz:g} Hz, {only}; {took}"
 
     @reason("lost")

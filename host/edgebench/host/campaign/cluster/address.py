@@ -94,7 +94,7 @@ def configure_dask() -> None:
         UsageError: Dask is not installed.
     """
     if find_spec("distributed") is None:
-        raise UsageError(f"clusters need the package distributed: {INSTALL}")
+        raise UsageError(f"clusters need the Python package `distributed`: {INSTALL}")
     from dask import config  # pyright: ignore[reportPrivateImportUsage]  # dask exports it so
 
     # Set before distributed is imported, because the import configures its logging.

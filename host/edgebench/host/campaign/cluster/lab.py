@@ -480,7 +480,9 @@ def work_for(
     farm = bench.farm()
     chosen = [device for device in bench.choose(words, farm) if device.pin]
     if not chosen:
-        raise NoSuchDevice("no paired device to offer; this machine itself cannot be offered")
+        raise NoSuchDevice(
+            "no paired device is selected; only paired devices can be offered, not this machine"
+        )
     offers = [
         DeviceOffer(
             name=device.name,
@@ -551,7 +553,10 @@ async def _work(
             why = why_away(exc.__cause__ or exc)
             reason = f"no scheduler at {cluster.address}: {why}"
             if NAME_TAKEN in why:
-                reason = f"another lab host at {cluster.address} is called {host.name}: --name NAME"
+                reason = (
+                    f"name {host.name} is taken by another lab host at {cluster.address}; "
+                    "choose another name with --name NAME"
+                )
         finally:
             if worker is not None:
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):

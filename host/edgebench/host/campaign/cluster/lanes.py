@@ -230,8 +230,8 @@ def offered_devices(cluster: ClusterAddress) -> tuple[list[KnownDevice], Farm]:
             other, known = offers.setdefault(offer.name, (lab.name, offer))
             if (known.pin, known.seat) != (offer.pin, offer.seat):
                 raise UsageError(
-                    f"{offer.name} names different devices on the lab hosts {other} and "
-                    f"{lab.name}; rename one of them"
+                    f"lab hosts {other} and {lab.name} have different devices with the name "
+                    f"{offer.name}; rename one of the devices"
                 )
     if not offers:
         raise LabHostsUnreachable(f"no lab host offers a device: {_seen(labs)}")
@@ -317,7 +317,7 @@ class LabSession:
         if (error := outcome.error or refusal or (failure_of(run) if run else None)) is not None:
             raise error
         if run is None:  # a restarted job found no trace of it
-            raise LinkLost(f"run {run_id} was lost with its lab host")
+            raise LinkLost(f"run {run_id} was lost when its lab host stopped")
         return run
 
     def finish(self) -> None:
@@ -448,7 +448,9 @@ class LabSession:
                 path.unlink(missing_ok=True)
                 raise RunDamaged(f"run {run_id} arrived damaged: {exc}") from exc
             except (StoreError, OSError) as exc:
-                raise RunNotStored(f"run {run_id} stays on the device: {one_line(exc)}") from exc
+                raise RunNotStored(
+                    f"run {run_id} not stored; it is kept on the device: {one_line(exc)}"
+                ) from exc
             self._taken.append(run_id)
             if run_id != made:
                 self._plan.fetched(store.run(run_id))
@@ -563,8 +565,7 @@ class ClusterLanes:
         gone = f"lab host {home.at.lab} is away" if home.at.lab else f"no lab host offers {device}"
         if is_late:
             raise LabHostsUnreachable(
-                f"{gone}, waited for {wait_s:g} s, and no other lab host offers {device}; "
-                f"{_seen(labs)}"
+                f"{gone}, and no other lab host offered {device} within {wait_s:g} s; {_seen(labs)}"
             )
         if home.away_s is None:
             home.away_s = now_s

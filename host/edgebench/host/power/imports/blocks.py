@@ -230,10 +230,10 @@ class TableDecoder:
             for quantity, column in {"time": self.columns.time, **electrical}.items()
         )
         raise FileRefused(
-            f"column {self.columns.energy.name!r} counts {counter.counted_j:.4g} J, the powers of "
-            f"column {names} add up to {counter.integral_j:.4g} J, limit "
-            f"{format_percent(COUNTER_LIMIT_RATIO)}: one of them is wrong; if that is the "
-            f"counter, name the columns to use: {only} --samples {self.samples.value}"
+            f"energy counter {self.columns.energy.name!r} increased by {counter.counted_j:.4g} "
+            f"J, but the power of column {names} integrates to {counter.integral_j:.4g} J; the "
+            f"limit of the difference is {format_percent(COUNTER_LIMIT_RATIO)}. If the counter "
+            f"is wrong, pass only the columns to use: {only} --samples {self.samples.value}"
         )
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:
@@ -333,7 +333,10 @@ class TableDecoder:
         first = names[0] if not self.tally.count else self._channel
         self._channel = first
         is_other = np.array([name != first for name in names], np.bool_)
-        why = f"another channel than {str(first)[:40]!r}: import each from its own file"
+        why = (
+            f"channel differs from {str(first)[:40]!r}, that of the first row: import each "
+            "channel from its own file"
+        )
         self._refuse_first(is_other, column, why)
 
     def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
@@ -406,8 +409,8 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
         count = int(np.flatnonzero(is_first)[-1])
         if len(time_ns) - count > MAX_ROWS_OF_ONE_TIME:
             raise FileRefused(
-                f"more than {MAX_ROWS_OF_ONE_TIME} samples share a time: export finer times, or "
-                "give the rate, as in --rate 1000"
+                f"more than {MAX_ROWS_OF_ONE_TIME} samples have the same time: export finer "
+                "times, or pass the rate, as in --rate 1000"
             )
         held = {key: values[count:] for key, values in rows.items()}
         held[name] = np.maximum(held[name], time_ns[count])

@@ -170,7 +170,7 @@ def find_columns(
             continue
         known = columns.get(quantity)
         if known is not None and not (quantity == "time" and known.is_clock):
-            raise FileRefused(f"two columns of {quantity}: {known.name!r} and {name!r}")
+            raise FileRefused(f"two columns contain {quantity}: {known.name!r} and {name!r}")
         columns[quantity] = TableColumn(name, index, scale)
     if "time" not in columns and (time := _other_time(names, first_row)) is not None:
         columns["time"] = time
@@ -335,7 +335,7 @@ def _column_of_user(
         return time
     choices = ", ".join(units)
     raise ColumnsUnknown(
-        f"column {name!r} has no unit: {quantity} takes {choices}; write --{quantity} "
+        f"column {name!r} has no unit; units of {quantity}: {choices}; pass --{quantity} "
         f"{name}:{next(iter(units))}"
     )
 
@@ -382,7 +382,8 @@ def _is_clock_at(first_row: Sequence[str], index: int) -> bool:
 def _check(columns: dict[str, TableColumn], names: Sequence[str], supply_v: float | None) -> None:
     if "time" not in columns:
         raise ColumnsUnknown(
-            f"no time column: name it t_s, time_ms, …, or give --time COLUMN{_found(names)}"
+            "no time column: rename a column to t_s, time_ms, …, or pass --time "
+            f"COLUMN{_found(names)}"
         )
     if supply_v is not None and ("power" in columns or "voltage" in columns):
         known = columns.get("power") or columns["voltage"]
@@ -391,11 +392,11 @@ def _check(columns: dict[str, TableColumn], names: Sequence[str], supply_v: floa
         return
     if "current" not in columns:
         raise ColumnsUnknown(
-            "no power or current column: name it power_W, current_A, …, or give --power COLUMN "
-            f"or --current COLUMN{_found(names)}"
+            "no power or current column: rename a column to power_W, current_A, …, or pass "
+            f"--power COLUMN or --current COLUMN{_found(names)}"
         )
     if "voltage" not in columns and supply_v is None:
-        raise FileRefused("current without a voltage: give the voltage, as in --supply 3.3")
+        raise FileRefused("file has current but no voltage: pass the voltage, as in --supply 3.3")
 
 
 def _found(names: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
         with path.open(encoding=encoding) as file:
             head = [file.readline(LINE_CHARACTERS) for _ in range(HEADER_LINES)]
     except UnicodeDecodeError as exc:
-        raise FileRefused("not a .ppk2, a Parquet file or a CSV in UTF-8") from exc
+        raise FileRefused("neither a .ppk2, a Parquet file nor a CSV in UTF-8") from exc
     lines = [(number, line) for number, line in enumerate(head, 1) if line.strip()]
     if any("\0" in line for _, line in lines):  # Python 3.10's csv module raises its own error
         raise FileRefused("not text: a line contains a NUL")

@@ -187,7 +187,8 @@ def open_file(path: Path, options: ImportOptions) -> tuple[ImportFile, ImportSam
     supply_v, rate_hz = options.supply_v, options.rate_hz
     if supply_v is not None and not low < supply_v <= high:
         raise UsageError(
-            f"--supply must be above {low:g} and at most {high:g} V, got {supply_v:g}: give volts"
+            f"--supply must be above {low:g} and at most {high:g} V, got {supply_v:g}; the unit "
+            "is V"
         )
     if rate_hz is not None and not 0 < rate_hz <= MAX_RATE_HZ:
         raise UsageError(f"--rate must be above 0 and at most {MAX_RATE_HZ:g} Hz, got {rate_hz:g}")
@@ -257,7 +258,7 @@ def _from_ppk2(file: ImportFile) -> ImportSamples:
     if content.count < 2:
         raise FileRefused(TOO_FEW)
     if file.supply_v is None:
-        raise FileRefused("a .ppk2 has no voltage: give it, as in --supply 3.3")
+        raise FileRefused("a .ppk2 has no voltage: pass the voltage, as in --supply 3.3")
     tally = SampleTally()
     blocks = ppk2_file.read_samples(content, file.supply_v, tally)
     facts = {FORMAT: "Power Profiler .ppk2", IS_STEADY: True}

@@ -214,7 +214,8 @@ def _check(instruments: Sequence[JlsInstrument], supply_v: float | None) -> None
             raise FileRefused(f"{instrument.name}: neither power nor current was recorded")
         if instrument.power is None and instrument.voltage is None and supply_v is None:
             raise FileRefused(
-                f"{instrument.name}: current without a voltage: give it, as in --supply 3.3"
+                f"{instrument.name}: current but no voltage was recorded: pass the voltage, as "
+                "in --supply 3.3"
             )
         if supply_v is not None and (instrument.power or instrument.voltage):
             raise FileRefused(f"--supply does not apply: {instrument.name} has its own voltage")

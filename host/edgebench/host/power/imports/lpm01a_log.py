@@ -70,7 +70,7 @@ def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
         raise FileRefused(f"--supply does not apply: the log states {int(supplies[-1]) / 1000:g} V")
     known_v = int(supplies[-1]) / 1000 if supplies else supply_v
     if known_v is None and not is_energy:
-        raise FileRefused("current without a voltage: give the voltage, as in --supply 3.3")
+        raise FileRefused("log has current but no voltage: pass the voltage, as in --supply 3.3")
     setup = Lpm01aSetup(rate_hz=_rate_hz(head), is_energy=is_energy, is_ascii=True)
     try:
         check(setup)

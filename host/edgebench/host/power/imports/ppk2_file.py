@@ -96,7 +96,9 @@ def _rate_hz(text: bytes) -> float:
         raise FileRefused(f".ppk2 of version {version!r}: only {FORMAT_VERSION} is supported")
     is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
     if not is_number or not math.isfinite(rate) or not 0 < rate <= FULL_RATE_HZ:
-        raise FileRefused(f"{rate!r} samples per second: a PPK2 has 1 to {FULL_RATE_HZ:.0f}")
+        raise FileRefused(
+            f"rate of {rate!r} Hz is invalid: a PPK2 records at 1 to {FULL_RATE_HZ:.0f} Hz"
+        )
     return float(rate)
 
 
@@ -114,7 +116,7 @@ def read_samples(source: Ppk2File, supply_v: float, tally: SampleTally) -> Itera
     except _DAMAGED as exc:
         raise FileRefused(f"damaged .ppk2: {one_line(exc)}") from exc
     if tally.count != source.count:
-        raise FileRefused(f"session.raw has {tally.count} of {source.count} samples")
+        raise FileRefused(f"session.raw contains only {tally.count} of {source.count} samples")
 
 
 def _block(

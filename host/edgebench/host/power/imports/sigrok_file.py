@@ -62,8 +62,8 @@ class SigrokFile:
         rate_hz = options.rate_hz or self.rate_hz
         if rate_hz is None:
             raise FileRefused(
-                "a .sr of a device without a sample rate has no times: give the rate, as in --rate "
-                "10, or record it with edgebench meters record sigrok:DRIVER"
+                "a .sr of a device without a sample rate has no times: pass the sample rate, as "
+                "in --rate 10, or record with edgebench meters record sigrok:DRIVER"
             )
         return find_columns(list(self.channels), replace(options, rate_hz=rate_hz))
 
@@ -135,7 +135,7 @@ def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBloc
     counts = {name: sum(map(len, parts)) for name, parts in waiting.items()}
     if any(counts.values()):
         more = ", ".join(f"{name} by {count}" for name, count in counts.items() if count)
-        raise FileRefused(f"channels have different lengths; the longer are {more}")
+        raise FileRefused(f"channels have different lengths; the longer channels are {more}")
 
 
 def _part_name(source: SigrokFile, name: str, part: int) -> str:

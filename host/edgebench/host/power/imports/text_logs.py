@@ -34,7 +34,7 @@ from edgebench.protocol.errors import FileRefused
 
 BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 14
-_ONE_CHANNEL = "import each from its own file"
+_ONE_CHANNEL = "import each channel from its own file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _tegrastats(line: str) -> LogSample | None:
         return None
     if not (total := total_of(rails_w)):
         names = ", ".join(rails_w)[:200]
-        raise ValueError(f"cannot tell which rails add up to the board's power: {names}")
+        raise ValueError(f"not known which rails add up to the board's power: {names}")
     time = _JETSON_TIME.match(line)
     time_ns = clock_ns(time[1], is_month_first=True) if time else None
     parts = parts_of(rails_w, total)
@@ -288,7 +288,9 @@ def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogS
                 channel = f"channel {sample.channel[:40]!r} in addition to {first[:40]!r}"
                 raise FileRefused(f"line {number}: {channel}: {_ONE_CHANNEL}")
             if has_times and sample.time_ns is None:
-                raise FileRefused(f"this {log.name} has no times: give its rate, as in --rate 10")
+                raise FileRefused(
+                    f"this {log.name} has no times: pass the sample rate, as in --rate 10"
+                )
             batch.append(sample)
             if sample.inside is not None:
                 inside, count = sample.inside, count + 1

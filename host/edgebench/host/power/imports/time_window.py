@@ -104,8 +104,8 @@ def _bound(name: str, text: str, scale: float) -> Bound:
         return Bound(time_ns=round(float(text) * scale))
     except (ValueError, OverflowError) as exc:
         raise UsageError(
-            f"{name} takes 10s since the first sample, or a time of the file such as 4000.5 or "
-            f"09:00:05, got {text!r}"
+            f"{name} must be a time after the first sample, such as 10s, or a time in the file, "
+            f"such as 4000.5 or 09:00:05, got {text!r}"
         ) from exc
 
 

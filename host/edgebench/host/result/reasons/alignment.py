@@ -39,7 +39,10 @@ def late_samples(*, late_ns: float, stronger: str) -> str:
 
 @ReasonKind
 def samples_before_taken(*, early_ns: float) -> str:
-    return f"samples would have arrived {early_ns / 1e6:.3g} ms before they were taken"
+    return (
+        f"alignment is wrong: samples would have arrived {early_ns / 1e6:.3g} ms before they "
+        "were taken"
+    )
 
 
 @ReasonKind
@@ -50,24 +53,24 @@ def not_probed() -> str:
 @ReasonKind
 def probes_off_line(*, off_ns: float, limit_ns: float) -> str:
     return (
-        f"probes of the device's clock are {off_ns / 1e6:.3g} ms off the line through them, limit "
-        f"{limit_ns / 1e6:.3g} ms"
+        f"probes of the device's clock deviate by {off_ns / 1e6:.3g} ms from their regression "
+        f"line, limit {limit_ns / 1e6:.3g} ms"
     )
 
 
 @ReasonKind
 def arrival_unknown() -> str:
-    return "the times when samples arrive do not show when they were taken"
+    return "the arrival times of samples do not show when the samples were taken"
 
 
 @ReasonKind
 def no_line_to_meter() -> str:
-    return "the device has no line to the meter"
+    return "no line of the device is wired to the meter"
 
 
 @ReasonKind
 def no_line_to_input() -> str:
-    return "the device has no line to a digital input"
+    return "no line of the device is wired to a digital input"
 
 
 @ReasonKind
@@ -77,13 +80,14 @@ def pulses_not_seen() -> str:
 
 @ReasonKind
 def busy_inputs(*, edge_limit: int, input_count: int) -> str:
-    return f"inputs with more than {edge_limit} edges: {input_count}"
+    return f"{input_count} digital inputs have more than {edge_limit} edges"
 
 
 @ReasonKind
 def pulses_off_line(*, off_ns: float, limit_ns: float) -> str:
     return (
-        f"pulses are {off_ns / 1e3:.0f} µs off the line through them, limit {limit_ns / 1e3:.0f} µs"
+        f"pulses deviate by {off_ns / 1e3:.0f} µs from their regression line, limit "
+        f"{limit_ns / 1e3:.0f} µs"
     )
 
 
@@ -99,12 +103,12 @@ def code_damaged() -> str:
 
 @ReasonKind
 def code_too_long() -> str:
-    return "the device's code is too long for its chips"
+    return "the load code lasts too long compared with the length of its chips"
 
 
 @ReasonKind
 def nothing_near_code() -> str:
-    return "the meter recorded nothing near the code"
+    return "the meter recorded no samples around the load code"
 
 
 @ReasonKind
@@ -119,18 +123,18 @@ def code_in_two_places(*, correlation: float, rival: float) -> str:
 
 @ReasonKind
 def few_code_changes(*, seen_count: int, needed_count: int) -> str:
-    return f"{seen_count} changes of the load are seen, {needed_count} needed"
+    return f"only {seen_count} changes of the load are visible in the power, {needed_count} needed"
 
 
 @ReasonKind
 def code_changes_lost(*, seen_count: int, expected_count: int) -> str:
-    return f"{seen_count} of {expected_count} changes of the load are visible"
+    return f"only {seen_count} of {expected_count} changes of the load are visible in the power"
 
 
 @ReasonKind
 def faint_code(*, error_ns: float, limit_ns: float) -> str:
     error = f"error {error_ns / 1e6:.3g} ms, limit {limit_ns / 1e6:.3g} ms"
-    return f"the load code is too faint: {error}"
+    return f"the load code is too faint to align the clocks: {error}"
 
 
 @ReasonKind
@@ -146,8 +150,8 @@ def loop_has_no_edges() -> str:
 @ReasonKind
 def faint_loop(*, apart_ns: float, fluctuation_ns: float, limit_ns: float) -> str:
     return (
-        f"the loop's start and end are too faint: {apart_ns / 1e6:.3g} ms apart, "
-        f"fluctuation {fluctuation_ns / 1e6:.3g} ms, limit {limit_ns / 1e6:.3g} ms"
+        f"the loop's start and end are too faint: their offsets differ by {apart_ns / 1e6:.3g} "
+        f"ms, fluctuation {fluctuation_ns / 1e6:.3g} ms, limit {limit_ns / 1e6:.3g} ms"
     )
 
 
@@ -160,14 +164,14 @@ def short_loop(*, loop_s: float) -> str:
 def loop_not_seen(*, explained_ratio: float, limit_ratio: float) -> str:
     return (
         "the loop's start and end are not seen in the power: they explain "
-        f"{format_percent(explained_ratio)} of it, limit {format_percent(limit_ratio)}"
+        f"{format_percent(explained_ratio)} of its variation, limit {format_percent(limit_ratio)}"
     )
 
 
 @ReasonKind
 def loop_in_two_places(*, explained_ratio: float, rival_ratio: float) -> str:
     shares = f"{format_percent(explained_ratio)} and {format_percent(rival_ratio)}"
-    places = f"they explain {shares} of the power"
+    places = f"they explain {shares} of the power's variation"
     return f"the loop is seen at two positions: {places}"
 
 
@@ -186,7 +190,7 @@ def trace_shorter_than_code(*, trace_s: float, code_s: float) -> str:
 def trace_too_long(*, trace_s: float, chip_s: float) -> str:
     chips = f"chips of {format_seconds(chip_s)}"
     trace = f"the trace lasts {trace_s / 3600:.3g} h"
-    return f"{trace}, too long to search for a code with {chips}: cut it to the run"
+    return f"{trace}, too long to search for a load code with {chips}: cut the trace to the run"
 
 
 @ReasonKind
@@ -205,39 +209,40 @@ def several_runs_fit(*, run_count: int) -> str:
 @ReasonKind
 def several_places_fit(*, place_count: int, places: str) -> str:
     return (
-        f"the load codes of the run fit at {place_count} positions of the trace, {places} from its "
-        "first sample: cut the trace to the run"
+        f"the load codes of the run fit at {place_count} positions of the trace, {places} after "
+        "its first sample: cut the trace to the run"
     )
 
 
 @ReasonKind
 def codes_far_apart(*, seen_s: float, played_s: float) -> str:
     return (
-        f"they are {seen_s:.4g} s apart in the trace, but were played {played_s:.4g} s apart: "
-        "samples are lost between them, or its times are wrong"
+        f"the load codes are {seen_s:.4g} s apart in the trace, but were played {played_s:.4g} s "
+        "apart: samples between them are lost, or the times of the trace are wrong"
     )
 
 
 @ReasonKind
 def second_code_absent(*, first_s: float, played_s: float, trace_s: float) -> str:
     return (
-        f"the first code is at {first_s:.4g} s of the trace, the second, {played_s:.4g} s later, "
-        f"is not in it: the trace ends at {trace_s:.4g} s"
+        f"the first load code is at {first_s:.4g} s in the trace, but the second, {played_s:.4g} "
+        f"s later, is missing: the trace ends at {trace_s:.4g} s"
     )
 
 
 @ReasonKind
 def first_code_absent(*, second_s: float, played_s: float) -> str:
     return (
-        f"the second code is at {second_s:.4g} s of the trace, the first, {played_s:.4g} s "
-        "earlier, is not in it"
+        f"the second load code is at {second_s:.4g} s in the trace, but the first, "
+        f"{played_s:.4g} s earlier, is missing"
     )
 
 
 @ReasonKind
 def code_at_other_rate(*, factor: float) -> str:
     return (
-        f"the first code is in the trace if its times are multiplied by {factor:.3g}: state the "
+        "the first load code is found only if the times of the trace are multiplied by "
+        f"{factor:.3g}: state the "
         "unit of the time column (--time), or the rate (--rate)"
     )
 
@@ -245,8 +250,8 @@ def code_at_other_rate(*, factor: float) -> str:
 @ReasonKind
 def performance_mode(*, firmware: str) -> str:
     return (
-        f"{firmware} is in performance mode: it makes no pulses that a meter could see, and none "
-        "of its clocks is aligned with the meter's; flash a build in energy mode"
+        f"{firmware} is in performance mode, in which it makes no pulses for a meter and none of "
+        "its clocks is aligned with the meter's; flash a build in energy mode"
     )
 
 
@@ -258,14 +263,14 @@ def stopped_in_window() -> str:
 @ReasonKind
 def no_digital_input() -> str:
     return (
-        "this meter records no digital input, which is needed to see the board's pulses (an LPM01A "
-        "does with format=ascii,events=fal)"
+        "this meter records no digital input, which is needed to see the board's pulses (an "
+        "LPM01A records its input with format=ascii,events=fal)"
     )
 
 
 @ReasonKind
 def few_windows(*, window_count: int, needed_count: int) -> str:
-    return f"edges of {window_count} windows cannot be identified: {needed_count} are needed"
+    return f"{window_count} windows are too few to identify their edges: {needed_count} are needed"
 
 
 @ReasonKind
@@ -274,8 +279,8 @@ def window_pulses_not_seen(
 ) -> str:
     return (
         f"no digital input has the {pulse_count} pulses of {window_count} windows of equal "
-        f"length: a window lasts {format_seconds(window_s)} according to the board's lines, and "
-        f"most windows must agree within {format_seconds(allowed_s)} (falling edges: "
+        f"length; a window lasts {format_seconds(window_s)} according to the board's output, and "
+        f"most pulses must match within {format_seconds(allowed_s)} (falling edges: "
         f"{edges or 'none'})"
     )
 

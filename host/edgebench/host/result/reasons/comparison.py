@@ -9,8 +9,9 @@ from edgebench.protocol.percent import format_percent
 @ReasonKind
 def too_few_occasions(*, occasion_count: int, needed_count: int) -> str:
     return (
-        f"the sides were measured on different occasions, and the store has {occasion_count} "
-        f"occasions of these models, at least {needed_count} needed"
+        "baseline and candidate were measured on different occasions; the store has "
+        f"measurements of these models from {occasion_count} occasions, at least {needed_count} "
+        "needed"
     )
 
 
@@ -18,17 +19,17 @@ def too_few_occasions(*, occasion_count: int, needed_count: int) -> str:
 def too_few_runs(
     *, smallest_p: float, alpha: float, is_adjusted: bool, needed_count: int, is_paired: bool
 ) -> str:
-    smallest = f"{smallest_p:.2g} (p{_adjusted(is_adjusted)})"
-    needed = f"{needed_count} {'pairs' if is_paired else 'runs of each side'}"
+    smallest = f"p{_adjusted(is_adjusted)} {smallest_p:.2g}"
+    needed = f"{needed_count} {'pairs' if is_paired else 'runs per side'}"
     return (
-        f"too few runs: even the clearest difference arises by chance with a probability of "
-        f"{smallest}, limit {alpha:g}; {needed} are enough"
+        f"too few runs: even the clearest difference would have {smallest}, limit {alpha:g}; "
+        f"{needed} are enough"
     )
 
 
 @ReasonKind
 def interval_within_margin(*, margin_ratio: float) -> str:
-    return f"the interval lies within {format_percent(margin_ratio, 2)}"
+    return f"the interval of the change lies within {format_percent(margin_ratio, 2)}"
 
 
 @ReasonKind
@@ -48,8 +49,8 @@ def _adjusted(is_adjusted: bool) -> str:
 @ReasonKind
 def within_meter_error(*, change_ratio: float, limit_ratio: float) -> str:
     return (
-        "the change is within the error of the meter combined with chance: "
-        f"{format_percent(change_ratio, 2)}, limit {format_percent(limit_ratio, 2)}"
+        f"the change, {format_percent(change_ratio, 2)}, is within the combined error of meter and "
+        f"chance, {format_percent(limit_ratio, 2)}"
     )
 
 
@@ -57,14 +58,14 @@ def within_meter_error(*, change_ratio: float, limit_ratio: float) -> str:
 def interval_beyond_margin(*, change_ratio: float, margin_ratio: float) -> str:
     margin = format_percent(margin_ratio, 2)
     worse = f"worse by {format_percent(change_ratio, 2)}"
-    return f"{worse}, but the interval reaches beyond {margin}"
+    return f"{worse}, but the interval of the change reaches beyond the margin of {margin}"
 
 
 @ReasonKind
 def count_scatters(*, spread_ratio: float, limit_ratio: float) -> str:
     return (
-        f"runs of one side differ by {spread_ratio:.2g}, limit {limit_ratio:.2g}: the count "
-        "scatters, but should not"
+        f"the count should be equal in all runs of a side, but differs by a ratio of "
+        f"{spread_ratio:.2g}, limit {limit_ratio:.2g}"
     )
 
 
@@ -83,11 +84,11 @@ def exact_count() -> str:
     return _DECIDED
 
 
-_DECIDED = "the number does not vary between runs: one run per side decides"
+_DECIDED = "the number does not vary between runs, so one run per side is enough"
 
 
 @ReasonKind
 def margin_within_tick(*, change_ratio: float, margin_ratio: float) -> str:
     margin = format_percent(margin_ratio, 2)
     worse = f"worse by {format_percent(change_ratio, 2)}"
-    return f"{worse}, within a tick of the margin of {margin}"
+    return f"{worse}, which is too close to the margin of {margin} for the resolution of the number"

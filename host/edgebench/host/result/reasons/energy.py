@@ -15,7 +15,7 @@ def stated(*, text: str) -> str:
 
 @ReasonKind
 def recorded_elsewhere() -> str:
-    return "its recording is not here: the meter was at the host that started the run"
+    return "the recording is on the host that started the run, where the meter was connected"
 
 
 @ReasonKind
@@ -30,7 +30,7 @@ def not_computed(*, error: str, text: str) -> str:
 
 @ReasonKind
 def energy_not_a_number() -> str:
-    return "energy is not a number: the meter's samples or its errors are not"
+    return "energy is NaN, because samples or error limits of the meter are NaN"
 
 
 @ReasonKind
@@ -45,7 +45,7 @@ def negative_idle(*, power_w_idle: float, limit_w: float) -> str:
 def negative_energy(*, energy_j: float) -> str:
     return (
         f"energy is negative, {energy_j:.3g} J per inference: power flows back from the device, or "
-        "the meter's wires are the other way round"
+        "the meter's wires are reversed"
     )
 
 
@@ -74,13 +74,13 @@ def window_too_short(*, window_s: float, needed_s: float, sync_error_s: float) -
 
 @ReasonKind
 def settling(*, settling_s: float) -> str:
-    return f"{format_seconds(settling_s)} of the loop passed before it was steady"
+    return f"the first {format_seconds(settling_s)} of the loop were not steady"
 
 
 @ReasonKind
 def samples_missing(*, missing_ratio: float, limit_ratio: float) -> str:
     missing = format_percent(missing_ratio, 2)
-    return f"{missing} of the window has no sample, limit {format_percent(limit_ratio, 1)}"
+    return f"samples are missing in {missing} of the window, limit {format_percent(limit_ratio, 1)}"
 
 
 @ReasonKind
@@ -90,19 +90,19 @@ def empty_window(*, window_s: float) -> str:
 
 @ReasonKind
 def window_before_recording(*, reach_s: float) -> str:
-    return f"window reaches {reach_s:.6g} s before the meter's recording"
+    return f"window begins {reach_s:.6g} s before the meter's recording"
 
 
 @ReasonKind
 def window_beyond_recording(*, reach_s: float) -> str:
-    return f"window reaches {reach_s:.6g} s beyond the meter's recording"
+    return f"window extends {reach_s:.6g} s beyond the meter's recording"
 
 
 @ReasonKind
 def too_few_instants(*, rate_hz: float, limit_hz: float) -> str:
     return (
-        f"{rate_hz:g} instantaneous samples per second may be in step with whatever the device "
-        f"does periodically: take {limit_hz:g} or more, or let the meter average"
+        f"{rate_hz:g} instantaneous samples per second may coincide with periodic activity of the "
+        f"device: record at least {limit_hz:g} per second, or let the meter average"
     )
 
 
@@ -122,22 +122,22 @@ def unsampled_activity(
         f"{format_percent(missed_ratio)} of the energy, limit {format_percent(limit_ratio)}"
     )
     clocks = (
-        f"to exclude this in {format_seconds(watched_s)}, the clocks of meter and device must "
-        f"differ by {needed_ppm:.2g} ppm, but they differ by {difference_ppm:.2g} ± "
+        f"to rule this out in {format_seconds(watched_s)}, the clocks of meter and device must "
+        f"differ by {needed_ppm:.2g} ppm or more, but they differ by {difference_ppm:.2g} ± "
         f"{deviation_ppm:.2g} ppm"
     )
-    return f"{missed}: {clocks}; measure for longer, at a higher rate, or let the meter average"
+    return f"{missed}; {clocks}; measure for longer, at a higher rate, or let the meter average"
 
 
 @ReasonKind
 def unknown_rails(*, rails: str) -> str:
-    return f"cannot tell which rails supply the device: {rails}"
+    return f"it is unknown which of these rails supply the device: {rails}"
 
 
 @ReasonKind
 def parts_above_whole(*, whole: str, whole_w: float, parts: str, parts_w: float) -> str:
-    powers = f"{whole} is {whole_w:.3g} W, and {parts} inside it {parts_w:.3g} W"
-    return f"{powers}: the rails have wrong names"
+    powers = f"{whole} is {whole_w:.3g} W, but {parts}, which it includes, is {parts_w:.3g} W"
+    return f"{powers}: the names of the rails are wrong"
 
 
 @ReasonKind
@@ -147,7 +147,7 @@ def idle_on_one_side() -> str:
 
 @ReasonKind
 def idle_above_run() -> str:
-    return "the device used more power when it was idle than in the run"
+    return "the device used more power while it was idle than during the run"
 
 
 @ReasonKind
@@ -162,7 +162,7 @@ def no_such_phase() -> str:
 
 @ReasonKind
 def queries_overlap(*, scenario: str) -> str:
-    return f"queries of {scenario} are not separate in time"
+    return f"queries of the {scenario} scenario overlap in time"
 
 
 @ReasonKind

@@ -16,13 +16,15 @@ def power_impossible(
     if factor is None:
         return text
     times = f"{factor:.4g} times" if factor >= 1 else f"1/{1 / factor:.4g} of"
-    return f"{text}: {times} this, {format_watts(power_w * factor)}, would fit: check the unit"
+    plausible = f"{times} this, {format_watts(power_w * factor)}, would be plausible"
+    return f"{text}; {plausible}, so check the unit"
 
 
 @ReasonKind
 def peaks_impossible(*, sample_count: int, power_w: float, limit_w: float) -> str:
     count = _samples(sample_count)
-    return f"{count} left out: up to {format_watts(power_w)}, limit {format_watts(limit_w)}"
+    high = f"power of up to {format_watts(power_w)}, limit {format_watts(limit_w)}"
+    return f"{count} left out: {high}"
 
 
 @ReasonKind
@@ -36,50 +38,50 @@ def values_held(*, sample_count: int, longest_count: int) -> str:
 @ReasonKind
 def still_in_loop(*, sample_count: int, power_w: float) -> str:
     return (
-        f"{_samples(sample_count)} left out: in a part of the timed loop, all are "
-        f"{format_watts(power_w)}, although the rest of the loop has noise at another power"
+        f"{_samples(sample_count)} left out: in a part of the timed loop, the power is constant at "
+        f"{format_watts(power_w)}, although it varies around another value in the rest"
     )
 
 
 @ReasonKind
 def below_idle(*, sample_count: int, power_w: float, power_w_idle: float) -> str:
-    low = f"down to {format_watts(power_w)}, far below the idle power of "
+    low = f"power of down to {format_watts(power_w)}, far below the idle power of "
     return f"{_samples(sample_count)} left out: {low}{format_watts(power_w_idle)}"
 
 
 @ReasonKind
 def too_many_left_out(*, left_out_ratio: float, limit_ratio: float) -> str:
     left_out = format_percent(left_out_ratio, 3)
-    return f"{left_out} of the samples, limit {format_percent(limit_ratio, 1)}"
+    return f"{left_out} of the samples left out, limit {format_percent(limit_ratio, 1)}"
 
 
 @ReasonKind
 def values_clipped(*, sample_count: int, power_w: float) -> str:
     return (
-        f"{_samples(sample_count)} in runs of the highest value, up to {format_watts(power_w)}, "
-        "although the source has noise: the range of the instrument ends there"
+        f"{_samples(sample_count)} in a row at the highest value, up to {format_watts(power_w)}, "
+        "although the source has noise: the instrument's range seems to end there"
     )
 
 
 @ReasonKind
 def source_stands_still(*, power_w: float, sample_count: int) -> str:
     return (
-        f"all {sample_count} samples are {format_watts(power_w)}, idle and under load: the source "
-        "does not measure this device"
+        f"all {sample_count} samples are {format_watts(power_w)}, both idle and under load: the "
+        "source does not measure this device"
     )
 
 
 @ReasonKind
 def processor_without_power(*, sample_count: int) -> str:
-    return f"all {sample_count} samples are 0 W: the counter of the processor stands still"
+    return f"all {sample_count} samples are 0 W: the processor's energy counter does not advance"
 
 
 @ReasonKind
 def product_disagrees(*, channel: str, power_w: float, product_w: float) -> str:
     power, product = format_watts(power_w), format_watts(product_w)
     return (
-        f"power of {channel} is {power}, but its voltage times its current is {product}: "
-        f"a factor of {_factor(product_w, power_w)}"
+        f"power of {channel} is {power}, but its voltage times its current is {product}, "
+        f"which differs by a factor of {_factor(product_w, power_w)}"
     )
 
 
@@ -87,7 +89,7 @@ def product_disagrees(*, channel: str, power_w: float, product_w: float) -> str:
 def reversed_columns(*, power_w_mean: float, columns: str) -> str:
     return (
         f"{format_watts(power_w_mean)} on average: the instrument's leads are reversed, or the "
-        f"sign of {columns} is"
+        f"sign of {columns} is wrong"
     )
 
 

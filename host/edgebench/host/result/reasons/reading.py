@@ -19,12 +19,12 @@ def comments_skipped(*, line_count: int, first_line: int) -> str:
 
 @ReasonKind
 def header_repeated(*, line_count: int, first_line: int) -> str:
-    return f"{_lines(line_count, first_line)} skipped: the header again, as after a restart"
+    return f"{_lines(line_count, first_line)} skipped: the header is repeated, as after a restart"
 
 
 @ReasonKind
 def units_row(*, line: int) -> str:
-    return f"line {line}: units of the columns"
+    return f"line {line} has the units of the columns"
 
 
 @ReasonKind
@@ -42,40 +42,40 @@ def numbers_written(*, decimal: str, thousands: str) -> str:
 
 @ReasonKind
 def counter_used(*, column: str, rate_hz: float) -> str:
-    return f"times from the sample counter {column!r} at {rate_hz:g} Hz"
+    return f"times are computed from the sample counter {column!r} at {rate_hz:g} Hz"
 
 
 @ReasonKind
 def times_spread(*, row_count: int, step_s: float) -> str:
-    rows = "1 row shares its time with another" if row_count == 1 else f"{row_count} rows share"
-    shared = rows if row_count == 1 else f"{rows} their times with others"
-    return f"{shared}: spread evenly over the {format_seconds(step_s)} between times"
+    rows = "1 row has" if row_count == 1 else f"{row_count} rows have"
+    spread = f"rows are spread evenly over the {format_seconds(step_s)} between times"
+    return f"{rows} the same time as another row: {spread}"
 
 
 @ReasonKind
 def times_whole_seconds() -> str:
-    return "times are whole seconds: begin and end are known to half a second"
+    return "times are whole seconds, so begin and end are known only to half a second"
 
 
 @ReasonKind
 def times_unwrapped(*, place_count: int, first_line: int, period_s: float) -> str:
     wrapped = _places(place_count, first_line)
-    return f"the time counter wrapped after {format_seconds(period_s)} {wrapped}: continued"
+    return f"the time counter wrapped after {format_seconds(period_s)}, {wrapped}: corrected"
 
 
 @ReasonKind
 def clock_set_back(*, place_count: int, first_line: int, period_s: float) -> str:
     return (
-        f"the clock was set back by {format_seconds(period_s)} {_places(place_count, first_line)}, "
-        "as at the end of daylight saving time: continued"
+        f"the clock was set back by {format_seconds(period_s)}, as at the end of daylight saving "
+        f"time, {_places(place_count, first_line)}: corrected"
     )
 
 
 @ReasonKind
 def times_late(*, place_count: int, first_line: int, longest_s: float) -> str:
     return (
-        f"times step back by up to {format_seconds(longest_s)} {_places(place_count, first_line)}: "
-        "taken as late timestamps"
+        f"times step back by up to {format_seconds(longest_s)}, "
+        f"{_places(place_count, first_line)}: treated as late timestamps"
     )
 
 
@@ -84,8 +84,8 @@ def part_used(
     *, part: int, part_count: int, first_line: int, last_line: int, row_count: int, left_count: int
 ) -> str:
     return (
-        f"the time falls back, so the file has {part_count} parts: part {part} used, lines "
-        f"{first_line} to {last_line}, {row_count} rows; {left_count} rows not used"
+        f"the time jumps back, so the file has {part_count} parts: part {part} is used, lines "
+        f"{first_line} to {last_line}, {row_count} rows; {left_count} rows are not used"
     )
 
 
@@ -97,7 +97,7 @@ def rows_disordered(*, row_count: int, first_line: int) -> str:
 
 @ReasonKind
 def window_used(*, row_count: int, left_count: int) -> str:
-    return f"{row_count} rows inside --from and --until; {left_count} outside"
+    return f"{row_count} rows between --from and --until are used, {left_count} others are not"
 
 
 @ReasonKind
@@ -107,27 +107,27 @@ def gain_assumed(*, gain_ratio: float) -> str:
 
 @ReasonKind
 def offset_not_stated() -> str:
-    return "offset not stated: none is assumed; state it with --offset"
+    return "offset not stated: 0 is assumed; state it with --offset"
 
 
 @ReasonKind
 def boundary_not_stated() -> str:
-    return "boundary not stated: what the instrument supplied is not in the file"
+    return "boundary not stated: the file does not state what the instrument supplied"
 
 
 @ReasonKind
 def sample_kind_not_stated(*, rate_hz: float, limit_hz: float) -> str:
     return (
         f"the file does not state whether its {rate_hz:.4g} samples per second are means or "
-        f"instants; below {limit_hz:g}, state it with --samples"
+        f"instants; below {limit_hz:g} per second, state this with --samples"
     )
 
 
 @ReasonKind
 def few_instants(*, rate_hz: float, limit_hz: float) -> str:
     return (
-        f"{rate_hz:.4g} instants per second: what happens between them is not measured; the limit "
-        f"is {limit_hz:g}"
+        f"{rate_hz:.4g} instantaneous samples per second do not show what happens between them; "
+        f"at least {limit_hz:g} per second are needed"
     )
 
 

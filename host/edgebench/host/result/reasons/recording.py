@@ -73,19 +73,19 @@ def own_timestamps() -> str:
 
 @ReasonKind
 def too_short_for_rate() -> str:
-    return "too short to compare the meter's clock with the host's"
+    return "the recording is too short to compare the meter's clock with the host's"
 
 
 @ReasonKind
 def rate_error(*, error_ppm: float, duration_s: float, limit_ppm: float) -> str:
-    error = f"{error_ppm:+.0f} ppm of the host's clock in {duration_s:.1f} s"
-    return f"{error}, limit {limit_ppm:.0f}"
+    error = f"{error_ppm:+.0f} ppm against the host's clock over {duration_s:.1f} s"
+    return f"{error}, limit {limit_ppm:.0f} ppm"
 
 
 @ReasonKind
 def samples_at_range_end(*, sample_count: int, bounded_count: int) -> str:
     before = f", {bounded_count} of them right before a switch to a higher range"
-    samples = f"{_counted(sample_count, 'sample')} at the end of the range"
+    samples = f"{_counted(sample_count, 'sample')} at the end of the meter's range"
     return f"{samples}{before}" if bounded_count else samples
 
 
@@ -96,12 +96,12 @@ def mean_power(*, power_w_mean: float) -> str:
 
 @ReasonKind
 def reversed_power(*, power_w_mean: float) -> str:
-    return f"{power_w_mean:.3g} W on average: the meter's wires are the other way round"
+    return f"{power_w_mean:.3g} W on average: the meter's wires are reversed"
 
 
 @ReasonKind
 def whole_left_out(*, whole: str, used: str) -> str:
-    return f"{whole} is left out: its power is below that of {used}, which it includes"
+    return f"{whole} is left out, because its power is below that of its part {used}"
 
 
 def _counted(count: int, what: str) -> str:

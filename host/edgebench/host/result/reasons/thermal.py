@@ -21,7 +21,7 @@ def no_thermal_signal() -> str:
 
 @ReasonKind
 def thermal_signals_too_rare() -> str:
-    return "the signals of the device were read in less than half of the run"
+    return "the thermal signals of the device were read in less than half of the run"
 
 
 @ReasonKind
@@ -31,7 +31,7 @@ def between_core_types() -> str:
 
 @ReasonKind
 def slower_at_the_end() -> str:
-    return "the latency rose only at the very end: measure longer to find the cause"
+    return "the latency rose only at the very end: measure for longer to find the cause"
 
 
 @ReasonKind

@@ -138,7 +138,7 @@ def test_sets_beside_other_programs_are_left_out() -> None:
     assert found.baseline_runs == tuple(run.run_id for run in baseline)
     assert found.disturbed_run_ids == tuple(run.run_id for run in busy)
     assert found.result.ratio == pytest.approx(1.0)
-    assert "8 runs are left out, because half or more of the runs of their sets" in _text(found)
+    assert "8 runs are left out, because at least half of the runs in their sets" in _text(found)
     assert found.is_in_blocks
 
 
@@ -262,7 +262,7 @@ def test_too_few_occasions_are_inconclusive_and_name_the_way_out(count: int) -> 
     assert found.result.minimum_detectable_ratio is None
     text = _text(found)
     assert "is undecided against" in text
-    assert f"{count} occasions of these models, at least {MIN_OCCASIONS} needed" in text
+    assert f"models from {count} occasions, at least {MIN_OCCASIONS} needed" in text
     assert "edgebench bench A --against B" in text
     assert f"at least {OCCASION_S / 60:g} minutes apart: edgebench bench A" in text
 
@@ -281,7 +281,7 @@ def test_spread_between_occasions_widens_the_interval() -> None:
     assert found.result.outcome is not WORSE
     assert found.result.minimum_detectable_ratio is not None
     assert found.result.minimum_detectable_ratio > 0.04
-    assert "5 occasions of these models, standard deviation 1.00 %" in _text(found)
+    assert "5 occasions of these models (standard deviation 1.00 %" in _text(found)
     pooled = compared(sides, replace(spread, model_count=3, is_pooled=True))
     assert "5 occasions of 3 models" in _text(pooled)
     assert compared(sides, replace(spread, deviation=0.001)).result.outcome is WORSE
@@ -311,4 +311,4 @@ def test_sides_of_one_occasion_may_differ_by_their_drift() -> None:
     assert found.result.rules.blocks.jump is not None
     assert found.result.outcome is ComparisonOutcome.INCONCLUSIVE
     assert found.result.p_value > 0.05
-    assert "and a drift from one side to the other" in _text(found)
+    assert "and a drift between the sides" in _text(found)

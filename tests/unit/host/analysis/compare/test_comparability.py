@@ -182,7 +182,7 @@ def test_side_of_two_models_is_refused() -> None:
 
 def test_unknown_key_is_refused() -> None:
     """Otherwise a mistyped --allow would silently allow nothing."""
-    with pytest.raises(UsageError, match="unknown key 'freqency': there are device"):
+    with pytest.raises(UsageError, match="unknown key 'freqency'; available: device"):
         check_comparable([RUN], [RUN], allowed=["freqency"])
 
 

@@ -188,7 +188,7 @@ def test_energies_that_are_no_goal_are_refused_before_and_after_the_runs(made: D
 @pytest.mark.parametrize(
     ("metric", "said"),
     [
-        ("energy.inference_count", "cannot be compared; those that can: energy_j, net_energy_j, "),
+        ("energy.inference_count", "comparable metrics: energy_j, net_energy_j, "),
         ("energy.duration_s", "energy.battery.inference_count, energy.battery.duration_s"),
         ("energy.u95_absolute_j", "cannot be compared"),
         ("energy.battery.capacity_j", "cannot be compared"),
@@ -331,7 +331,7 @@ def test_pairs_without_an_energy_are_left_out(made: Document, how: str) -> None:
         ("energy_j", False, f"metric {GROSS} needs a meter: --meter METER"),
         ("net_energy_j", False, "needs a meter"),
         ("energy.battery.duration_s", True, "needs a capacity: --battery 18.5Wh"),
-        ("joules", True, "metric 'joules' cannot be compared; those that can"),
+        ("joules", True, "metric 'joules' cannot be compared; comparable metrics"),
     ],
 )
 def test_metric_that_no_run_can_have_is_refused_before_the_runs(

@@ -94,18 +94,18 @@ def test_power_that_flows_back_is_no_energy_of_a_device(power_w: float, is_passe
     """Otherwise a meter with swapped wires would give negative joules, and pass all checks."""
     [*_, check] = check_recording(header(), LossReport(received_count=9), 0, power_w)
     assert (check.id, check.is_passed) == ("direction", is_passed)
-    assert ("other way round" in check.detail) is not is_passed
+    assert ("are reversed" in check.detail) is not is_passed
 
 
 @pytest.mark.parametrize(
     ("saturated_count", "bounded_count", "is_passed", "said"),
     [
-        (0, 0, True, "0 samples at the end of the range"),
-        (1, 0, True, "1 sample at the end of the range"),
-        (101, 0, False, "101 samples at the end of the range"),
-        (3, 3, True, "3 samples at the end of the range, 3 of them right before a switch to a"),
-        (3, 2, True, "3 samples at the end of the range, 2 of them right before a switch to a"),
-        (101, 101, False, "101 samples at the end of the range, 101 of them right before a switch"),
+        (0, 0, True, "0 samples at the end of the meter's range"),
+        (1, 0, True, "1 sample at the end of the meter's range"),
+        (101, 0, False, "101 samples at the end of the meter's range"),
+        (3, 3, True, "3 samples at the end of the meter's range, 3 of them right before a"),
+        (3, 2, True, "3 samples at the end of the meter's range, 2 of them right before a"),
+        (101, 101, False, "101 samples at the end of the meter's range, 101 of them right before"),
     ],
 )
 def test_few_saturated_samples_are_allowed(

@@ -189,7 +189,7 @@ def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> N
     levels = ((LEVELS[0][0], busier), *LEVELS[1:-1], (LEVELS[-1][0], busier))
     found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, levels))))
     assert found.net_j_per_inference is None
-    assert found.net_refused == "the device used more power when it was idle than in the run"
+    assert found.net_refused == "the device used more power while it was idle than during the run"
     assert found.power_w_idle is not None, "which says by how much"
 
 
@@ -270,7 +270,7 @@ def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
     assert has_no_number(found)
     assert found.refused is not None
     assert found.refused.startswith("direction: -")
-    assert "the other way round" in found.refused
+    assert "are reversed" in found.refused
 
 
 @pytest.mark.parametrize(("rate_hz", "samples"), [(20.0, 2), (40.0, 4)])
@@ -336,7 +336,7 @@ def test_rails_with_wrong_names_give_no_joules(tmp_path: Path) -> None:
     found = found_in(recorded(tmp_path, time_ns, power_w / 5, power_w, of=meter))
     assert has_no_number(found)
     assert found.refused is not None
-    assert found.refused.endswith("the rails have wrong names")
+    assert found.refused.endswith("the names of the rails are wrong")
 
 
 def test_recording_that_makes_no_sense_costs_no_latency(
@@ -359,7 +359,7 @@ def test_window_with_a_hole_is_refused(tmp_path: Path) -> None:
     loss = LossReport(received_count=20_000, lost_count=15, gaps=(gap,))
     found = found_in(trace(tmp_path, loss=loss))
     assert found.refused is not None
-    assert found.refused.startswith("0.15 % of the window has no sample, limit 0.1 %")
+    assert found.refused.startswith("samples are missing in 0.15 % of the window, limit 0.1 %")
 
 
 def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> N
     ("query_s", "count", "scenario", "reason"),
     [
         (0.005, 2000, Scenario.SINGLE_STREAM, "an inference takes 5 ms, this meter"),
-        (0.1, 100, Scenario.OFFLINE, "queries of offline are not separate in time"),
+        (0.1, 100, Scenario.OFFLINE, "queries of the offline scenario overlap in time"),
     ],
 )
 def test_single_queries_are_refused_with_the_mean_kept(
@@ -519,11 +519,11 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
         (
             {"first_row": WARMUP_COUNT + COUNT - 1, "clock": replace(SAME_CLOCK, error_ns=1e7)},
             "window of 100 ms is too short: this meter, synchronised to 10 ms, needs 200 ms; "
-            "9.9 s of the loop passed before it was steady",
+            "the first 9.9 s of the loop were not steady",
         ),
         (
             {"clock": replace(SAME_CLOCK, offset_ns=5e9)},
-            "window reaches 4 s before the meter's recording",
+            "window begins 4 s before the meter's recording",
         ),
         (
             {"asked": EnergyRequest(meter="synthetic", sync=SyncMethod.CODED_LOAD)},
@@ -550,7 +550,7 @@ def test_recording_that_is_not_there_says_what_the_agent_said() -> None:
     """Otherwise the reason given by the device would be discarded."""
     gone = MeterFacts("rapl", "no RAPL zone")
     assert found_in(None, metered=gone).refused == "no RAPL zone"
-    said = "its recording is not here: the meter was at the host that started the run"
+    said = "the recording is on the host that started the run, where the meter was connected"
     assert found_in(None).refused == said
 
 
@@ -572,7 +572,7 @@ def test_rails_of_which_nobody_knows_the_sum_are_refused(tmp_path: Path) -> None
     power_w = steps(time_ns, LEVELS)
     meter = header(Channel("a", "rail"), Channel("b", "rail"), facts={})
     found = found_in(recorded(tmp_path, time_ns, power_w, power_w, of=meter))
-    assert found.refused == "cannot tell which rails supply the device: a, b"
+    assert found.refused == "it is unknown which of these rails supply the device: a, b"
 
 
 def test_meter_of_the_agent_has_the_device_s_clock(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_widest_boundary_is_taken_once(measured: list[Channel]) -> None:
     widest = next((one for one in WIDEST_FIRST if one in boundaries), None)
     is_one_part = len(measured) == 1 and boundaries != {"rail"}
     if widest is None and not is_one_part:
-        with pytest.raises(MeasurementError, match="cannot tell which rails supply the device"):
+        with pytest.raises(MeasurementError, match="which of these rails supply the device"):
             site_of(meter(measured))
         return
     found = site_of(meter(measured))
@@ -97,8 +97,8 @@ def test_rails_with_wrong_names_are_refused_with_both_powers(tmp_path: Path) -> 
     with pytest.raises(MeasurementError) as refused:
         site_when(tmp_path, {GPU: 7.5, IN: 1.5, CPU: 2.0}, [IN.name])
     assert str(refused.value) == (
-        "POM_5V_IN is 1.5 W, and POM_5V_GPU + POM_5V_CPU inside it 9.5 W: the rails have wrong "
-        "names"
+        "POM_5V_IN is 1.5 W, but POM_5V_GPU + POM_5V_CPU, which it includes, is 9.5 W: the names "
+        "of the rails are wrong"
     )
 
 

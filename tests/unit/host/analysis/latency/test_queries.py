@@ -95,7 +95,7 @@ def test_query_that_started_before_it_was_due_is_refused(row: int) -> None:
 
 def test_query_that_was_due_before_the_last_one_is_refused() -> None:
     """Otherwise a row of the schedule could be set back, and its latency would grow."""
-    with pytest.raises(MeasurementError, match="due before the last"):
+    with pytest.raises(MeasurementError, match="due before its predecessor"):
         with_change(trace(), "scheduled_ns", 5, -71).check()
 
 

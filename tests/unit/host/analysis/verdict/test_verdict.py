@@ -623,7 +623,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("timed_path", State.INVALID, timed_path(TimedPathFault.FORM)),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy_floor", State.INVALID, lambda e: held_against(0.0)(accuracy(0.0)(e))),
-    ("accuracy_floor", State.INVALID, not_judged("label 5 is not in 2 classes")),
+    ("accuracy_floor", State.INVALID, not_judged("label 5 is outside the 2 classes")),
     ("accuracy", State.SUSPECT, accuracy(0.95)),
     ("agreement", State.INVALID, differs(0.31, 1.0)),
     ("agreement", State.INVALID, differs(None, None)),
@@ -1306,7 +1306,7 @@ def test_advice_for_a_share_of_the_binding_makes_the_inference_longer() -> None:
     open_inputs = Situation(larger_shapes={"ids": (8, 1), "mask": (8, 1)})
     first, second = str(advice_for(rule, open_inputs)).split("; or ")
     assert first.endswith("edgebench bench MODEL --shape ids=8x1 --shape mask=8x1")
-    assert second.startswith("use the number only as the latency in Python")
+    assert second.startswith("use the latency only for programs in Python")
     assert str(advice_for(rule, Situation())) == second, "a fixed shape cannot be changed"
 
 

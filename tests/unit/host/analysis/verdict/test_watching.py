@@ -61,4 +61,4 @@ def test_looks_of_the_guard_alone_are_called_that() -> None:
     """Otherwise unrequested telemetry would be present, and reported as absent."""
     is_kept, text = judged(watched(cpu_s=0.1, rate_hz=0.0))
     assert is_kept
-    assert "sensors at 1 Hz, only to enforce the temperature limit; the sampler took" in text
+    assert "sensors at 1 Hz, read only to enforce the temperature limit; the sampler took" in text

@@ -98,7 +98,7 @@ def test_counter_and_powers_that_contradict_each_other_are_refused(
     """Otherwise one of two energies of an instrument would be printed, perhaps the wrong one."""
     table = TABLES[name]
     path = table.write(tmp_path / "log.csv", power_w, counter_j)
-    said = r"counts .* J, the powers of column .*, limit 5 %"
+    said = r"increased by .* J, but the power of column .* difference is 5 %"
     with pytest.raises(FileRefused, match=said) as caught:
         import_file(path, tmp_path / "session")
     words = split(str(caught.value).partition("the columns to use: ")[2])

@@ -406,7 +406,9 @@ def test_second_gpu_or_sensor_is_refused(tmp_path: Path) -> None:
         "index, timestamp, power.draw [W]\n0, 2025/04/09 08:59:06.356, 63.86 W\n"
         "1, 2025/04/09 08:59:06.360, 56.78 W\n"
     )
-    with pytest.raises(FileRefused, match="another channel than '0': import each from"):
+    with pytest.raises(
+        FileRefused, match="channel differs from '0', that of the first row: import"
+    ):
         import_file(path, tmp_path / "session")
 
 
@@ -422,7 +424,11 @@ def test_second_gpu_or_sensor_is_refused(tmp_path: Path) -> None:
             ImportOptions(power="Q:W"),
             "no column is named 'Q'; columns found: 't_s'",
         ),
-        ("t_s,P\n1,2\n", ImportOptions(power="P"), "has no unit: power takes .* write --power P:W"),
+        (
+            "t_s,P\n1,2\n",
+            ImportOptions(power="P"),
+            "has no unit; units of power: .* pass --power P:W",
+        ),
         (",".join(f"c{i}" for i in range(20)) + "\n1\n", ImportOptions(), "'c11' and 8 more$"),
     ],
 )
@@ -452,7 +458,7 @@ def test_log_without_times_asks_for_its_rate(tmp_path: Path) -> None:
     example = EXAMPLES["tegrastats, JetPack 4"]
     path = tmp_path / "tegrastats.log"
     path.write_text(example.text)
-    with pytest.raises(FileRefused, match="has no times: give its rate, as in --rate 10"):
+    with pytest.raises(FileRefused, match="has no times: pass the sample rate, as in --rate 10"):
         import_file(path, tmp_path / "session")
 
 

@@ -87,7 +87,7 @@ def test_end_of_the_range_is_that_of_the_driver(tmp_path: Path) -> None:
 def test_current_alone_needs_a_voltage(tmp_path: Path) -> None:
     """Otherwise a voltage would be made up, or would override a measured voltage."""
     path = write_jls(tmp_path / "a.jls", {"current": [(0, SECOND)]})
-    with pytest.raises(FileRefused, match="current without a voltage"):
+    with pytest.raises(FileRefused, match="current but no voltage"):
         import_file(path, tmp_path / "s")
     [channel] = import_file(path, tmp_path / "s", ImportOptions(supply_v=5.0)).channels()
     assert channel.power_w_mean == pytest.approx(0.5, rel=1e-6)

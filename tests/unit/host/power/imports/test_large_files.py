@@ -46,7 +46,7 @@ def test_only_rows_of_one_time_are_held_back(monkeypatch: pytest.MonkeyPatch) ->
     next(spread)
     assert len(taken) == 2
     monkeypatch.setattr(blocks, "MAX_ROWS_OF_ONE_TIME", 50)
-    with pytest.raises(FileRefused, match="more than 50 samples share a time: export finer times"):
+    with pytest.raises(FileRefused, match="more than 50 samples have the same time: export finer"):
         list(spread_rows(rows_of([0] * 1000, 10, taken), "time"))
 
 

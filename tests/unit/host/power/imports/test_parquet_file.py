@@ -83,7 +83,7 @@ def test_several_channels_in_one_table_are_refused(tmp_path: Path, is_dictionary
         power_W=np.arange(100) % 2.0,
         channel=names.dictionary_encode() if is_dictionary else names,
     )
-    with pytest.raises(FileRefused, match="row 2, column 'channel': another channel than 'cpu'"):
+    with pytest.raises(FileRefused, match="row 2, column 'channel': channel differs from 'cpu'"):
         import_file(path, tmp_path / "session")
 
 

@@ -72,7 +72,7 @@ def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
     """Otherwise readings of a multimeter would have an invented time."""
     metadata = METADATA.replace("1.5 kHz", "0 Hz") + CHANNELS
     path = make_file(tmp_path / "a.sr", metadata=metadata)
-    with pytest.raises(FileRefused, match="without a sample rate has no times: give the rate"):
+    with pytest.raises(FileRefused, match="without a sample rate has no times: pass the sample"):
         import_file(path, tmp_path / "session", CURRENT)
     told = ImportOptions(current="I1:A", supply_v=2.0, rate_hz=10.0, is_averaging=True)
     [channel] = import_file(path, tmp_path / "session", told).channels()

@@ -142,7 +142,7 @@ def test_line_of_anything_else_is_passed_over(tmp_path: Path, program: str, line
         (
             "tegrastats",
             "RAM 1/2MB VDD_GPU_SOC 7200mW/7200mW VIN_SYS_5V0 3900mW/3900mW",
-            "line 4: .* cannot tell which rails add up to the board's power: VDD_GPU_SOC, VIN_SYS",
+            "line 4: .* not known which rails add up to the board's power: VDD_GPU_SOC, VIN_SYS",
         ),
         ("perf", perf("1e999", 5), "line 4: not a line of a perf stat log: not a time: inf s"),
         ("perf", perf("1e12", 5), "line 4: not a line of a perf stat log: not a time: 1e.12 s"),

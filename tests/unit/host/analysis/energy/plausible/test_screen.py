@@ -65,7 +65,7 @@ def test_single_peak_that_no_board_takes_is_left_out(tmp_path: Path) -> None:
     screening = screened(tmp_path, power_w)
     assert failed(screening) == {}
     [check] = screening.checks
-    assert check.detail.startswith("1 sample left out: up to 1.25 MW, limit 2.4 kW")
+    assert check.detail.startswith("1 sample left out: power of up to 1.25 MW, limit 2.4 kW")
     window = screening.power.window("supply", 0, int(TIMES_NS[-1]))
     assert window.energy_j / window.duration_s == pytest.approx(1.25, rel=0.01)
     assert window.missing_s == pytest.approx(1e-3)
@@ -141,7 +141,7 @@ def test_mean_over_half_a_second_is_no_inrush() -> None:
 def test_reversed_power_is_named(tmp_path: Path, offset_w: float) -> None:
     """Otherwise the load code would not be found, for a reason that no user could guess."""
     found = failed(screened(tmp_path, offset_w - powers(), is_loaded=True))
-    assert "the meter's wires are the other way round" in found["direction"]
+    assert "the meter's wires are reversed" in found["direction"]
 
 
 def test_negative_offset_is_not_reversed(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_processor_never_takes_nothing(tmp_path: Path) -> None:
     """Otherwise a recording of a dead counter would be trusted."""
     still = np.zeros(len(TIMES_NS))
     power = recorded(tmp_path, TIMES_NS, still, of=header(PACKAGE))
-    assert "counter of the processor stands still" in failed(screen(power))["plausible"]
+    assert "energy counter does not advance" in failed(screen(power))["plausible"]
     assert failed(screened(tmp_path / "board", still)) == {}, "the board may be off"
 
 
@@ -207,12 +207,12 @@ def test_power_is_compared_with_voltage_times_current(
     [
         (2.0, "board", None),
         (60.0, "module", None),
-        (0.002, "board", "1000 times this, 2 W, would fit"),
-        (2000.0, "not stated", "1/1000 of this, 2 W, would fit"),
-        (600.0, "wall", "1/1000 of this, 600 mW, would fit"),
+        (0.002, "board", "1000 times this, 2 W, would be plausible"),
+        (2000.0, "not stated", "1/1000 of this, 2 W, would be plausible"),
+        (600.0, "wall", "1/1000 of this, 600 mW, would be plausible"),
         (0.002, "rail", None),
-        (0.006, "package", "1000 times this, 6 W, would fit"),
-        (0.15, "GPU board", "1000 times this, 150 W, would fit"),
+        (0.006, "package", "1000 times this, 6 W, would be plausible"),
+        (0.15, "GPU board", "1000 times this, 150 W, would be plausible"),
         (2000.0, "synthetic", None),
     ],
 )

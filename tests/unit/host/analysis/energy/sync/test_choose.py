@@ -272,7 +272,7 @@ def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) 
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
-        (SyncMethod.EDGE, "edge: the device has no line to the meter"),
+        (SyncMethod.EDGE, "edge: no line of the device is wired to the meter"),
         (SyncMethod.CODED_LOAD, "coded_load: the device played no load code"),
         (SyncMethod.PROBES, "probes: not applicable to a meter with the clock meter:7"),
         (SyncMethod.ARRIVAL, "arrival: the device's clock was not probed"),

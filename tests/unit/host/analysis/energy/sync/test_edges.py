@@ -107,7 +107,7 @@ def test_input_that_is_too_busy_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("edgebench.host.analysis.energy.sync.edges._match", None)
     chance = np.random.default_rng(5)
     edges = {0: np.sort(chance.integers(0, 99 * SECOND_NS, 20_000))}
-    with pytest.raises(MeasurementError, match="; inputs with more than 4000 edges: 1"):
+    with pytest.raises(MeasurementError, match="; 1 digital inputs have more than 4000 edges"):
         align_edges(marks(), edges, PERIOD_NS)
 
 

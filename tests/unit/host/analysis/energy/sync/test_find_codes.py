@@ -143,7 +143,7 @@ def test_trace_that_is_too_short_or_too_long_says_so(monkeypatch: pytest.MonkeyP
         find_codes(codes, cumulative, (0, SECOND_NS // 10))
     monkeypatch.setattr(finder, "MAX_STEPS", 1000)
     with pytest.raises(
-        MeasurementError, match=r"too long to search for a code .*: cut it to the run"
+        MeasurementError, match=r"too long to search for a load code .*: cut the trace to the run"
     ):
         find_codes(codes, cumulative, span_ns)
 
