@@ -49,8 +49,8 @@ PHASES = (
     *(Phase.SYNCING, Phase.SPOOLING, Phase.CHECKING, Phase.SPOOLING, Phase.CHECKING),
 )
 """Phases of a worker in order; a worker may omit some. Only the worker of a target has the last two
-phases: it profiles and runs the data set in the first CHECKING, releases the target in the second SPOOLING, and
-compares the outputs in the second CHECKING."""
+phases: it profiles and runs the data set in the first CHECKING, releases the target in the second
+SPOOLING, and compares the outputs in the second CHECKING."""
 
 
 def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> float:
