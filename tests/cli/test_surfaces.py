@@ -81,7 +81,7 @@ def history(store: Store, edgebench: Command, _: object) -> str:
     """The history of latency and of energy; without a history where no run has a number."""
     metrics = ("latency_ns.p50", "energy_j")
     done = [edgebench("history", "--metric", one, "--store", str(store.root)) for one in metrics]
-    return "".join(one.out + one.err.replace("no such runs", "failed") for one in done)
+    return "".join(one.out + one.err.replace("no matching runs", "failed") for one in done)
 
 
 def live_page(store: Store, *_: object) -> str:

@@ -223,7 +223,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "agent.worker.checks": [
             ("FINITE_BUDGET_S", 10.0, "as can be run in 10 s are searched"),
             ("CHECKED_SAMPLES", 8, "the outputs for 8 samples are compared"),
-            ("MAX_OUTPUT_BYTES", 67_108_864, "or larger than 64 MiB"),
+            ("MAX_OUTPUT_BYTES", 67_108_864, "would take more than 64 MiB"),
             ("PROFILE_RUNS", (10, 1000), "over up to 1000 inferences"),
         ],
     },

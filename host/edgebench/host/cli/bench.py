@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "edgebench bench model.tflite --quick           a first result",
     "edgebench bench a.onnx b.onnx --on pi5         two models on a device",
-    "edgebench bench old.onnx --against new.onnx    check whether new.onnx is slower",
+    "edgebench bench old.onnx --against new.onnx    test whether new.onnx is slower",
 )
 
 

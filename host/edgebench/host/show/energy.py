@@ -124,7 +124,7 @@ def _uncertainty(energy: EnergyResult) -> str:
     comparative = format_uncertainty_joules(energy.u95_comparative_j or 0.0)
     mainly = f"mainly {', '.join(names)} (k = 1)" if names else "components unknown"
     return (
-        f"{absolute} absolute, {comparative} in comparisons between runs with this meter (k = 2); "
+        f"{absolute} absolute, {comparative} in comparisons of runs with this meter (k = 2); "
         f"{mainly}"
     )
 

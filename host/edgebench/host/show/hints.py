@@ -652,7 +652,7 @@ _HINTS: tuple[Row, ...] = (
     (e.MeasurementError, _for_measurement),
     _on(
         e.ProtocolError,
-        "use the same version of edgebench on both sides: {}",
+        "use the same version on both sides: {}",
         command("--version"),
     ),
     _on(e.TargetError, "check the agent on the device: edgebench-agent status"),

@@ -23,7 +23,7 @@ WIDE = """\
 energy         209.932 µJ ±0.030 % per inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
                104.956 µJ ±0.061 % per inference, net of idle power
 power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample 2.00 W (uncertainty unknown)
-uncertainty    ±63 nJ absolute, ±63 nJ in comparisons between runs with this meter (k = 2); mainly edges of the window 30 nJ, sampling of the window 9.4 nJ (k = 1)
+uncertainty    ±63 nJ absolute, ±63 nJ in comparisons of runs with this meter (k = 2); mainly edges of the window 30 nJ, sampling of the window 9.4 nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter, synchronised to 91.3 µs, resolves 20 ms
 phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for this meter; steady 1.04756 J ±0.030 % at 2.00 W
 battery        3.17e+08 inferences or 9:15:03 (±0.030 %) of continuous inference, with the stated capacity of 66.6 kJ
@@ -36,9 +36,9 @@ energy         209.932 µJ ±0.030 % per inference, gross, 4,763 inferences/J,
                104.956 µJ ±0.061 % per inference, net of idle power
 power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample
                2.00 W (uncertainty unknown)
-uncertainty    ±63 nJ absolute, ±63 nJ in comparisons between runs with this
-               meter (k = 2); mainly edges of the window 30 nJ, sampling of the
-               window 9.4 nJ (k = 1)
+uncertainty    ±63 nJ absolute, ±63 nJ in comparisons of runs with this meter (k
+               = 2); mainly edges of the window 30 nJ, sampling of the window
+               9.4 nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter,
                synchronised to 91.3 µs, resolves 20 ms
 phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for

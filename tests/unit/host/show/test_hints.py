@@ -65,7 +65,7 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (DirectoryTaken("x"), "meters", "choose another directory: edgebench meters record"),
         (DirectoryTaken("x"), "bench", "--store DIRECTORY"),
         (errors.LeaseHeld("x"), "stop", "end the run from the host that started it, or"),
-        (errors.LeaseHeld("x", is_by_this_host=True), "stop", "end your other command with Ctrl-C"),
+        (errors.LeaseHeld("x", is_by_this_host=True), "stop", "with Ctrl-C in its terminal"),
         (
             errors.LeaseHeld("x", is_by_this_host=True),
             "bench",
@@ -76,7 +76,11 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
             "bench",
             "wait longer: edgebench bench MODEL --w",
         ),
-        (errors.LeaseHeld("x", waited_s=1200.0), "bench", "--wait 200m; or end its run"),
+        (
+            errors.LeaseHeld("x", waited_s=1200.0),
+            "bench",
+            "--wait 200m; or end the run on the device",
+        ),
         (
             errors.LeaseHeld("x"),
             "bench",

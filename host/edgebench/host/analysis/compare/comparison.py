@@ -336,8 +336,9 @@ def _test(baseline: Floats, candidate: Floats, design: Design) -> ShiftTest:
     if design is Design.INDEPENDENT:
         return rank_sum_test(baseline, candidate)
     if baseline.size != candidate.size:
-        sizes = f"{baseline.size} baseline runs cannot be paired with {candidate.size}"
-        raise MeasurementError(f"{sizes} candidate runs")
+        raise MeasurementError(
+            f"{baseline.size} baseline runs cannot be paired with {candidate.size} candidate runs"
+        )
     return signed_rank_test(candidate - baseline)
 
 
