@@ -194,7 +194,7 @@ def test_disk_that_fills_up_keeps_the_meter_s_bytes(
         with pytest.raises(StoreError) as found:
             record(meter, spool.parent, 0.5, lambda _: None)
         reason = "samples cannot be written: No space left on device"
-        assert str(found.value) == f"{reason}; kept: {spool}"
+        assert str(found.value) == f"{reason}; written so far: {spool}"
         assert [spool.read_bytes()] == recorded
         assert sum(len(packet.data) for packet in read_packets(spool)) > 0
         assert sorted(path.name for path in spool.parent.iterdir()) == ["meter.spool"]

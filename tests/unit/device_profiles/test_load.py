@@ -128,7 +128,7 @@ LINES = {
         19,
         "soc.cluster[0].freq_hz_min: 1900000000 is above",
     ),
-    "falling thresholds": (changed("90.0", "70.0"), 27, "thermal.zone[0]: throttle, hard and crit"),
+    "falling thresholds": (changed("90.0", "70.0"), 27, "thermal.zone[0]: throttle_c, hard_c and "),
     "cooler than it throttles": (changed("45.0", "80.0"), 40, "cooldown.max_c: 80.0 is not below"),
     "abort below throttling": (changed("88.0", "79.0"), 43, "limits.abort_c: 79.0 is not above"),
     "zone that is not there": (

@@ -436,7 +436,7 @@ def test_board_of_another_name_than_the_seat_is_refused(
     """Otherwise a run would be stored under the board whose place another one has taken."""
     line = line_to()
     monkeypatch.setattr("edgebench.firmware_bridge.driver.open_line", lambda *_: line)
-    with pytest.raises(OtherBoard, match="reports the name 'unspecified', and 'left' was identif"):
+    with pytest.raises(OtherBoard, match="identified as 'left', but now reports the name 'unspec"):
         BoardDriver().open(
             "/dev/x",
             model,

@@ -159,7 +159,7 @@ def test_analyser_that_falls_silent_ends_the_recording(
     ("faults", "said"),
     [
         (PtdFaults(hello="220 mail ready"), "not a PTDaemon: it replied '220 mail ready'"),
-        (PtdFaults(mode="temperature"), "has YokogawaWT310E, not a power analyser"),
+        (PtdFaults(mode="temperature"), "has YokogawaWT310E-C3UB12345E, not a power analyser"),
     ],
 )
 def test_what_is_no_analyser_says_why(faults: PtdFaults, said: str) -> None:

@@ -201,7 +201,7 @@ def test_slow_board_says_how_far_it_is(watch: Watch) -> None:
         f"{begun}: loading, sending 10.0 KiB of 23.8 KiB, 0:00:00",
         f"{begun}: measuring, 0:00:00 of 2:00:00",
         f"{begun}: measuring, 2 of 5 windows, 0:00:00 of 2:00:00",
-        "note: the data set takes about 2:00:00",
+        "note: running the data set takes about 2:00:00",
         f"{begun}: checking, 3 of 1000 samples, 0:00:00 of 2:00:00",
     ]
 

@@ -45,7 +45,7 @@ def still_in_loop(*, sample_count: int, power_w: float) -> str:
 
 @ReasonKind
 def below_idle(*, sample_count: int, power_w: float, power_w_idle: float) -> str:
-    low = f"power of down to {format_watts(power_w)}, far below the idle power of "
+    low = f"power as low as {format_watts(power_w)}, far below the idle power of "
     return f"{_samples(sample_count)} left out: {low}{format_watts(power_w_idle)}"
 
 

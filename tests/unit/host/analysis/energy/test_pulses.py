@@ -194,7 +194,7 @@ def test_edges_of_windows_are_found_behind_and_before_others() -> None:
     [
         ({}, r"no digital input has the 4 pulses of 2 windows.*\(falling edges: none\)"),
         ({3: ns(1, 2, 3)}, r"falling edges: input 3: 3"),
-        ({3: ns(5, 9, 16, 22)}, r"a window lasts 10 s according to the board's lines"),
+        ({3: ns(5, 9, 16, 22)}, r"a window lasts 10 s according to the board's output"),
         ({3: ns(0.2, 5, 15, 16)}, r"no digital input has the 4 pulses"),
         ({3: ns(0.2, 4, 5, 15, 16)}, r"no digital input has the 4 pulses"),
         ({3: ns(5, 15, 16, 26, 26.5)}, r"no digital input has the 4 pulses"),

@@ -133,7 +133,7 @@ def test_counter_may_count_by_an_assumed_rate(
     if is_accepted:
         assert import_file(path, tmp_path / "session").channels()
     else:
-        with pytest.raises(FileRefused, match="one of them is wrong"):
+        with pytest.raises(FileRefused, match="the limit of the difference is 5 %"):
             import_file(path, tmp_path / "session")
 
 

@@ -87,7 +87,11 @@ def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
         ({"version": "1"}, CURRENT, "of version b'1'"),
         ({"metadata": "[device 2]\n"}, CURRENT, "contain no device"),
         ({"metadata": METADATA}, CURRENT, "has no analog channel"),
-        ({"analog-1-4-2": []}, ImportOptions(current="I1:A", voltage="V1:V"), "longer are V1 by 1"),
+        (
+            {"analog-1-4-2": []},
+            ImportOptions(current="I1:A", voltage="V1:V"),
+            "longer channels are V1 by 1",
+        ),
         ({"analog-1-4-1": [], "analog-1-4-2": []}, CURRENT, "fewer than two samples"),
     ],
 )

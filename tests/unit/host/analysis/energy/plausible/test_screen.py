@@ -94,7 +94,7 @@ def test_end_of_the_range_refuses_a_recording(tmp_path: Path) -> None:
     """Otherwise a source that ends at 1.8 of 2 W would have an uncertainty of 0.1 %."""
     clipped_w = np.minimum(powers(), 1.8)
     found = failed(screened(tmp_path, clipped_w))
-    assert "runs of the highest value, up to 1.8 W" in found["saturation"]
+    assert "in a row at the highest value, up to 1.8 W" in found["saturation"]
 
 
 def test_end_of_the_range_is_found_in_a_current_beside_a_noisy_voltage(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_zeros_in_a_run_are_missing_samples(
     outcome = spoilt_file(monkeypatch, zero_s)
     assert outcome.is_refused is is_refused
     if is_refused:
-        assert "100 samples left out: down to 0 W, far below the idle power" in (
+        assert "100 samples left out: power as low as 0 W, far below the idle power" in (
             outcome.energy.refused or ""
         )
     else:
