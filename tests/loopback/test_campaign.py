@@ -308,9 +308,7 @@ def test_meter_that_one_of_two_boards_has_is_said_before_a_run_is_begun(tmp_path
         short = written(tmp_path, first, second, repeats=2, more=METERED.format("synthetic"))
         result = host.run("campaign", "run", str(short))
         assert f"; the meter is also missing on {second}" in result.stderr
-        assert 'hint: write its full name in the campaign file: meter = "agent:synthetic:fol' in (
-            result.stderr
-        )
+        assert 'full name in the campaign file: meter = "agent:synthetic:follow"' in (result.stderr)
         alone = written(tmp_path, first, repeats=1, more=more)
         result = host.run("campaign", "run", str(alone))
         assert result.returncode in (0, 3), result.stderr

@@ -178,7 +178,7 @@ def test_end_before_the_certificate_is_no_refusal(
         followed = async_error_of(files, port)
     assert type(error) is type(followed) is AgentBusy
     assert "before it sent a certificate: it is overloaded, or is not an agent" in str(error)
-    assert "ended a connection before it showed a certificate" in str(followed)
+    assert "ended a connection before it sent a certificate" in str(followed)
     hint = hint_for(error, CommandLine(command="bench"))
     assert "pair" not in hint
     assert "edgebench devices" in hint

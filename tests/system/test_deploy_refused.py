@@ -136,5 +136,5 @@ def test_full_disk_is_noticed_before_anything_is_sent(tmp_path: Path, wheels: Pa
         site = Site(here, there, account, sshd, host)
         result = site.deploy("--wheels", str(wheels), "--runtime", "onnx")
         assert result.returncode == 1
-        assert f"error: disk full on {site.target}: 30 MiB free, " in result.stderr
+        assert f"error: disk full on {site.target}: 30 MiB free in " in result.stderr
         assert list(disk.iterdir()) == []

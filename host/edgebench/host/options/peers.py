@@ -328,9 +328,9 @@ def hint_for_option(command: str, known: Sequence[str], words: Sequence[str]) ->
         words: The words after the command.
 
     >>> hint_for_option("bench", ["--on"], ["m.onnx", "--num_threads=4"])
-    'set the threads with --threads: --threads 4'
+    'set the number of threads with --threads: --threads 4'
     >>> hint_for_option("bench", ["--min-queries"], ["--iteration", "9"]).partition(";")[0]
-    'set the queries with --min-queries: --min-queries 9'
+    'set the number of queries with --min-queries: --min-queries 9'
     >>> hint_for_option("bench", ["--timeout"], ["--time", "60s"])
     'set the measured time with --duration: --duration 60s'
     >>> hint_for_option("bench", ["--threads"], ["--threds", "4"])
@@ -399,7 +399,7 @@ def plain(hint: str) -> str:
     """A hint with its placeholders instead of values that the user typed.
 
     >>> plain("set the number of threads with --threads: --threads {N}")
-    'set the threads with --threads: --threads N'
+    'set the number of threads with --threads: --threads N'
     """
     return _filled(hint, ())
 

@@ -192,7 +192,7 @@ def test_metric_that_is_not_in_the_index_is_read_from_the_documents(store: Store
 
 def test_selection_without_runs_is_an_error(store: Store) -> None:
     """Otherwise an empty page would look like a history without a change."""
-    with pytest.raises(NoSuchRun, match="no such runs"):
+    with pytest.raises(NoSuchRun, match="no matching runs"):
         read_histories(store, RunFilter(model="other"))
     add(store, 1, 1000)
     with pytest.raises(UsageError, match="cannot be compared"):

@@ -61,9 +61,9 @@ def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
         ({"leave_out": "session.raw"}, r"session\.raw is missing"),
         ({"leave_out": "metadata.json"}, r"metadata\.json is missing"),
         ({"version": 1}, "of version 1"),
-        ({"rate": 0}, "0 samples per second"),
-        ({"rate": "many"}, "'many' samples per second"),
-        ({"rate": float("nan")}, "nan samples per second"),
+        ({"rate": 0}, "rate of 0 Hz"),
+        ({"rate": "many"}, "rate of 'many' Hz"),
+        ({"rate": float("nan")}, "rate of nan Hz"),
         ({"tail": b"abc"}, "middle of a sample"),
     ],
 )
