@@ -60,15 +60,16 @@ Gate = tuple[Floats, Floats]
 Order = Callable[[np.random.Generator, int], Floats]
 
 PAIRS = 10
-"""Number of pairs in a gate."""
+"""Number of pairs of runs in a gate (a comparison of baseline and candidate)."""
 CHANGE, SMALL_CHANGE = 1.03, 1.01
 LARGE_CHANGE = 0.05
-"""Planted change of the candidate in the comparisons over several occasions."""
+"""Planted change of the candidate in the comparisons over several occasions (sets of runs)."""
 DRIFT = 0.03
 NOISE = 0.01
 """Standard deviation between runs, of the logarithm of the latency."""
 ALARMS = (4, 16)
-"""Allowed number of alarms in 200 gates: the binomial 95 % range at 5 %."""
+"""Lowest and highest allowed number of alarms in 200 gates (comparisons): the binomial 95 % range
+around 5 %."""
 FOUND_PERCENT = 90.0
 MODEL, RUNTIME, DURATION_S = "digits_fp32.tflite", "litert", 0.2
 CHANGED = (ComparisonOutcome.BETTER, ComparisonOutcome.WORSE)
@@ -161,7 +162,7 @@ def campaign(draw: np.random.Generator, drift: float) -> Floats:
 
 
 def occasions_table(gates: int, seed: int) -> str:
-    """False alarms, detections, and next sets within the printed ratio, by state of the machine."""
+    """Table with a row per state of the machine: false alarms, detections, sets in the ratio."""
     runs_only = BlockTrial(occasions=1, is_within_occasion=True, knows_occasions=False)
     recorded = BlockTrial(occasions=5, compared=5, is_recorded=True)
     trials = {
@@ -226,18 +227,18 @@ def window(pool: Floats, draw: np.random.Generator) -> Floats:
 
 
 def tenth(pool: Floats, which: int) -> float:
-    """The median of the first or the last tenth."""
+    """The median of a tenth of the pool: the first tenth (0) or the last tenth (-1)."""
     return float(np.median(np.array_split(pool, 10)[which]))
 
 
 def count(gates: list[Gate], design: GateDesign) -> int:
-    """Number of gates with an alarm."""
+    """Number of gates in which the outcome is better or worse."""
     rules = Rules(design.test)
     return sum(compare(a, b, rules).outcome in CHANGED for a, b in gates)
 
 
 def alarm_cells(still: int, drifting: int, gates: int) -> list[str]:
-    """Cells with two counts of alarms; with 200 gates, also whether the counts are in range."""
+    """Table cells with two counts of alarms; for 200 gates, also whether they are in range."""
 
     def mark(alarms: int) -> str:
         if gates != 200:
@@ -248,7 +249,7 @@ def alarm_cells(still: int, drifting: int, gates: int) -> list[str]:
 
 
 def found_cell(gates: list[Gate], design: GateDesign, change: float) -> str:
-    """Share of gates that call the candidate worse; a change of 3 % has a bar for this share."""
+    """Share of gates that call the candidate worse; for `CHANGE`, also whether the bar is met."""
     rules = Rules(design.test, margin_ratio=DEFAULT_MARGIN_RATIO)
     found = [compare(a, b, rules).outcome is ComparisonOutcome.WORSE for a, b in gates]
     percent = 100 * sum(found) / len(found)

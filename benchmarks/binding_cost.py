@@ -58,11 +58,12 @@ TURNS = 3
 WARMUP_S = 0.05
 MAX_CALLS = 1_000_000
 CTYPES_BAR = 1.02
-"""Largest ratio of `binding` to `ctypes` at which a driver that uses ctypes would not be faster."""
+"""If the ratio of `binding` to `ctypes` is at most this, a driver with ctypes counts as not
+faster."""
 TIMEOUT_S = 120.0
 
 P50s = dict[str, float]
-"""Median invocation time by side, nanoseconds."""
+"""Maps each side to its median invocation time, nanoseconds."""
 
 
 def main() -> None:

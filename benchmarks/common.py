@@ -44,7 +44,7 @@ NAME = "bench-agent"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 IDLE_RATIO = 0.9
-"""Least idle share of all cores over a second for a machine that counts as quiet."""
+"""A machine counts as quiet if all cores together are idle for at least this share of a second."""
 
 Value = TypeVar("Value")
 """Result of a side: a number, or a record with several numbers."""

@@ -5,13 +5,13 @@
 Theory of operation. A confined process cannot be freed again. Two processes that load the same
 model differ by more than the cost of the confinement, because their memory has different addresses.
 So in each round, a process loads the model with a single thread and forks three children, which
-have the same memory: the first child confines itself as a worker does, the other two do not. On the
-same CPU, the children take turns in random order; each turn runs a block of the worker's own loop.
-Each ratio divides the medians of two children over their blocks; the ratio of the two free children
-shows the resolution of the method.
+have the same memory. The first child confines itself as a worker does, the other two children do
+not. On the same CPU, the children take turns in random order; each turn runs a block of the
+worker's own loop. Each ratio divides the medians of two children over their blocks; the ratio of
+the two free children shows the resolution of the method.
 
 The system-call filter costs time only in system calls. So the number of system calls per inference
-is determined too, with strace(1) if it is installed: the calls of two processes are counted, the
+is determined too, with strace(1) if it is installed. The calls of two processes are counted, the
 second with twice as many inferences, and the difference is divided by the additional inferences.
 """
 
@@ -60,7 +60,7 @@ BLOCK_S = 0.03
 COUNTED = 20_000
 """Number of inferences whose system calls are counted."""
 LIMIT = 0.005
-"""Largest relative change of a median that counts as no change."""
+"""A median that changes by at most this share counts as unchanged."""
 
 
 def main() -> None:
@@ -190,7 +190,7 @@ def _period_ns(calls: Calls, count: int) -> float:
 
 
 def calls_per_inference(runtime: str, path: str, tries: int) -> str:
-    """System calls of an inference in the worker's loop, as text."""
+    """Number of system calls per inference in the worker's loop, as text."""
     if shutil.which("strace") is None:
         return "not counted"
     totals: dict[int, int] = {}

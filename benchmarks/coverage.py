@@ -11,9 +11,9 @@ autoregressive, heavy-tailed, and alternating between two levels. For each kind 
 series, it has the share of intervals that contain the true percentile and, in brackets, the share
 of series that have an interval at all. The nominal share is 95 %.
 
-The third table is about sets of launches, the runs of a set: launches that differ from each other,
-or that are short compared with the time for which their latency stays on a level. The true value of
-a set is the median of many such launches.
+The third table is about sets of launches (a launch is a run of a set). The launches differ from
+each other, or are short compared with the time for which the latency stays on a level. The true
+value of a set is the median of many such launches.
 
     python benchmarks/coverage.py [--trials 2000] [--set-trials 100] [--sets NAME | --short]
 """

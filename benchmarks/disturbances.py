@@ -8,11 +8,11 @@ supply, a governor, two types of cores. For each disturbance, the table has the 
 rules of the set, its causes, whether the first cause is right, the first advice, and whether the
 cause is gone after the advice was followed.
 
-An advice is followed as printed. The first command in the advice is run; without a command, the
-original command is run again. If the advice names an action by which a person would remove the
-disturbance (`Disturbance.person`), the disturbance is removed: "end other programs" ends the
-planted process, and "improve the cooling" cools the simulated board. A disturbance that the advice
-does not name stays. METER in a command is replaced by the meter of the original command.
+Each advice is followed exactly as it is printed. The first command in the advice is run; without a
+command, the original command is run again. If the advice names an action by which a person would
+remove the disturbance (`Disturbance.person`), the disturbance is removed: "end other programs" ends
+the planted process, and "improve the cooling" cools the simulated board. A disturbance that the
+advice does not name stays. METER in a command is replaced by the meter of the original command.
 
 The model runs on CPU 1, and host and instruments run on the other CPUs, unless the disturbance
 needs several CPUs for the model. If other programs of the machine are a cause too, the trial is
@@ -63,14 +63,15 @@ from support.activity import SUPPLY_V, Activity
 from support.ppk2 import Faults, Ppk2Emulator
 
 FIRST_RIGHT_BAR, CLEARED_BAR = 11, 10
-"""Least numbers of trials that meet the two claims. Source: issue 40, "Must show", item 1."""
+"""Minimum numbers of trials for the two claims: first cause right, and cause gone after the advice.
+Source: issue 40, "Must show", item 1."""
 CPU = "1"
 MODEL = "digits_fp32.tflite"
 QUICK = ("--quick", "--runs", "5", "--runtime", "litert", "--no-check", "--cpus", CPU)
 LONG = ("--runs", "1", "--runtime", "litert", "--no-check", "--cpus", CPU)
 PAUSE_S = 1.5
 WORKED_S = 3.0
-"""CPU time of a worker after which it has reached its timed loop."""
+"""A worker that has used this much CPU time has reached its timed loop."""
 DEAD_SIZE, DEAD_BIAS = 1024, 1000.0
 """Size and bias of a layer whose outputs are all zero because of the bias, unless its inputs are
 far larger than drawn inputs."""
@@ -373,7 +374,7 @@ class PlantedTrial:
 
 
 def name_of(diagnosis: Diagnosis) -> str:
-    """The id of a cause."""
+    """The id of a cause in a verdict."""
     return diagnosis.summary.cause
 
 

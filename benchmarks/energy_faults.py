@@ -77,7 +77,7 @@ def trial_of(
 
 
 def as_trial(source: str, fault: str, outcome: Outcome | str) -> Trial:
-    """Summarise the outcome of a run; a text is the reason of a refusal."""
+    """Summarise the outcome of a run; an outcome that is a text is the reason of a refusal."""
     if isinstance(outcome, str):
         return Trial(source, fault, False, False, refused=outcome)
     if outcome.is_refused:
@@ -116,7 +116,7 @@ def gentle_trials(sources: Sequence[Source], count: int) -> Iterator[Trial]:
 
 
 def swap_trials(count: int) -> Iterator[Trial]:
-    """Trials with a file of other runs: of the same set, of another model, or of another day."""
+    """Trials in which a run gets a file of a different run (same set, or another model or day)."""
     programs = [program for program in PROGRAMS if program.rate_hz >= 10]
     for seed in range(count):
         program = programs[seed % len(programs)]

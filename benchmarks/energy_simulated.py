@@ -5,7 +5,7 @@
 Each case is a device, and a meter with its errors (tests/support/energy_simulation.py); a trial
 draws the phases of both. The claim is that an energy is either refused, or printed with an interval
 that contains the true energy in 95 of 100 trials. The meters have no gain error, and state none.
-Cases that begin with `file:` are instruments that edgebench does not drive: their recordings are
+Cases that begin with `file:` are instruments that edgebench does not drive. Their recordings are
 read from a CSV file, and their gain error is up to 1 %, the value that their user states.
 """
 

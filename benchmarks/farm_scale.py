@@ -16,8 +16,8 @@ part of `edgebench devices` that listens and resolves every name.
 share the cores of this machine, so a run mostly waits (20 queries per second). The length of a lane
 is the time from the beginning of its first run to the result of its last run.
 
-*Scheduling.* As for lanes, but with agents whose runs take no time (`farm_sides.py`): a run has
-ended as soon as it is requested, and its files are those of a real run of two seconds. So the
+*Scheduling.* As for lanes, but with agents whose runs take no time (`farm_sides.py`). Such a run
+has ended as soon as it is requested, and its files are those of a real run of two seconds. So the
 devices do not use the cores. *CPU of the host a run* is the CPU time of all threads of the process
 that calls `Lab.bench`, from the call to its return: lease, clock probes, start, waiting, fetching,
 syncing, and the index. The analysis, which runs in another process, is not included. The CPU time
@@ -80,8 +80,8 @@ CPU_BAR, BYTES_BAR, DELAY_BAR_S = 0.40, 150e3, 1.2
 DISCOVERY_BAR_S = 1.5
 HOST_CPU_BAR_S = 0.020
 LANES_BAR = 1.2
-"""Longest total time, relative to the longest lane. Source of these bars: the issue about the farm,
-"Must show", item 3."""
+"""Limit of the total time, relative to the time of the slowest lane (device). Source of these bars:
+the issue about the farm, "Must show", item 3."""
 BOARD = "imx8mp-evk"
 MODEL = "digits_int8.onnx"
 FEW_RUNS, MANY_RUNS = 5, 25
@@ -233,7 +233,7 @@ class DeviceTimes:
 
 @dataclass(frozen=True, slots=True)
 class BenchFigures:
-    """Figures of a bench over all lanes."""
+    """Figures of a bench over all lanes (one lane per device)."""
 
     run_count: int
     wall_s: float
@@ -246,12 +246,12 @@ class BenchFigures:
     """Part of `host_cpu_s` for clock probes, in the threads that make them."""
 
     def cpu_s_per_run(self, fewer: BenchFigures) -> float:
-        """CPU time for each run that this bench has more than another bench."""
+        """CPU time per additional run of this bench, compared with a bench with fewer runs."""
         return (self.host_cpu_s - fewer.host_cpu_s) / (self.run_count - fewer.run_count)
 
 
 def report_lanes(options: argparse.Namespace, run: Path) -> None:
-    """Measure on all seats of all agents and print the figures; `run` gets the files of a run."""
+    """Measure on all boards of all agents and print the figures; a run is copied to `run`."""
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name, ExitStack() as stack:
         folder = Path(name)

@@ -255,7 +255,7 @@ async def watch_devices(
 async def take(
     updates: AsyncIterator[Update], duration_s: float
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """Batches that arrive in `duration_s`: time of delivery and times of the samples, ns."""
+    """For each batch that arrives in `duration_s`, its delivery time and its samples' times, ns."""
     taken = []
     end_s = time.monotonic() + duration_s
     async for update in updates:

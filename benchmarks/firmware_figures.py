@@ -51,7 +51,7 @@ FIRMWARE = sorted([*QEMU_MACHINES, PORTABLE_M4])
 BARS = {"mps2-an385": 11.0, PORTABLE_M4: 11.0} | {
     board: ratio * sum(CMSIS_NN[board]["kws01"]) / 1e6 for board, ratio in SUM_LIMITS.items()
 }
-"""Limits for the instructions of an inference of the keyword model, in millions, by firmware.
+"""Maps each firmware to its limit for an inference of the keyword model, million instructions.
 firmware_operators.py compares single operators with CMSIS-NN."""
 
 

@@ -36,8 +36,8 @@ PLAIN = "mps2-an386-portable"
 compiled for this machine."""
 COUNTED = ("mps2-an385", "mps2-an386", PLAIN, "mps2-an500", "mps3-an547")
 FIELD_COUNT = 4
-"""Number of fields in a line that operator_counts.c prints: number of the operator, kind,
-instructions, CRC-32 of the output."""
+"""Number of fields in a line that operator_counts.c prints. The fields are the number of the
+operator, its kind, its instructions, and the CRC-32 of its output."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class Case:
 
 @dataclass
 class Tables:
-    """Rows of the report."""
+    """Rows of the tables in the report."""
 
     periods: list[list[str]] = field(default_factory=list)
     added: list[list[str]] = field(default_factory=list)
@@ -305,11 +305,11 @@ class Overhead:
         return cls(difference, paired_ratios(harness, bare), is_close and is_short)
 
     def text(self) -> str:
-        """The difference in nanoseconds; `UNRESOLVED` if it is not resolved."""
+        """Difference to the plain loop, nanoseconds, as text; `UNRESOLVED` if not resolved."""
         return quartiles(self.difference_ns, 0) if self.is_resolved else UNRESOLVED
 
     def ratio_text(self) -> str:
-        """Ratio to the plain loop."""
+        """Ratio of the wall time per query to that of the plain loop, as text."""
         return quartiles(self.ratio, 4 if self.ratio.median < 2 else 2)
 
     def verdict(self) -> str:

@@ -35,7 +35,7 @@ SPREAD, STEP = 0.01, np.log(1.05)
 ALARM_COUNTS = (5, 7, 8, 10, 20, 50, 200)
 STEP_COUNTS = (6, 8, 10, 12, 20, 50, 200)
 PASSING = 10
-"""Number of points of a temporary level."""
+"""Number of points for which a temporary level lasts."""
 FOUND_BAR = 0.95
 
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def alarms(noise: Noise, count: int, histories: int, draw: np.random.Generator) -> float:
-    """Share of histories without a change in which one is found."""
+    """Share of histories in which a change is found although they contain none."""
     found = [find_level_starts(noise(draw, count), seed=seed) for seed in range(histories)]
     return sum(map(bool, found)) / histories
 

@@ -60,7 +60,8 @@ SAMPLES = 200_000
 RUN_LENGTH = 1000
 """Mean number of samples between two range switches."""
 BARS = {"ppk2-api": 20.0, "ppk2lab": 4.0}
-"""Least ratio of the decoding rates, edgebench's divided by the other's."""
+"""Maps each compared program to the bar for edgebench's decoding rate divided by the program's
+rate."""
 CALIBRATION = Calibration(
     r=(1003.35, 101.55, 10.31, 0.9575, 0.0522),
     o=(162.5, 77.5, 75.6, 65.2, 90.1),

@@ -49,7 +49,7 @@ class Port:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was read."""
+        """Whether all words of the emulated port were read."""
         return not self._left
 
     def read(self, timeout_s: float) -> bytes:
@@ -67,7 +67,7 @@ class Port:
         """Ignore a command."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing, because the emulated port has nothing to release."""
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def _starts(sent: int, due: int, period: int) -> list[int]:
 
 
 def _write(master: int, data: bytes) -> bytes:
-    """Write data; returns the bytes that are not written yet, as far as the buffer holds them."""
+    """Write data; returns those bytes that are not written yet and fit into the buffer."""
     with suppress(BlockingIOError):
         data = data[os.write(master, data) :] if data else b""
     late = max(0, len(data) - PATIENCE_BYTES)
@@ -120,7 +120,7 @@ def record(ports: list[str], paths: list[Path], units: tuple[int, int]) -> float
 
 
 def _nothing() -> None:
-    """Nothing to send: the units stream all the time."""
+    """Send nothing, because the units stream all the time."""
 
 
 def header() -> Header:

@@ -1,12 +1,12 @@
-"""Samples of three PPK2 that are lost while runs of two lanes are analysed at the same time.
+"""Samples of three PPK2 that are lost while runs of two devices are analysed at the same time.
 
     python benchmarks/meters_beside_analysis.py [--streams 3] [--lanes 2] [--seconds 30] [--short]
 
 Another process writes the words of three units to pseudo-terminals in real time. Like real units,
 it buffers a tenth of a second; words that the host has not read by then are lost. While sessions
 read the words, two threads repeatedly finish (analyse and store) copies of a run of about a million
-queries: on one side in the analysis process, as `edgebench bench` with several devices does, on the
-other side in the threads themselves. Only the first side has a bar.
+queries. On one side they do so in the analysis process, as `edgebench bench` with several devices
+does; on the other side in the threads themselves. Only the first side has a bar.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ thousand queries per second."""
 
 @dataclass(frozen=True, slots=True)
 class FinishCost:
-    """Samples lost and received, and runs finished, for a way of finishing."""
+    """Samples lost and received, and runs finished, for one way of finishing runs."""
 
     lost_count: int
     received_count: int
@@ -160,7 +160,7 @@ def record(
 
 
 def _nothing() -> None:
-    """Nothing to send: the units stream all the time."""
+    """Send nothing, because the units stream all the time."""
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ _STAMP_BYTES = 9
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Data of a meter, a packet for each read, and the number of samples in it."""
+    """Data of a meter as a list with a packet for each read, and the total number of samples."""
 
     packets: list[Packet]
     sample_count: int

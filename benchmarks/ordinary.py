@@ -3,23 +3,23 @@
     python benchmarks/ordinary.py [--sets 8] [--models MODEL…] [--conditions quiet browser …]
         [--follow [CONDITION …]] [--patience 60] [--short]
 
-Five built-in models on their runtimes, or the given ones, are measured in turn, as by `edgebench
-bench MODEL --quick`, `--sets` times each, under each condition:
+Five built-in models, or the models of `--models`, are measured in turn with `edgebench bench MODEL
+--quick`. Under each of these conditions, each model is measured `--sets` times:
 
     quiet      nothing else runs
     browser    two processes work for 50 to 500 ms at a time, and rest for 0.1 to 1 s
     neighbour  a process streams memory without a pause
-    switching  that process works for 15 s and rests for 15 s
+    switching  the process of `neighbour` works for 15 s and rests for 15 s
 
-A verdict is that of the median, the headline. The truth of a model is the median over all of its
-sets on the quiet machine. Under each condition the table has the number of sets whose median is
-valid, of sets whose interval contains the truth, and of sets that are valid although their median
-was moved: the truth lies outside of their interval by more than the truth itself is uncertain, by
-the range of the quiet medians. The rules that the other sets failed are listed with their counts.
+The verdict of a set is the verdict of its headline, the median. The truth of a model is the median
+over all of its sets on the quiet machine. For each condition, the table has the number of sets
+whose median is valid, of sets whose interval contains the truth, and of sets that are valid
+although their median was moved. A median was moved if its interval lies outside of the range of the
+quiet medians. The rules that failed in sets without a valid median are listed with their counts.
 
-With `--follow` the first command that is advised for a set which is not valid is carried out, under
-the same condition, and counts as good if the median is then valid; with conditions behind it, only
-under those.
+With `--follow`, the first command that is advised for an invalid set is run under the same
+condition. The advice counts as good if the median is then valid. If `--follow` has conditions as
+its arguments, advice is followed only under these conditions.
 """
 
 from __future__ import annotations
@@ -60,29 +60,31 @@ PAIRS: Sequence[ModelRuntime] = (
 """Built-in models and their runtimes, in the order of measurement."""
 HEADLINE = "latency_ns.p50"
 STREAM_BYTES = 64 * 2**20
-"""Larger than the caches of a desktop, so that a stream occupies the memory bus."""
+"""Size of the streamed memory: larger than the caches of a desktop, so that the memory bus is
+busy."""
 SWITCH_S = 15.0
-"""About as long as a set, so that some sets have it in all runs and some in a part of them."""
+"""Time of work and of rest under `switching`. It is about as long as a set, so that some sets are
+disturbed in all runs and others only in a part of their runs."""
 QUIET = "quiet"
 
 
 @dataclass(frozen=True, slots=True)
 class OrdinarySet:
-    """The headline of a set, and what is stated about it."""
+    """The headline (median latency) of a set, with its interval and its verdict."""
 
     pair: ModelRuntime
     median_ns: float | None
-    """None for a set whose numbers are refused."""
+    """None if the numbers of the set are refused."""
     ci95_ns: tuple[float, float] | None
     state: State
     reasons: tuple[str, ...]
-    """Rules that harm the median."""
+    """Failed rules that make the median invalid."""
     is_cleared: bool | None = None
     """Whether the median was valid after the first advice; None if no advice was followed."""
 
 
 def work_and_rest(seed: int) -> None:
-    """Work and rest like a page with scripts, until the process is ended."""
+    """Alternate between work and rest like a web page with scripts, until the process is ended."""
     draw = random.Random(seed)
     while True:
         end_s = time.monotonic() + draw.uniform(0.05, 0.5)
@@ -160,7 +162,7 @@ def main() -> None:
 def measured(
     folder: Path, pairs: Sequence[ModelRuntime], set_count: int, patience_s: float
 ) -> Iterator[tuple[StoredSet, OrdinarySet]]:
-    """Quick sets of each pair, in turn."""
+    """Measure quick sets of each pair of model and runtime, in turn."""
     lab = Lab(folder)
     for number in range(set_count):
         for model, runtime in pairs:
@@ -189,7 +191,7 @@ def summary(stored_set: StoredSet, pair: ModelRuntime) -> OrdinarySet:
 
 
 def is_cleared(stored_set: StoredSet, store: Path) -> bool | None:
-    """Whether the median is valid after the first command that is advised; None without one."""
+    """Whether the median is valid after the first advised command; None without a command."""
     commands = (
         found for advice in advised(stored_set) for step in advice.steps for found in step.commands
     )
@@ -234,7 +236,7 @@ def lines(sets: Mapping[str, Sequence[OrdinarySet]]) -> list[str]:
 
 
 def is_inside(ordinary_set: OrdinarySet, truth_ns: float) -> bool:
-    """Whether the interval contains the truth."""
+    """Whether the interval of the set contains the true median."""
     return (
         ordinary_set.ci95_ns is not None
         and ordinary_set.ci95_ns[0] <= truth_ns <= ordinary_set.ci95_ns[1]
@@ -242,14 +244,14 @@ def is_inside(ordinary_set: OrdinarySet, truth_ns: float) -> bool:
 
 
 def is_moved(ordinary_set: OrdinarySet, quiet_ns: Sequence[float]) -> bool:
-    """Whether the interval is outside of the range of the quiet medians."""
+    """Whether the interval is outside of the range of the medians on the quiet machine."""
     if ordinary_set.ci95_ns is None:
         return False
     return ordinary_set.ci95_ns[0] > quiet_ns[-1] or ordinary_set.ci95_ns[1] < quiet_ns[0]
 
 
 def row_of(ordinary_set: OrdinarySet) -> str:
-    """A set in a line, for the person who waits."""
+    """A line of text about a set, printed as progress."""
     if ordinary_set.median_ns is None:
         return f"{ordinary_set.state.value}, {', '.join(ordinary_set.reasons)}"
     low, high = ordinary_set.ci95_ns or (ordinary_set.median_ns, ordinary_set.median_ns)

@@ -41,10 +41,10 @@ NOTHING = "nothing"
 NS_PER_S = 1_000_000_000
 BLOCK_QUERIES = 16
 LONG_NS = 100_000
-"""Least duration of a query that is a block by itself: the steps of the clock do not matter then,
-and sixteen such queries would almost always be interrupted by another process."""
+"""A query of at least this duration is a block by itself, because the steps of the clock do not
+matter for it, and sixteen such queries would almost always be interrupted by another process."""
 MAX_QUERIES = 2_000_000
-"""Bound on preallocated timestamps."""
+"""Maximum number of timestamps that are preallocated."""
 LOADGEN_LEAST_NS = 1000
 """Lower bound of the expected latency in LoadGen's settings. In LoadGen, a query that does nothing
 takes about 2500 ns (docs/performance.md)."""

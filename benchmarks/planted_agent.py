@@ -33,7 +33,7 @@ SLOW_CLOCK = 0.25
 SLOW_CORE = 0.55
 """Speed of the slower type of core relative to the faster type."""
 STAY_S = 3.0
-"""Time on a type of core before the model is moved to the other type."""
+"""Time after which the model is moved from one type of core to the other type."""
 COLD_SPEED, WARMING_S = 0.75, 3.0
 """Speed of a cold board relative to its full speed, and the time constant with which it reaches its
 full speed."""
@@ -103,7 +103,7 @@ class SlowWhenCold:
     last_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The present speed."""
+        """The present speed of the cold board relative to its full speed."""
         passed_s, self.last_s = time_s - self.last_s, time_s
         self.idle_s = 0.0 if busy > 0.1 else self.idle_s + passed_s
         if self.idle_s > COOLING_S:
@@ -114,7 +114,7 @@ class SlowWhenCold:
 
 
 def planted_boards(state: Path) -> Mapping[str, SimulatedBoard]:
-    """Boards by name, for an agent with this state directory."""
+    """Maps the names of boards to the boards, for an agent with this state directory."""
     mended, root = state / MENDED_FILE, state / "simulated"
 
     def mendable(make: Callable[[int], Controller]) -> Callable[[int], Controller]:

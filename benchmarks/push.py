@@ -74,7 +74,8 @@ OURS = "edgebench"
 PARAMIKO, NODELAY = "paramiko", "paramiko, TCP_NODELAY"
 DISCARDED, WRITTEN = "bare TLS, discarded", "bare TLS, to a file"
 BARS = {PARAMIKO: 2.5, NODELAY: 2.5, DISCARDED: 0.7, WRITTEN: 0.7}
-"""Least ratio of edgebench's throughput to the throughput of the other side."""
+"""Maps each compared side to the bar for edgebench's throughput divided by the side's
+throughput."""
 REPUSH_MS, REPUSH_BYTES = 20.0, 2048
 
 

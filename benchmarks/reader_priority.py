@@ -45,9 +45,9 @@ MODEL, RUNTIME = "digits_fp32.tflite", "litert"
 BUSY = [sys.executable, "-c", "while True: pass"]
 SIDES = {"ordinary": False, "real-time": True}
 LOST_BAR_PERCENT = 0.1
-"""Share of lost samples above which edgebench computes no energy."""
+"""edgebench computes no energy if more than this share of the samples is lost."""
 PATIENCE_MS = 100.0
-"""Length of the buffer of a unit: samples that are read later than this are lost."""
+"""Length of the buffer of a unit; samples that are read later than this are lost."""
 
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ class Recorded(NamedTuple):
 
     lost_percent: float
     latest_ms: float
-    """Largest delay of an arrival minus the smallest."""
+    """Difference between the largest and the smallest delay of an arrival."""
     rate_error_ppm: float
 
 
@@ -122,7 +122,7 @@ def saved(recorded: Mapping[str, Sequence[Recorded]], busy_count: int) -> list[l
 
 
 def costs(latencies: Mapping[str, Sequence[Floats]]) -> list[list[str]]:
-    """Claims about the latency of a model: a reader of real-time priority over an ordinary one."""
+    """Claims about a model's latency with a real-time reader, relative to an ordinary reader."""
     claims: list[list[str]] = []
     for name, figure in FIGURES.items():
         baseline, candidate = (np.array([figure(one) for one in latencies[side]]) for side in SIDES)
@@ -180,7 +180,7 @@ def unit(
 
 
 def _nothing() -> None:
-    """Nothing to send: the unit streams by itself."""
+    """Send nothing, because the unit streams by itself."""
 
 
 def record(folder: Path, is_first: bool, options: argparse.Namespace) -> Recorded:

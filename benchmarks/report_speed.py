@@ -113,7 +113,7 @@ def lengthen(store: Store, seconds: int) -> None:
 
 
 def long_queries(first_ns: int, count: int) -> Queries:
-    """Inferences of 0.9 ms at an interval of 1 ms, every thousandth of which takes 0.98 ms."""
+    """Inferences of 0.9 ms at an interval of 1 ms; every thousandth inference takes 0.98 ms."""
     start_ns = first_ns + np.arange(count, dtype=np.int64) * (1_000_000_000 // QUERY_HZ)
     draw = np.random.default_rng(1)
     latency_ns = (9e5 * (1 + 0.01 * draw.standard_normal(count))).astype(np.int64)

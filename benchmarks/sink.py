@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 READ_BYTES = 256 * 1024
 TO_FILE = 1 << 63
-"""Flag in the announced size: the bytes are to be written to a file."""
+"""Flag in the announced size; if it is set, the bytes are written to a file."""
 
 
 async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, folder: Path) -> None:

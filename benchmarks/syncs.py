@@ -30,7 +30,7 @@ MODEL, RUNTIME = "digits_int8.tflite", "litert"
 
 @dataclass(frozen=True, slots=True)
 class SyncCost:
-    """Syncs of one action."""
+    """Number and time of the syncs (fsync) of one action."""
 
     count: int
     sync_s: float

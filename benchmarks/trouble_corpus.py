@@ -49,15 +49,15 @@ from support.quotas import enter, quota_group
 from support.records import CREATED_UTC, run_record, traces_of, worker_record
 
 FAILED_BAR, CAUSES_BAR = 4.5, 1.7
-"""Least mean number of failed rules, and largest mean number of causes. Source: issue 40, "Must
-show", item 1."""
+"""Minimum of the mean number of failed rules, and maximum of the mean number of causes. Source:
+issue 40, "Must show", item 1."""
 TRACES = Path(__file__).parents[2] / "shared" / "known_answers" / "traces"
 RECORDED_RUNS = 2
 """Runs of each kind in the file of `--record`."""
 SINGLE = ("--runs", "1", "--no-check", "--cooldown", "0s", "--cpus", CPU)
 LAYERS, WIDTH = 64, 1024
-"""Layers and width of a model whose inference takes a few milliseconds, about a time slice of the
-scheduler."""
+"""Layers and width of a model whose inference takes a few milliseconds, which is about a time slice
+of the scheduler."""
 QUOTA_CPUS = 0.5
 
 

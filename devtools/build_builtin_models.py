@@ -20,8 +20,8 @@ this file with ``--measure``. Therefore every tool is imported inside the functi
 this file and in digits_data.py, digits_training.py, digits_conversion.py and digits_accuracy.py.
 
 On the same machine, the files have the same bytes each time. Another type of processor may add
-floating-point numbers in another order during the training: the files then differ, and the checks
-decide whether they are accepted.
+floating-point numbers in a different order during the training. The files then differ, and the
+checks decide whether they are accepted.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ModelEntry(ModelSpec):
     sha256: str
     size_bytes: int
     input_divisor: int
-    """Divisor of a pixel, before the pixel is quantised or passed to the model."""
+    """A pixel is divided by this number before it is quantised or passed to the model."""
     input: TensorInfo
     output: TensorInfo
     """Logits; the index of the largest is the class."""

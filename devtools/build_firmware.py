@@ -68,12 +68,12 @@ class BoardBuild:
         return [self.compiler, *words, *definitions, *files, "-o", str(output), *self.libraries()]
 
     def libraries(self) -> list[str]:
-        """Libraries to link: only arithmetic that the processor does not have."""
+        """Libraries to link; they contain only arithmetic that the processor does not have."""
         return ["-lgcc"] if "ports/bare_metal" in self.folders else []
 
 
 def _cortex_m(options: str, script: str, *folders: str) -> BoardBuild:
-    """A board with a Cortex-M, by its linker script."""
+    """Build settings of a board with a Cortex-M; `script` is the name of its linker script."""
     options = f"{BARE} -mthumb {options} -Wl,-T{folders[-1]}/{script}.ld"
     common = "ports/bare_metal", "ports/cortex_m"
     return BoardBuild("arm-none-eabi-gcc", options, (*common, *folders))
@@ -92,7 +92,7 @@ NRF52840 = "ports/nrf52840"
 
 
 def _nucleo(options: str, family: str, board: str) -> BoardBuild:
-    """A board with an STM32, by the family of its clocks."""
+    """Build settings of a board with an STM32; `family` determines the code for its clocks."""
     return _cortex_m(options, board, COUNTER, "ports/stm32", f"ports/{family}", f"ports/{board}")
 
 
@@ -141,8 +141,8 @@ NOT_IN_PACKAGE = (
 )
 IN_PACKAGE = tuple(name for name in BOARDS if name not in NOT_IN_PACKAGE)
 WITHOUT_ENERGY = ("nucleo-l476rg", "nucleo-f446re", "nucleo-f767zi", "nucleo-h743zi")
-"""Boards without energy mode: their serial line is connected to the ST-LINK, which has no power
-while a meter supplies the board."""
+"""Boards without energy mode, because their serial line is connected to the ST-LINK, which has no
+power while a meter supplies the board."""
 
 
 def build(

@@ -41,14 +41,15 @@ NAMES = ("id", "run_id", "set_id", "metric", "name", "key")
 VERDICT_KEYS = ("exit", "outcome", "severity", "state", "verdict", "refused")
 """Keys whose values belong to a verdict."""
 UNNAMED = re.compile(r"(?<!rules)(?<!checks)\[[^\[\]]*\]")
-"""Pattern of list elements that are counted together: all except rules and checks."""
+"""Pattern of the bracketed name of a list element in a key, except for rules and checks. Elements
+that match are counted together."""
 CACHES = shutil.ignore_patterns("index.sqlite*", "live", "incoming")
 Name = tuple[str, ...]
 """Store and command line."""
 Output = tuple[int, Any]
 """Exit code and document; a text that is not JSON counts as a document."""
 Difference = tuple[str, str, str]
-"""Kind, key, and the two values."""
+"""Kind and key of a difference, and the two values."""
 
 
 def commands_of(store: Path) -> Iterator[tuple[str, ...]]:
@@ -99,7 +100,7 @@ def record(tree: Path, stores: Sequence[Path]) -> None:
 
 
 def outputs(tree: Path, stores: Sequence[Path]) -> dict[Name, Output]:
-    """Outputs of a tree over copies of the stores, by store and command line."""
+    """Map each store and command line to the output of a tree for a copy of the store."""
     with TemporaryDirectory() as folder:
         copies = [Path(folder) / str(number) for number in range(len(stores))]
         for store, copy in zip(stores, copies, strict=True):
@@ -118,7 +119,7 @@ def outputs(tree: Path, stores: Sequence[Path]) -> dict[Name, Output]:
 
 
 def named_outputs(lines: Iterable[str], stores: Sequence[Path]) -> dict[Name, Output]:
-    """Exit code and document of each output, by store and command line."""
+    """Maps each store and command line to the exit code and the document of its output."""
     outputs_by_name: dict[Name, Output] = {}
     for line in lines:
         number, *words, (code, document) = json.loads(line)
@@ -127,7 +128,7 @@ def named_outputs(lines: Iterable[str], stores: Sequence[Path]) -> dict[Name, Ou
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[Difference]:
-    """Differences between two documents; an element that only one has is a single difference."""
+    """Differences between two documents; an element of only one document is one difference."""
     if isinstance(before, list) and isinstance(after, list):
         before, after = _named(before), _named(after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -145,7 +146,7 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[Difference]:
 
 
 def _named(elements: Sequence[Any]) -> dict[str, Any]:
-    """Elements of a list by their names, or by their indices if not all have different names."""
+    """Map names of list elements, or their indices if names are not unique, to the elements."""
     names = [
         next((f"[{element[name]}]" for name in NAMES if element.get(name)), "")
         if isinstance(element, Mapping)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 ACCURACY_MIN_RATIO = 0.97
 ACCURACY_SPREAD_MAX_RATIO = 0.01
-"""Largest difference between any two of the measured accuracies."""
+"""Limit on the difference between any two of the measured accuracies."""
 RUNTIME_PACKAGES = (
     "tflite-runtime==2.14.0",
     "ai-edge-litert==2.3.0",
@@ -32,7 +32,7 @@ RUNTIME_PACKAGES = (
 )
 
 Classifier = Callable[[NDArray[np.float32]], int]
-"""Function that returns the class of an image, whose values are pixel / 16; shape (1, 8, 8, 1)."""
+"""Function that returns the class of an image of shape (1, 8, 8, 1) with values pixel / 16."""
 
 
 class BuildRefused(Exception):
@@ -90,7 +90,7 @@ CLASSIFIERS: dict[str, dict[str, Callable[[Path], Classifier]]] = {
     },
     "onnx": {"onnxruntime": onnx_classifier},
 }
-"""Functions that create a classifier, by format and by the package name of the runtime."""
+"""Maps a format and the package name of a runtime to the function that creates a classifier."""
 
 
 def measure_one(path: Path, *, runtime: str, classify: Classifier) -> FileAccuracy:

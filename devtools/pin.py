@@ -69,7 +69,7 @@ def _lines(name: str, pins: dict[str, str], versions: list[str]) -> list[str]:
 
 
 def _marker(members: list[str], versions: list[str]) -> str:
-    """Environment marker for these members of the Python versions.
+    """Environment marker that selects these members of all Python versions.
 
     The oldest and the newest version are no bounds, so that a newer Python gets the newest pins.
     """

@@ -55,7 +55,7 @@ def run(retried: Path, first: Sequence[str], options: Sequence[str]) -> int:
 
 
 def check(retried: Path, allowed: Path) -> int:
-    """Return 2 if too many tests ran again, 1 if a test ran again that is not allowed, else 0."""
+    """Return 2 if too many tests ran again, 1 if a test that ran again is not allowed, else 0."""
     names, known = names_in(retried), names_in(allowed)
     others = [name for name in names if name.partition("[")[0] not in known]
     if len(names) > MAX_RETRIED:

@@ -112,7 +112,7 @@ def variables() -> Iterator[str]:
 
 
 def names() -> Iterator[str]:
-    """The section on the names that options have elsewhere."""
+    """The section on the names of options in campaign files and in Python."""
     yield from (ABOUT_NAMES, *table("option", "keyword"))
     for option in SETTINGS:
         if option.constant is not None:

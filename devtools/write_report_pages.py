@@ -23,8 +23,8 @@ import edgebench.host
 MODELS = Path(edgebench.host.__file__).parent / "builtin_models"
 INT8, FP32, ONNX = "digits_int8.tflite", "digits_fp32.tflite", "digits_fp32.onnx"
 BOARDS = {"pi": "raspberry-pi-5-bare", "rock": "rock-5b"}
-"""Simulated boards by the name of their agent; each board has its own agent, because the meter of
-an agent measures a single board."""
+"""Maps the name of each agent to its simulated board. Each board has its own agent, because the
+meter of an agent measures a single board."""
 METERED = ("--meter", "synthetic:follow")
 SHORT = ("--duration", "5s", "--cooldown", "0s")
 CAMPAIGN = """\
@@ -136,7 +136,7 @@ def main(folder: Path) -> int:
 
 
 def make_history(shop: Workshop) -> None:
-    """Measure a model on 14 nights; from the ninth night on, another export of it is slower."""
+    """Measure a model on 14 nights; from the ninth night on, a slower export of it is measured."""
     model = shop.folder / "nightly.tflite"
     for night in range(14):
         shutil.copy(MODELS / (INT8 if night < 8 else FP32), model)

@@ -5,7 +5,7 @@
     python devtools/write_report_pictures.py FOLDER --look DIR  # every page, whole, in four ways
 
 Pictures have a pixel for each CSS pixel, and few colours, so that their text is readable and their
-files are small. With --look, pictures of all whole pages are made for review, not for the docs: at
+files are small. With --look, pictures of all whole pages are made for review, not for the docs, at
 widths of 1280 and 390 pixels, light and dark, with all folded parts open.
 """
 

@@ -14,7 +14,7 @@ from support.screens import SCREENS, SIZES, dialogues
 
 
 def main() -> None:
-    """Write a file for each dialogue and size."""
+    """Write a file for each dialogue and each size of the terminal."""
     for columns, lines in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             for name, text in dialogues(Path(folder), columns, lines).items():

@@ -22,7 +22,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 def sections(text: str) -> dict[str, dict[str, str]]:
-    """By the id of a rule, the HTML of its section and the heading of the part around it."""
+    """Maps the id of each rule to the HTML of its section and the heading of the enclosing part."""
     markdown = MarkdownIt("commonmark").enable("table")
     found: dict[str, dict[str, str]] = {}
     part = ""

@@ -39,7 +39,7 @@ def with_table(page: str, head: str, rows: Iterable[str]) -> str:
 
 
 def harms() -> list[str]:
-    """Rows of the table of harms, each for all rules that harm the same kinds of numbers."""
+    """Rows of the table of harms; each row lists all rules that harm the same kinds of numbers."""
     rules: dict[str, list[str]] = {}
     for rule in RULES:
         if rule.severity is State.SUSPECT and rule.harms != EVERY_NUMBER:
@@ -66,7 +66,7 @@ def causes() -> list[str]:
 
 
 def effects() -> list[str]:
-    """Rows of the table of effects, each for all rules that fail as effects of the same causes."""
+    """Rows of the table of effects; each row lists all rules that fail due to the same causes."""
     rules: dict[str, dict[str, None]] = {}
     for rule in ALL_RULES:
         if rule.effect_of:

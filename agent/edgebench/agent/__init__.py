@@ -1,1 +1,1 @@
-"""The agent: a light daemon on the device that runs models and stores the measurements."""
+"""The agent, a light daemon that runs models on its device and stores the measurements."""

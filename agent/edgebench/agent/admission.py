@@ -9,15 +9,16 @@ CPU time and 350 KiB. A connection therefore passes three stages, each of which 
 
 *Parked* connections take only a descriptor each. A connection stays parked while it has sent
 nothing, or only a part of its ClientHello; a connection that sends anything else is closed. At the
-limit, a connection of the network with the most parked connections is dropped: the oldest
-connection without a ClientHello, or else a random connection, so that every connection has a chance
-during a flood. Source: OpenSSH, sshd_config(5), MaxStartups (random early drop).
+limit, a connection of the network with the most parked connections is dropped. This is the oldest
+connection without a ClientHello. If all have sent one, it is a random connection, so that every
+connection has a chance during a flood. Source: OpenSSH, sshd_config(5), MaxStartups (random early
+drop).
 
 *Handshakes* are granted to networks in turn: first a network whose last peer was paired, then a
 network without a handshake so far, then the network whose last handshake is the oldest. A paired
 host therefore gets the next free handshake, however many connections other peers open, unless these
-peers share the host's address. A handshake whose peer stays silent is dropped for a waiting
-connection. A paired peer is never dropped.
+peers share the host's address. A handshake whose peer stays silent is dropped in favour of a
+waiting connection. A paired peer is never dropped.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ address."""
 MAX_HANDSHAKES = 8
 """Maximum number of handshakes in progress, at 350 KiB each."""
 PATIENCE_S = 1.0
-"""Silence of a peer in its handshake after which a peer of another network may take its place."""
+"""Time after which a silent peer's handshake may be dropped for a peer of a different network."""
 SAME_PATIENCE_S = 5.0
-"""Like `PATIENCE_S`, for a waiting peer of the same network, because a host may open many
-connections and may be slow under load."""
+"""Time after which a silent peer's handshake may be dropped for a peer of the same network. It is
+longer than `PATIENCE_S`, because a host may open many connections and may be slow under load."""
 COLLECT_EVERY = 16
 """Number of handshakes between two garbage collections. asyncio leaves each failed handshake as a
 cycle of references, which an idle agent would never collect."""
@@ -57,8 +58,8 @@ MAX_REMEMBERED = 1024
 """Maximum number of networks whose last handshake is remembered."""
 _HEADER_BYTES = 5
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
-"""Types of a TLS record with handshake messages, and of the message ClientHello. Source: RFC 8446,
-4 and 5.1."""
+"""Type of a TLS record that carries handshake messages, and type of the message ClientHello.
+Source: RFC 8446, 4 and 5.1."""
 _MAX_RECORD_BYTES = 2**14
 """Source: RFC 8446, 5.1."""
 _ESTABLISHED = 1
@@ -74,7 +75,7 @@ class _ParkedConnection:
     address: Any
     network: str
     is_ready: bool = False
-    """Whether its ClientHello has arrived."""
+    """Whether the ClientHello of this connection has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +97,21 @@ class Admission:
         self._chance = chance or random.Random()
         self.rates = ArrivalRates(clock)
         self._parked: dict[int, _ParkedConnection] = {}
-        """Parked connections by descriptor, in the order of their arrival."""
+        """Maps each descriptor to its parked connection, in the order of arrival."""
         self._count: Counter[str] = Counter()
-        """Number of parked connections by network."""
+        """Maps each network to its number of parked connections."""
         self._ready: dict[str, list[_ParkedConnection]] = {}
-        """Parked connections whose ClientHello has arrived, by network."""
+        """Maps each network to its parked connections whose ClientHello has arrived."""
         self._handshakes: dict[Any, _Handshake] = {}
-        """Handshakes in progress by the address of the peer."""
+        """Maps the address of each peer to its handshake in progress."""
         self._turns: dict[str, int] = {}
-        """Number of the last handshake granted to each network; -1 if its peer was paired."""
+        """Maps a network to the number of its last handshake, or to -1 if that peer was paired."""
         self._granted = 0
         self._dropped = 0
         self._report_after_s = clock()
 
     def park(self, connection: socket.socket, address: Any) -> None:
-        """Park a connection that was just accepted; another connection may be dropped for it."""
+        """Park a newly accepted connection; at a limit, drop one that was parked earlier."""
         network = network_of(address)
         self.rates.arrived(network)
         if self._count[network] >= MAX_PARKED_PER_NETWORK:
@@ -121,7 +122,7 @@ class Admission:
         self._count[network] += 1
 
     def look(self, descriptor: int) -> None:
-        """Check the bytes that a parked connection has received; no effect on other connections."""
+        """Check the received bytes of a parked connection; do nothing if it is no longer parked."""
         parked = self._parked.get(descriptor)
         if parked is None or parked.is_ready:
             return
@@ -138,7 +139,7 @@ class Admission:
         return bool(self._ready)
 
     def grant(self) -> tuple[socket.socket, Any] | None:
-        """The next connection for a handshake, with its peer's address; None if all must wait."""
+        """The connection that may start its handshake, and its address; None if all must wait."""
         while self._ready:
             network = min(self._ready, key=lambda network: self._turns.get(network, 0))
             if not self._has_room(network):
@@ -176,7 +177,7 @@ class Admission:
     def _has_room(self, network: str) -> bool:
         """Whether a peer in this network may start a handshake.
 
-        To make room for it, the connection of a silent peer may be closed.
+        To make room, the connection of a silent peer may be closed.
         """
         self._handshakes = {
             at: handshake
@@ -232,7 +233,7 @@ class Admission:
 
 
 def network_of(address: Any) -> str:
-    """IPv4 address, or IPv6 /64 network, of a peer: a machine may use all addresses of its /64.
+    """A peer's IPv4 address, or the IPv6 /64 network in which the peer may use any address.
 
     >>> network_of(("10.0.0.7", 40000)), network_of(("2001:db8::7%eth0", 40000, 0, 0))
     ('10.0.0.7', '2001:db8::/64')
@@ -244,7 +245,7 @@ def network_of(address: Any) -> str:
 
 
 def _has_client_hello(connection: socket.socket) -> bool | None:
-    """Whether the whole ClientHello has arrived; None: other bytes arrived, or the peer left."""
+    """Whether the whole ClientHello has arrived; None if other bytes came or the peer has left."""
     try:
         head = connection.recv(_HEADER_BYTES + 1, socket.MSG_PEEK)
         if not head or head[0] != _HANDSHAKE or head[1:2] not in (b"", b"\x03"):

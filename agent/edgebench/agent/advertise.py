@@ -1,4 +1,4 @@
-"""The agent's advertisement on the local network: mDNS service `_edgebench._tcp`."""
+"""Advertises the agent on the local network as the mDNS service `_edgebench._tcp`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """The content of the announcement."""
+    """The content of the mDNS announcement."""
 
     addresses: tuple[str, ...]
-    """Addresses at which other machines reach the agent; empty without a network."""
+    """Addresses at which other machines reach the agent; empty if there is no network."""
     properties: Mapping[str, str]
     """Content of the service's TXT record."""
 
@@ -39,10 +39,10 @@ class Advertisement:
 async def advertise(
     now: Callable[[], Advertisement], port: int, name: str, *, changed: asyncio.Event
 ) -> None:
-    """Advertise until cancelled; without a network, retry every `RETRY_S`.
+    """Advertise until cancelled; while there is no network, retry at intervals of `RETRY_S`.
 
-    The service name is unique, because it contains a value that only this agent has. The probing
-    for conflicts that mDNS otherwise requires, and that takes a second, is therefore skipped.
+    The service name is unique, because it contains a value that only this agent has. The agent
+    therefore skips mDNS's check for name conflicts, which takes a second.
 
     Args:
         now: Function that returns the current content of the announcement.

@@ -1,4 +1,4 @@
-"""The agent: its identity, its models, and the seats that it serves."""
+"""The agent, with its identity, its models, and its seats, which are the devices that it serves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ROOT = Path("/")
 MACHINE_SEAT = "machine"
 """Name of the seat whose device is the machine on which the agent runs."""
 ON_DEMAND = "qemu:"
-"""Prefix of the names of seats that are created on request, which are emulated boards."""
+"""Prefix of the seat names of emulated boards; these seats are created on request."""
 SEATS_DIRECTORY = "seats"
 """Directory that contains the state of all seats except the first."""
 
@@ -73,10 +73,10 @@ class AgentSettings:
     state: Path
     name: str | None = None
     listen: tuple[str | None, int] | None = None
-    """Address and port of the TLS listener, with None for every address; without a pair, the agent
-    listens on the unix socket only."""
+    """Address and port of the TLS listener; the address None means every address. Without this
+    pair, the agent listens on its unix socket only."""
     idle_exit_s: float | None = None
-    """Time without a connection or a run after which the agent stops; None: never."""
+    """The agent stops after this time without a connection or a run; None: it never stops."""
     is_advertised: bool = True
     models_quota_bytes: int | None = None
     wiring: Wiring = field(default_factory=Wiring)
@@ -84,11 +84,12 @@ class AgentSettings:
     """Names of simulated boards, such as `raspberry-pi-5-bare:3` with the seed 3; each gets its own
     seat."""
     simulate_directory: Path | None = None
-    """Directory in which each file is a simulated board that appears and leaves with its file."""
+    """Directory in which each file describes a simulated board, which is present while the file
+    exists."""
     boards: tuple[str, ...] = ()
-    """Ports with a board, each as ADDRESS or NAME=ADDRESS; `none`: no boards at all."""
+    """Ports that have a board, each as ADDRESS or NAME=ADDRESS; `none` disables all boards."""
     log: Path | None = None
-    """Log file, which is bounded; None: standard error."""
+    """Log file, whose size is bounded; None: the log goes to standard error."""
     environment: PythonEnvironment = field(default_factory=this_environment)
     """Environment of the command that started the agent."""
 
@@ -171,7 +172,7 @@ class Agent:
         android = AndroidProperties(read_properties(ROOT)) if is_android(ROOT) else None
         self.hardware = read_hardware(ROOT, android.serial if android else "")
         self.instance = secrets.token_hex(8)
-        """Random value, drawn at each start, by which agents with the same identity differ."""
+        """Random value, drawn at each start, that distinguishes agents with the same identity."""
         self.trust = Trust(settings.config, hardware=self.hardware) if settings.listen else None
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
@@ -181,7 +182,7 @@ class Agent:
         self.watches = Watches()
         self.claims = Claims(settings.environment)
         self.seats_changed = asyncio.Event()
-        """Event that is set when a device appears or leaves; the task that waits for the event
+        """Event that is set when a device appears or leaves. The task that waits for the event
         clears it."""
         self.hotplug: Hotplug | None = None
         if sources := list(_sources(settings)):
@@ -194,8 +195,8 @@ class Agent:
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
         self._open_files: asyncio.Task[str | None] | None = None
-        """Why the code of a model could open other files; None if it could not. Checked only once,
-        because the answer depends only on the kernel."""
+        """Why a model's code could open the files of the agent's user; None if it could not.
+        Checked only once, because the answer depends only on the kernel."""
 
     def _opened(self, plan: SeatPlan) -> Seat:
         seat = Seat(plan.name, plan.device, plan.state)
@@ -213,7 +214,7 @@ class Agent:
         return next(iter(self.seats.values()))
 
     async def opened_seat(self, name: str) -> Seat:
-        """The seat of this name, as from `seat`; an emulated target's seat is opened if needed.
+        """The seat of this name; if it is an emulated target that is not open yet, it is opened.
 
         Raises:
             NoSuchDevice: no seat has this name, and no target with this name can be created.
@@ -228,7 +229,7 @@ class Agent:
         return self.seat(name)
 
     def _plan_on_demand(self, name: str) -> SeatPlan:
-        """Plan the seat of a target that can be created here; called in a thread.
+        """Plan the seat of a target that this machine can emulate; called in a thread.
 
         Raises:
             NoSuchDevice: no target has this name.
@@ -246,11 +247,12 @@ class Agent:
 
     @asynccontextmanager
     async def undisturbed(self, seat: Seat, meter: str | None = None) -> AsyncIterator[None]:
-        """A context in which a run may start on this seat, with this meter of the agent.
+        """Context manager in which a run may start on this seat and with this meter of the agent.
 
-        Runs on several targets may take place in parallel, but each with its own meter, because a
-        meter is wired to a single target. Runs on the machine itself and runs on targets exclude
-        each other, because driving a target takes CPU time from a run on the machine.
+        Several targets may have runs at the same time, but no two of these runs may use the same
+        meter, because a meter is wired to a single target. A run on the machine itself and a run on
+        a target cannot take place at the same time, because driving the target takes CPU time from
+        the run on the machine.
 
         Raises:
             LeaseHeld: a run is in progress that would disturb the new run, or that uses the same
@@ -306,7 +308,7 @@ class Agent:
 
     @property
     def used_by(self) -> str | None:
-        """Host that holds a device of this agent, or `a run in progress`; None if it is idle."""
+        """Name of the host that holds a device, or `a run in progress`; None when idle."""
         holders = [seat.lease.holder for seat in self.seats.values()]
         names = [holder.name for holder in holders if holder is not None]
         if not names and self.is_measuring:
@@ -314,7 +316,7 @@ class Agent:
         return names[0] if names else None
 
     async def describe(self, seat: Seat) -> SystemDescription:
-        """Describe a device now; if packages have changed, the runtimes are probed again.
+        """Describe a device as it is now; probe the runtimes again if packages have changed.
 
         Raises:
             SeatLeft: the device has left.
@@ -362,7 +364,7 @@ class Agent:
         )
 
     def addresses(self) -> tuple[str, ...]:
-        """Addresses by which other machines reach this agent; empty if only loopback is served."""
+        """Addresses at which other machines reach this agent; empty if it serves only loopback."""
         if self._listen_host is None or ipaddress.ip_address(self._listen_host).is_unspecified:
             return own_addresses()
         return useful_addresses([self._listen_host])
@@ -381,7 +383,7 @@ class Agent:
         return self.trust
 
     def status(self) -> Status:
-        """The state of the agent, for its owner; lease and run are those of the first seat."""
+        """State of the agent, for its owner; the lease and the run are those of the first seat."""
         first, seats = self.first, self.seats.values()
         holder = first.lease.holder
         spooled = [seat.spool.usage() for seat in seats]

@@ -36,7 +36,7 @@ SHELL_UID = 2000
 """User id of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
 FRESH_S, KEPT_S = 10.0, 60.0
 """Age above which a temperature is read again, and age above which it is no longer reported.
-Without the first limit, a phone with watchers would start a command every second."""
+Without the first limit, a phone that a client watches would start a command every second."""
 LATEST_WAIT_S = 0.5
 """Maximum time for which a reply waits for a new temperature; `dumpsys` takes some tens of
 milliseconds."""
@@ -71,7 +71,7 @@ class AndroidProperties:
 
     @property
     def device(self) -> str | None:
-        """Name of the hardware, as profiles use it."""
+        """Name of the hardware, in the form that profiles use."""
         return self._first("ro.product.device", "ro.product.vendor.device")
 
     @property
@@ -183,7 +183,7 @@ class AndroidSurroundings(LinuxSurroundings):
         self._latest = Latest(self._thermometer) if self._thermometer else None
 
     def temp_c(self) -> float | None:
-        """Temperature of the gate's zone, at most `KEPT_S` old; None if there is none."""
+        """Temperature of the cool-down gate's zone, at most `KEPT_S` old; None if unknown."""
         return self._latest.temp_c() if self._latest else None
 
     def change_settings(self, spec: RunSpec) -> None:

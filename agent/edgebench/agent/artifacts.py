@@ -208,11 +208,11 @@ class ArtifactStore:
         return path
 
     def hold(self, *digests: str) -> None:
-        """Protect models that a current or coming run needs from removal, until `let_go`."""
+        """Protect the models that a run needs from removal, until `let_go` is called."""
         self._in_use.update(digests)
 
     def let_go(self, *digests: str) -> None:
-        """Undo a `hold`, after the run has ended or was not started."""
+        """Undo a `hold`, because the run has ended or did not start."""
         self._in_use -= Counter(digests)
 
     def usage(self) -> tuple[int, int]:
@@ -250,7 +250,7 @@ class ArtifactStore:
         return shutil.disk_usage(self._directory).free
 
     def _entries(self) -> Iterator[tuple[int, int, Path]]:
-        """Time of last use, size and path of every regular file, in no order."""
+        """Time of last use, size and path of every regular file, unsorted."""
         for path in self._directory.iterdir():
             with suppress(FileNotFoundError):  # renamed just now, as its upload was committed
                 facts = path.stat()

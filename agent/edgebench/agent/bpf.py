@@ -9,19 +9,20 @@ import ctypes
 from collections.abc import Sequence
 
 Instruction = tuple[int, int, int, int]
-"""Operation code, number of instructions to skip if the condition is true, number of instructions
-to skip if it is false, and operand."""
+"""An instruction: operation code, number of instructions to skip if its condition is true, number
+of instructions to skip if the condition is false, and operand."""
 LOAD, LOAD_BYTE = 0x20, 0x30
-"""Load the word, or the byte, at an offset of the data: LD|W|ABS, LD|B|ABS."""
+"""Operations LD|W|ABS and LD|B|ABS, which load the word or the byte at an offset of the data."""
 AND, SHIFT_RIGHT = 0x54, 0x74
-"""Combine the loaded word with the operand: ALU|AND|K, ALU|RSH|K."""
+"""Operations ALU|AND|K and ALU|RSH|K, which combine the loaded word with the operand."""
 JUMP, JUMP_EQUAL, JUMP_ABOVE, JUMP_FROM, JUMP_BITS = 0x05, 0x15, 0x25, 0x35, 0x45
-"""Jump always, or only if the loaded word is equal to the operand, is above the operand, is not
-below it, or has any of its bits: JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K, JMP|JSET|K."""
+"""Operations JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K and JMP|JSET|K. The first always jumps; the
+others jump only if the loaded word is equal to the operand, is above it, is not below it, or has
+any of its bits."""
 RETURN = 0x06
-"""End with a value: RET|K."""
+"""Operation RET|K, which ends the program with a value."""
 MAX_INSTRUCTIONS = 4096
-"""BPF_MAXINSNS."""
+"""Maximum number of instructions of a program, `BPF_MAXINSNS`."""
 
 
 class _Filter(ctypes.Structure):
@@ -36,7 +37,7 @@ class _Filter(ctypes.Structure):
 
 
 class Program(ctypes.Structure):
-    """`struct sock_fprog`, the kernel's format of a program; it keeps its instructions alive."""
+    """`struct sock_fprog`, the kernel's format of a program; refers to the instructions."""
 
     _fields_ = (("count", ctypes.c_uint16), ("instructions", ctypes.POINTER(_Filter)))
 

@@ -1,9 +1,9 @@
-"""Claims of commands on an agent, which serves only commands with the same Python environment.
+"""Decides which commands an agent serves; a command asks to be served by sending a claim.
 
-An agent that a command has started ends for a command with another environment, as soon as the
-agent is idle; that command then starts its own agent. Both agents use the same state directory, so
-the device has a single lease at any moment. An agent that a user has started serves until it is
-stopped.
+An agent that was started by a command serves only commands with the same Python environment. If a
+command with a different environment claims the agent, the agent ends as soon as it is idle, and the
+command then starts its own agent. Both agents use the same state directory, so the device has a
+single lease at any moment. An agent that a user has started serves until it is stopped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Claims:
         self._users.discard(user)
 
     def decide(self, claim: AgentClaim, user: object, used_by: str | None) -> AgentClaimed:
-        """Decide on a claim; if the outcome is `LEAVES`, the caller has to end the agent.
+        """Decide on a command's claim; if the outcome is `LEAVES`, the caller has to end the agent.
 
         Args:
             claim: Environment of the command.

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 METERS_VARIABLE, SYNC_LINE_VARIABLE = WIRING_VARIABLES
-"""Environment variables with the default meters and sync line, which an agent that a command like
-`edgebench bench` starts on this machine also reads."""
+"""Environment variables with the default meters and sync line. They are also read by an agent that
+a command such as `edgebench bench` starts on this machine."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start the agent: edgebench-agent serve"),
@@ -264,7 +264,7 @@ def _add_devices(serve: argparse.ArgumentParser) -> None:
 
 
 def _paths(options: argparse.Namespace) -> Paths:
-    """The directories of the addressed agent; an agent of simulated boards has its own."""
+    """Directories of the agent that the command addresses; simulated boards have separate ones."""
     paths, boards = user_paths(os.environ), _boards(options)
     if not boards:
         return paths
@@ -323,7 +323,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _environment(text: str | None) -> PythonEnvironment:
-    """Environment of the command that started this agent; without a command, of this process."""
+    """Environment of the command that started this agent, or of this process if no command did."""
     environment = this_environment()
     libraries, _, settings = (text or "").partition(":")
     return replace(environment, libraries=libraries, settings=settings) if text else environment
@@ -363,7 +363,7 @@ def _wiring(options: argparse.Namespace) -> Wiring:
 
 
 def _warn(wiring: Wiring) -> None:
-    """Warn about meters or a sync line that are absent now; each run repeats the check."""
+    """Warn about each meter or sync line that is absent now; every run checks this again."""
     from edgebench.agent.metering import why_not_there
 
     line = (wiring.sync_line or "").partition(":")[2]

@@ -1,9 +1,8 @@
-"""Describes the clock that times inferences: its source, its step, and the time of a reading.
+"""Describes the clock that times inferences: its source, its step, and how long a reading takes.
 
-The clock is read many times in direct succession. If the clock's step is longer than the time of a
-reading, the readings lie on a grid: they are whole multiples of the step apart. With a finer clock,
-the time between two readings varies by more than the rounding to whole nanoseconds, so no step is
-found.
+The clock is read many times in direct succession. If the clock's step is longer than a reading
+takes, any two readings are a whole number of steps apart, from which the step is computed. With a
+finer clock, the intervals between readings are irregular, so no step is found.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from edgebench.protocol.device import ClockDescription
 SOURCE_FILE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 """Source: https://docs.kernel.org/timers/timekeeping.html."""
 SERIES = 5
-"""Number of series of readings. The time of a reading is taken from the fastest series, which was
-not interrupted; a step is reported only if most series show it."""
+"""Number of series of readings. How long a reading takes is computed from the fastest series, which
+was not interrupted. A step is reported only if it is found in most series."""
 READS = 200
 """Number of readings in a series, which takes 10 µs with a fine clock."""
 MAX_READS = 20_000
@@ -31,18 +30,18 @@ DISTINCT = 20
 MIN_STEP_NS = 8.0
 """Smallest step that is reported; a smaller step is negligible for an inference of 1 µs or more."""
 MAX_STEPS = 12
-"""Maximum number of steps in the shortest time between two readings, which is 40 to 100 ns."""
+"""Maximum number of clock steps in the shortest interval between two readings (40 to 100 ns)."""
 LONG_GAP = 5
-"""Longest time between two readings in which steps are counted, as a multiple of the shortest time;
-a longer time is an interruption."""
+"""An interval between two readings counts as an interruption if it exceeds the shortest interval by
+this factor; its steps are not counted."""
 ROUNDING_NS = 2.0
-"""Maximum distance of a reading from the grid of whole steps, caused by rounding to nanoseconds."""
+"""Maximum distance of a reading from a whole number of steps, due to rounding to nanoseconds."""
 
 
 def describe_clock(
     root: Path = Path("/"), clock: Callable[[], int] = perf_counter_ns
 ) -> ClockDescription:
-    """Measure the clock's step and the time of a reading; takes 0.1 ms with a fine clock.
+    """Measure the clock's step and how long a reading takes; needs 0.1 ms with a fine clock.
 
     Args:
         root: Directory that replaces / in tests.
@@ -66,7 +65,7 @@ def describe_clock(
 
 
 def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
-    """Find the step of the clock from its readings; None without a step of `MIN_STEP_NS` or more.
+    """Find the step of the clock from its readings; None if it is below `MIN_STEP_NS` or unknown.
 
     Args:
         reads_ns: Distinct readings, ascending.
@@ -85,7 +84,7 @@ def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
 
 
 def _fitted(reads_ns: Sequence[int], step_ns: float, *, longest_ns: float) -> float | None:
-    """Refine an approximate step by all readings; None if a reading is not on the grid of steps."""
+    """Refine an approximate step by all readings; None if they are not whole steps apart."""
     first_ns, count, most = reads_ns[0], 0, 0
     for earlier_ns, later_ns in pairwise(reads_ns):
         if later_ns - earlier_ns > longest_ns:  # an interruption, of an unknown number of steps

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 ORDER = (0, 3, 1, 2, 2, 0, 3)
-"""Order in which prepared samples run, which differs from the order of `prepare` and has
-repetitions."""
+"""Order in which prepared samples run; it has repetitions, and is not the order of `prepare`."""
 THREADS_S = 0.3
 """Time for which inferences run while the CPU time of the threads is counted."""
 SETTLE_S, SETTLE_LIMIT_S = 0.05, 1.0
-"""Time for which no thread may compute before working threads are counted, and longest wait for
-such a time. The wait is needed because numpy's OpenBLAS starts threads that spin for 80 ms."""
+"""Working threads are counted only after all threads have been idle for `SETTLE_S`, or after a wait
+of `SETTLE_LIMIT_S`. The wait is needed because numpy's OpenBLAS starts threads that spin for 80 ms.
+"""
 WORKING_RATIO = 0.1
-"""Minimum CPU time of a working thread, relative to the CPU time of the busiest thread. The value
-is also used for `--threads`: docs/verdict.md, "Requested and in effect"."""
+"""A thread counts as working if its CPU time is at least this fraction of the busiest thread's CPU
+time. The value is also used for `--threads`: docs/verdict.md, "Requested and in effect"."""
 REFERENCE_LIMIT_RATIO = 0.3
 """Largest RMS difference from reference kernels, relative to the standard deviation of the outputs.
 The value is the limit of the rule `agreement` for quantised models in docs/verdict.md."""
@@ -65,7 +65,7 @@ class ConformanceOutcome(Enum):
     PASS = "pass"
     FAIL = "fail"
     UNKNOWN = "unknown"
-    """The check needs another model, kernel or runtime."""
+    """The check gives no result with this model, kernel or runtime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ConformanceCheck:
     name: str
     outcome: ConformanceOutcome
     seen: str
-    """Finding of the check, as a line of text."""
+    """What the check found, as a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class _Impossible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A loaded model with samples, and with their outputs by `set_inputs` and `read_outputs`."""
+    """A loaded model with samples, and with the outputs that `read_outputs` returns for them."""
 
     driver: Runtime
     path: str
@@ -192,7 +192,7 @@ def _check_shapes(subject: _Subject) -> str:
 
 
 def _check_order(subject: _Subject) -> str:
-    """Prepared samples run in any order and repeatedly, and are not written to."""
+    """Prepared samples can run repeatedly and in any order, and the model does not change them."""
     subject.other_sample()
     before = [[part.tobytes() for part in sample] for sample in subject.samples]
     numbers = range(len(subject.samples))
@@ -203,7 +203,7 @@ def _check_order(subject: _Subject) -> str:
 
 
 def _check_prepare_again(subject: _Subject) -> str:
-    """A second `prepare` replaces the samples of the first."""
+    """A second call of `prepare` replaces the samples of the first call."""
     subject.other_sample()
     subject.model.prepare(subject.samples)
     numbers = list(reversed(range(len(subject.samples))))
@@ -237,7 +237,7 @@ def _run_prepared(
 
 
 def _check_copies(subject: _Subject) -> str:
-    """Outputs that were read are not changed by the next inference."""
+    """The next inference does not change outputs that were read before it."""
     model, samples = subject.model, subject.samples
     for name, read in (("reader", model.reader()), ("read_outputs", model.read_outputs)):
         model.reset()
@@ -274,7 +274,7 @@ def _check_timed_path(subject: _Subject) -> str:
 
 
 def _check_state(subject: _Subject) -> str:
-    """`reset` restores the initial state."""
+    """`reset` restores the initial state of the model."""
     model, samples = subject.model, subject.samples
     backwards = [infer(model, sample) for sample in reversed(samples)][::-1]
     if not all(map(subject.is_same, backwards, subject.expected)):
@@ -289,7 +289,7 @@ def _check_state(subject: _Subject) -> str:
 
 
 def _check_threads(subject: _Subject) -> str:
-    """A load with 1 thread computes on 1 thread, and a load with 2 has the same outputs."""
+    """With 1 thread, the model computes on 1 thread; with 2 threads, its outputs are the same."""
     invoke = subject.model.invoker()
     limit_s = time.monotonic() + SETTLE_LIMIT_S
     before_s = _thread_times()
@@ -316,7 +316,7 @@ def _check_threads(subject: _Subject) -> str:
 
 
 def _thread_times() -> dict[int, float]:
-    """CPU time of each thread of this process, in seconds, by the id of the thread."""
+    """Maps the id of each thread of this process to its CPU time, in seconds."""
     return {thread.thread: thread.run_s for thread in read_moment().threads}
 
 
@@ -373,4 +373,4 @@ _CHECKS: dict[str, Callable[[_Subject], str]] = {
     "threads": _check_threads,
     "reference": _check_reference,
 }
-"""Checks of a loaded model, by name: each returns what it found, or raises."""
+"""Maps names to the checks of a loaded model; a check returns what it found, or raises an error."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from edgebench.agent.conformance import ConformanceCheck, ConformanceReport
 
 TIMEOUT_S = 300.0
-"""Time for all checks of a model."""
+"""Maximum time for all checks of a model."""
 _OPEN = "open"
 
 

@@ -5,8 +5,8 @@ most `max_c`. `max_c` lies below the temperature at which a fan starts. If the l
 temperature is above `max_c`, the target is slightly above the lowest idle temperature. If the first
 two readings do not exceed the target, the run starts at once. A device that was warm has to stay at
 or below the target for `stable_s`, and its temperature must not change faster than
-`slope_c_per_min_max`: while the device still cools, its case is hot, and the run would begin with
-less thermal reserve than the previous run.
+`slope_c_per_min_max`. The reason is that a device that still cools has a hot case, so a run would
+begin with less thermal reserve than the run before it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ REACHABLE_C = 1.5
 """Minimum margin of the target above the lowest idle temperature, because a sensor has steps of
 half a degree, and noise."""
 FAILED_COUNT_MAX = 3
-"""Maximum number of consecutive failed readings; after more, the sensor counts as broken."""
+"""If more readings in a row than this fail, the sensor counts as broken."""
 Thermometer = Callable[[], float | None]
 Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Gate:
-    """Decides from the readings so far whether a run may start; uses neither clock nor device."""
+    """Decides only from the readings so far whether a run may start, without a clock or device."""
 
     rules: Cooldown
     coolest_c: float | None
     """Lowest idle temperature of the device so far; None if unknown."""
     readings: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """Pairs of the time since the start of the cool-down, in seconds, and the temperature."""
+    """Pairs of a time, in seconds since the start of the cool-down, and a temperature."""
 
     @property
     def target_c(self) -> float | None:
@@ -57,7 +57,7 @@ class Gate:
 
     @property
     def slope_c_per_min(self) -> float | None:
-        """Slope of the line through the readings of the last `stable_s`; None if too few."""
+        """Slope of a line through the readings of the last `stable_s`; None if they are too few."""
         recent = self._recent()
         if len(recent) < 2:
             return None

@@ -29,13 +29,13 @@ KEPT_FOR = timedelta(days=60)
 START_READINGS = 3
 START_PAUSE_S = 0.02
 IDLE_LOAD_15M = 0.2
-"""Load average over 15 minutes below which the device counts as idle during this time."""
+"""If the load average over 15 minutes is below this value, the device counts as idle."""
 
 
 def settled_c(
     thermometer: Thermometer, pause: Callable[[float], None] = time.sleep
 ) -> float | None:
-    """Highest of several readings, because single readings may be too low; None on a failure."""
+    """Highest of several readings, because a single one may be too low; None if one fails."""
     readings: list[float] = []
     while len(readings) < START_READINGS:
         if (temp_c := thermometer()) is None:
@@ -101,7 +101,7 @@ class Coolest:
         return float(temp_c) if is_fresh and SANE_C[0] <= temp_c <= SANE_C[1] else None
 
     def _read(self) -> dict[str, Any]:
-        """Entries of all machines on disk; empty if the file is missing or damaged."""
+        """Stored temperatures of all machines; empty if the file is missing or damaged."""
         try:
             plain: Any = json.loads(self._path.read_bytes()) if self._path else {}
         except (OSError, ValueError, RecursionError):

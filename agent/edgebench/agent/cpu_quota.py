@@ -38,7 +38,7 @@ _CPU = "cpu"
 """Controller of version 1 that limits CPU time; this module uses the name for its hierarchy,
 too."""
 _V2_THROTTLED, _V1_THROTTLED = ("throttled_usec", 1e6), ("throttled_time", 1e9)
-"""Name of the counter of the time for which a group was stopped, and number of units of the counter
+"""Counter of the time for which a group was stopped: name of the counter, and number of its units
 in a second."""
 _STAT_BYTES = 4096
 """Maximum number of bytes that are read from cpu.stat, which has 200 bytes on Linux 6.18."""
@@ -53,7 +53,7 @@ class QuotaGroup:
     """Descriptor of its file of counters, cpu.stat."""
 
     def use(self) -> QuotaUse:
-        """Counters now; zeros if the file is no longer readable."""
+        """Current values of the counters; zeros if the file is no longer readable."""
         try:
             text = os.pread(self.stat, _STAT_BYTES, 0).decode("ascii", "replace")
         except OSError:
@@ -84,7 +84,7 @@ class QuotaGroups:
         return tuple(group.quota for group in self.groups) if self.is_known else None
 
     def use(self) -> tuple[QuotaUse, ...]:
-        """Counters of each group now."""
+        """Current counters of each group."""
         return tuple(group.use() for group in self.groups)
 
     def close(self) -> None:
@@ -147,8 +147,8 @@ def _folders(root: Path) -> list[Path] | None:
 def _group_of_process(text: str) -> tuple[str, str]:
     """Hierarchy that limits CPU time, and this process's group in it; two empty strings if none.
 
-    If both versions are mounted, version 1 limits CPU time if one of its lines lists the controller
-    `cpu`; else version 2 does.
+    If both versions of control groups are mounted and a line of version 1 lists the controller
+    `cpu`, version 1 limits CPU time. Otherwise version 2 does.
     """
     unified = ("", "")
     for line in text.splitlines():

@@ -32,7 +32,7 @@ class CpuTicks:
 
 
 def parse_cpu_ticks(stat: bytes) -> dict[str, CpuTicks]:
-    """Parse /proc/stat; returns the ticks by CPU number, and the sum of all CPUs as `all`."""
+    """Parse /proc/stat; map each CPU number to its ticks, and `all` to the sum of all CPUs."""
     ticks = {}
     for line in stat.splitlines():
         name, *fields = line.decode("ascii", "replace").split()

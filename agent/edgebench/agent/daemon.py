@@ -40,12 +40,12 @@ from edgebench.system.terminal import echo
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 ACCEPT_TURNS = 3
-"""Iterations of the event loop after which a waiting connection is counted. The connection is
-accepted in the first iteration and created in the second; the third allows for the agent's
-callbacks, which run first. Source: asyncio, `BaseSelectorEventLoop._accept_connection`."""
+"""Number of iterations of the event loop after which a connection that waited is counted. The
+connection is accepted in the first iteration and created in the second; the third allows for the
+agent's callbacks, which run first. Source: asyncio, `BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 30.0
-"""Time for the TLS handshake; a board that swaps memory to disk, or measures on its only core,
-takes seconds."""
+"""Maximum time for the TLS handshake; a board that swaps memory to disk, or measures on its only
+core, takes seconds."""
 
 _WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,  # models hardly compress, and a decompression bomb must not expand
@@ -58,7 +58,7 @@ _WEBSOCKET_OPTIONS: dict[str, Any] = {
     "server_header": None,
 }
 END_TIMEOUT_S = 10.0
-"""Time for connections to close when the agent ends."""
+"""Maximum time for connections to close when the agent ends."""
 
 logger = logging.getLogger(__name__)
 
@@ -279,11 +279,11 @@ async def _until_done(
 
 
 async def _shut(local: ControlAddress, is_idle: Callable[[], bool]) -> bool:
-    """Shut the control address; if a host has connected by then, reopen it and return False.
+    """Close the control address; if a host has connected by then, reopen it and return False.
 
-    The last check of idleness is made after the address was shut. In the reverse order, a host that
-    connects between the check and the shutting would be dropped. A host that connects later finds
-    no agent, and starts a new agent.
+    The last check of idleness is made after the address was closed. If the check came first, a host
+    that connects between the check and the closing would be dropped. A host that connects later
+    finds no agent, and starts a new agent.
     """
     local.shut()
     for _ in range(ACCEPT_TURNS):

@@ -20,7 +20,7 @@ from edgebench.protocol.thermal import (
 
 
 def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
-    """Expectations of a profile, and their mismatches with the device under this root."""
+    """Expectations of a profile, and how the device under this root differs from them."""
     indicators = {indicator.kind: indicator for indicator in profile.throttle.indicator}
     firmware = indicators.get("vcgencmd", Indicator(kind="none"))
     cooling = indicators.get("cooling_device", Indicator(kind="none"))

@@ -80,7 +80,7 @@ class Governors:
             )
 
     def _kept_before(self) -> dict[str, str]:
-        """Governors stored on disk, by policy; invalid policies and names are left out."""
+        """Maps each policy to its governor stored on disk, without invalid policies and names."""
         try:
             plain: Any = json.loads(self._kept.read_bytes())
         except (OSError, ValueError, RecursionError):

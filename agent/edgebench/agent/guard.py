@@ -71,7 +71,7 @@ class Guard:
         return self._limit_c is not None and self._loss is not None
 
     def may_start(self) -> bool:
-        """Whether the last report of the heat, if there is any, lets the run start."""
+        """Whether the run may start; False if a limit is set and the last report was `HOT`."""
         return self._limit_c is None or not self._is_hot
 
     async def let_start(self) -> None:

@@ -85,7 +85,7 @@ def _remembered(directory: Path) -> Hardware:
 
 
 def _is_built_in(interface: Path) -> bool:
-    """Whether an interface is a built-in card: not virtual, and not on USB, which is removable."""
+    """Whether an interface is a built-in card, neither virtual nor on USB (removable)."""
     device = interface / "device"
     if not device.exists() or _AT_USB.search(str(device.resolve())):
         return False

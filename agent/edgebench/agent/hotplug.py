@@ -1,4 +1,4 @@
-"""Opens and closes seats while the agent serves, as their devices appear and leave.
+"""Opens and closes the seats of an agent while it serves, as their devices appear and leave.
 
 Theory of operation. At a regular interval, the devices that the sources offer are compared, by
 identity, with the open seats. If an open seat's device is no longer offered, the device has left:
@@ -30,7 +30,7 @@ class SeatOwner(Protocol):
     """The part of an agent that hot-plugging uses."""
 
     seats: dict[str, Seat]
-    """All seats by name, including the seats of permanent devices."""
+    """Maps each name to its seat, including the seats of permanent devices."""
     models: ArtifactStore
 
     def seat(self, name: str) -> Seat:
@@ -47,7 +47,7 @@ class SeatOwner(Protocol):
 
 
 class Hotplug:
-    """The seats of all sources."""
+    """The seats of the devices that all sources offer."""
 
     def __init__(self, agent: SeatOwner, sources: Sequence[SeatSource], memory: SeatMemory) -> None:
         """Create the stored seats; their devices are detected later.
@@ -58,13 +58,13 @@ class Hotplug:
         self._agent = agent
         self._sources = sources
         self._offers: list[Sequence[SeatOffer]] = [() for _ in sources]
-        """Last offers of each source, in the order of the sources."""
+        """Devices that each source offered last, in the order of the sources."""
         self._memory = memory
         self._open: dict[str, Seat] = {}
-        """Seats whose devices are present, by the identity of the device."""
+        """Maps the identity of each present device to its seat."""
         self._troubles: dict[str, str] = {}
-        """Faults that were logged and still exist; the key is the identity of a device, or `source
-        N`."""
+        """Maps the identity of a device, or `source N`, to its logged fault, while the fault
+        exists."""
         self._fixed = frozenset(agent.seats)
         self._changing = asyncio.Lock()
         for name, seat in memory.seats.items():
@@ -88,7 +88,7 @@ class Hotplug:
                 logger.exception("looking for devices failed")
 
     async def end(self, following: asyncio.Task[None]) -> None:
-        """Cancel the task of `follow`, as soon as the runs of departing devices are spooled."""
+        """Cancel the task of `follow`, once the runs of devices that have left are stored."""
         async with self._changing:
             following.cancel()
 

@@ -36,7 +36,7 @@ class PairedHost:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end of a connection."""
+    """The peer of a connection, as its certificate or its socket identifies it."""
 
     identity: str
     name: str

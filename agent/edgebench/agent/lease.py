@@ -136,7 +136,7 @@ class Lease:
             self._holder = replace(holder, expires_s=self._now_s() + holder.ttl_s)
 
     def abandon(self, identity: str) -> None:
-        """Free the lease of a disconnected holder; during a run, only when the run has ended."""
+        """End the lease of a disconnected holder now, or after its run if one is in progress."""
         if self._holder and self._holder.identity == identity:
             self._holder = replace(self._holder, ttl_s=0.0, expires_s=self._now_s())
             self.wake()

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listener(socket.socket):
-    """Several listening sockets as a single socket whose connections pass an `Admission`."""
+    """Several listening sockets, used as a single one; an `Admission` filters their connections."""
 
     def __init__(self, family: int, admission: Admission) -> None:
         super().__init__(family, socket.SOCK_STREAM)

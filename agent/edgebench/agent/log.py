@@ -38,9 +38,9 @@ is a single fstat(2)."""
 GENERATIONS = 3
 """Number of older files that are kept."""
 REPEAT_S = 3600.0
-"""Time within which a repeated warning is only counted."""
+"""A warning that is repeated within this time is counted, not written."""
 MAX_REMEMBERED = 100
-"""Maximum number of different warnings whose repetitions are counted; the oldest is dropped
+"""Maximum number of different warnings whose repetitions are counted; the oldest is forgotten
 first."""
 
 
@@ -69,7 +69,7 @@ class LogFile:
             threading.Thread(target=self._watch, name="log", daemon=True).start()
 
     def write(self, line: str) -> None:
-        """Append a line; on an error, the line is lost: a full disk must not end the agent."""
+        """Append a line; an error only loses the line: a full disk must not end the agent."""
         data = (b"\n" if self._is_torn else b"") + line.encode("utf-8", "replace") + b"\n"
         with self._lock, contextlib.suppress(OSError):
             if self._is_closed.is_set():
@@ -87,7 +87,7 @@ class LogFile:
                 os.close(self._descriptor)
 
     def _watch(self) -> None:
-        """Bound the output of libraries that goes to the file."""
+        """Limit the size of the file, to which libraries may write directly."""
         while not self._is_closed.wait(WATCH_S):
             with self._lock, contextlib.suppress(OSError):
                 if not self._is_closed.is_set():

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HANG_S = 30.0
-"""Time after which the opening or closing of a meter counts as hung; the limit of a session itself
-is a third of this time."""
+"""A driver counts as hung if it takes longer than this to open or close a meter. A session has a
+limit of its own, which is a third of this time."""
 LIMIT_BYTES = 2**32 - 2**26
-"""Maximum size of a recording: hosts fetch up to 4 GiB, and a recording grows between two
-checks."""
+"""Maximum size of a recording. It is less than the 4 GiB that hosts fetch, because a recording
+grows between two checks."""
 KEPT_FREE_BYTES = 2**26
-"""Free space for the run's own results: more than the traces of a million inferences."""
+"""Free space that is kept for the run's own results; the traces of a million inferences fit."""
 LOOK_S = 1.0
 """Interval at which the size of the recording is checked; a check takes 20 µs."""
 
 
 def require_served(meter: str | None, served: tuple[str, ...]) -> None:
-    """Check that the agent serves the meter that a run requests, if any.
+    """Check that the agent has the meter that a run requests; a run may request none.
 
     Raises:
         UsageError: the agent does not serve the meter.
@@ -85,7 +85,7 @@ class MeterRecorder:
         self._session: MeterSession | None = None
         self._trouble: str | None = "the run did not start"
         self._lock = threading.Lock()
-        """Guards `_open`, which two threads may use at once."""
+        """Lock for `_open`, which two threads may use at once."""
         self._is_over = False
         self._ending: asyncio.Event | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -138,7 +138,7 @@ class MeterRecorder:
         return None if self._meter is None else self._trouble
 
     async def _within_limit(self, act: Callable[[], str | None], what: str) -> str | None:
-        """Run `act` in its own thread; returns its fault, a message that it hangs, or None."""
+        """Run `act` in its own thread; return its fault, or a message if it hangs, or None."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[str | None] = loop.create_future()
 

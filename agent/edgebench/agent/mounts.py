@@ -14,7 +14,7 @@ from pathlib import Path
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 """A blank, tab, line feed or backslash in a path, escaped as an octal number."""
 _FIELD_COUNT, _AFTER_COUNT = 6, 3
-"""Number of fields before the optional fields, and number of fields after the dash that ends the
+"""Number of fields before the optional fields, and number of fields after them. A dash ends the
 optional fields."""
 
 

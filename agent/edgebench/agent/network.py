@@ -37,7 +37,7 @@ def _adapters() -> list[ifaddr.Adapter] | None:
 def _address_towards_others() -> Iterator[str]:
     """Local addresses from which the kernel would reach another machine; no packet is sent.
 
-    For the other machine, addresses that are reserved for documentation are used. Source: RFC 5737
+    The address of that machine is an address that is reserved for documentation. Source: RFC 5737
     and RFC 3849.
     """
     for family, other in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):

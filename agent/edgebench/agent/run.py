@@ -1,4 +1,4 @@
-"""A run on the device: admission, worker, telemetry, spooling."""
+"""Carries out a run on the device, from its admission to the storage of its results."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ from edgebench.protocol.traces import (
 logger = logging.getLogger(__name__)
 
 TARGET_MEMORY_BYTES = 6 * 2**30
-"""Memory limit of a process that drives a target: an emulator maps all memory of its board, 2 GiB
-for an MPS3, although it uses little of it."""
+"""Memory limit of a process that drives a target. An emulator maps all memory of its board (2 GiB
+for an MPS3), although it uses only a small part."""
 KEPT_LOG_BYTES = 256 * 1024
-"""Size of the end of the worker's log that is kept; a runtime may print far more."""
+"""Number of bytes at the end of the worker's log that are kept; a runtime may print far more."""
 
 
 class Runner:
@@ -365,7 +365,7 @@ class Runner:
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
     async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
-        """Wait until the device is cool by its profile, at most as long as the run allows."""
+        """Wait until the device is cool enough for its profile, or its time for that is over."""
         timeout_s = run.request.spec.cooldown_timeout_s
         if timeout_s is None:
             timeout_s = self._surroundings.cooldown_timeout_s

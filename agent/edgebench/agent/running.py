@@ -38,14 +38,14 @@ class ActiveRun:
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     progress: Progress | None = None
-    """The latest notice of a phase, for watchers that are added later."""
+    """The latest notice that a phase has started, for watchers that are added later."""
     too_hot: TargetError | None = None
     """Why the temperature guard stopped the run, or did not let it start."""
     left: SeatLeft | None = None
-    """Error of a run whose device has disconnected."""
+    """Error with which the run ended because its device has disconnected."""
 
     def send(self, notice: Notice) -> None:
-        """Send a notice to all watchers; a failing watcher affects neither others nor the run."""
+        """Send a notice to all watchers; if one fails, the run and the other watchers go on."""
         if isinstance(notice, Progress):
             self.progress = notice
         for listener in list(self.listeners):

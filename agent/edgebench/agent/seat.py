@@ -1,4 +1,4 @@
-"""A seat: a device as an agent serves it.
+"""A seat, which is a device of an agent with its name, its lease and its runs.
 
 Theory of operation. A seat continues to exist when its device has left. While the device is
 present, the seat is open: it has surroundings, a wiring and a runner. After the device has left,

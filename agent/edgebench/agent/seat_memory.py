@@ -1,4 +1,4 @@
-"""Seats whose devices appear and leave, stored by the identity of the device.
+"""Stores the seats of devices that appear and leave, by the identity of the device.
 
     seats/<name>/seat.json      the device, and when it left
     seats/<name>/spool/         its finished runs
@@ -43,7 +43,7 @@ class RememberedSeat:
 
 
 class SeatMemory:
-    """All seats that were opened for a source and have not been deleted."""
+    """All seats that were opened for the devices of a source and have not been deleted."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -59,7 +59,7 @@ class SeatMemory:
 
     @property
     def seats(self) -> dict[str, RememberedSeat]:
-        """Stored seats by name."""
+        """Maps each name to its stored seat."""
         return dict(self._seats)
 
     def state(self, name: str) -> Path:
@@ -67,7 +67,7 @@ class SeatMemory:
         return self._directory / name
 
     def name_for(self, identity: str, wanted: str, taken: Collection[str]) -> str:
-        """The name of a device: its earlier name, else a free name derived from `wanted`.
+        """The name of a device's seat: its earlier name, or else a free name made from `wanted`.
 
         Args:
             identity: Identity of the device.

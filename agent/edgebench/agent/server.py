@@ -52,11 +52,11 @@ MAX_SURPLUS = 16
 """Maximum number of connections beyond `MAX_CONNECTIONS` that get an HTTP status; further
 connections are cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
-"""Maximum size of the notices that wait for a watcher that does not read; with more, the watcher is
-cut off. A seat sends 0.4 KB a second, so the limit is reached after ten minutes with a single seat,
-or after 20 s with `MAX_SEATS` seats."""
+"""A watcher that does not read is cut off when the notices that wait for it exceed this size. A
+seat (a device of the agent) sends 0.4 KB a second, so the limit is reached after ten minutes with a
+single seat, or after 20 s with `MAX_SEATS` seats."""
 UPLOAD_LOOK_S = 0.1
-"""Polling interval while another host sends the model."""
+"""Polling interval while a different host sends the same model."""
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class PinnedConnection(CountedConnection):
                 self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release the connection's slot."""
+        """Subtract the connection from the counts of open connections."""
         super().connection_lost(exc)
         self._connections.paired_count -= self._has_slot
         self._connections.surplus_count -= self.is_surplus
@@ -204,7 +204,7 @@ class ConnectionHandler:
         self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._offered: list[str] = []
-        """Models offered for the next run, which must not be removed before the run holds them."""
+        """Models that were offered for the next run; they must be kept until the run holds them."""
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
         self._send_notice: SendNotice | None = None
@@ -266,7 +266,7 @@ class ConnectionHandler:
             await self._connection.send(encode(number, message, payload))
 
     def _push_bounded(self, data: bytes) -> None:
-        """Send a notice; cut the connection off if too many wait to be read."""
+        """Send a notice; cut the connection off if too many unread notices wait."""
         self._behind_bytes += len(data)
         if self._behind_bytes > MAX_BEHIND_BYTES:
             logger.warning("disconnected %s, which does not read notices", self._peer.name)

@@ -34,15 +34,15 @@ from edgebench.agent.bpf import (
 )
 
 FULL_PER_S = 128.0
-"""Rate of connections from unidentified peers up to which all are accepted."""
+"""While unidentified peers open at most this many connections a second, all are accepted."""
 NETWORK_PER_S = 4.0
-"""Rate of connections from unidentified peers of a network above which the network is shed, if the
-total rate is above `FULL_PER_S`."""
+"""If the total rate is above `FULL_PER_S`, most packets are dropped from each network whose
+unidentified peers open more connections a second than this; such a network is shed."""
 KNOWN_PER_S = 256.0
-"""Like `NETWORK_PER_S`, for the network of a paired host."""
+"""Limit in place of `NETWORK_PER_S` for the network of a paired host."""
 SHED_PASS = 32
-"""Number of SYN packets from a shed network for each SYN packet that passes, so that hosts in that
-network can still connect."""
+"""Of the SYN packets from a shed network, 1 in this number passes, so that hosts in that network
+can still connect."""
 SHED_S = 10.0
 """Time for which a network is shed, counted from the last update at which its rate was too high."""
 WINDOW_S = 1.0
@@ -54,7 +54,7 @@ instructions and a known network 3, or 8 and 5 for IPv6."""
 
 @dataclass(frozen=True, slots=True)
 class ShedRule:
-    """Networks whose SYN packets are dropped, and the share of other SYN packets that passes."""
+    """Networks whose SYN packets pass, networks to shed, and the pass ratio of all others."""
 
     known: tuple[str, ...] = ()
     """Networks of paired hosts; all their SYN packets pass."""
@@ -70,7 +70,7 @@ class ShedRule:
 
 
 class ArrivalRates:
-    """Rates of connections from unidentified peers, by network."""
+    """Measures for each network the rate of connections from unidentified peers."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -78,7 +78,7 @@ class ArrivalRates:
         self._count: Counter[str] = Counter()
         self._known: dict[str, None] = {}
         self._shed: dict[str, float] = {}
-        """End of the time for which each network is shed."""
+        """Maps each shed network to the time until which it is shed."""
         self.rule = ShedRule()
 
     def arrived(self, network: str) -> None:

@@ -26,5 +26,5 @@ def find_simulator() -> Simulator:
 
 
 def slowed(invoke: Callable[[], Any], speed_path: str | None) -> Callable[[], Any]:
-    """Slow `invoke` down to the speed in a simulated device's file; None: return it unchanged."""
+    """Slow `invoke` down to the speed that a simulated device's file gives, if there is a file."""
     return invoke if speed_path is None else find_simulator().slowed(invoke, speed_path)

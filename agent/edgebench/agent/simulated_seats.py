@@ -47,7 +47,7 @@ class SimulatedDeviceFile:
     board: str
     """Board, with a seed, as `--simulate` takes it."""
     serial: str = ""
-    """Serial number, by which the device is recognised; empty: the name of its file."""
+    """Serial number that identifies the device; if it is empty, the name of the file does."""
 
 
 def fixed_seats(
@@ -102,13 +102,12 @@ class SimulatedDirectory:
     """Simulated devices, each a file of a directory; implements `SeatSource`."""
 
     period_s = 0.25
-    """A short interval is possible, because reading ten files takes less than half a
-    millisecond."""
+    """The interval is short, because reading ten files takes less than half a millisecond."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._known: dict[str, tuple[_Stamp, SeatOffer]] = {}
-        """Offer of each file, and inode, time and size of the file when it was read."""
+        """Maps each file to its offer, and to its inode, time and size when it was read."""
 
     async def offers(self) -> Sequence[SeatOffer]:
         """An offer for each file; a file that became invalid keeps its earlier offer.

@@ -29,8 +29,8 @@ OWNER_FILE = "owner"
 """File with the identity of a run's host; not sent to the host."""
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 LEAST_FREE_BYTES = 2 * 2**20
-"""Free space below which no run starts: the smallest amount that any run needs, including its log.
-The worker checks the free space again, because it can compute how much it will write."""
+"""No run starts with less free space than this, the smallest amount that any run needs. The worker
+checks the free space again, because it can compute how much it will write."""
 
 
 class Spool:

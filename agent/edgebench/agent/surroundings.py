@@ -38,7 +38,7 @@ GUARD_HZ = 1.0
 
 
 class Surroundings(Protocol):
-    """The system around the models of a seat."""
+    """The system around the models that run on a seat (a device of the agent)."""
 
     @property
     def root(self) -> Path:
@@ -62,7 +62,7 @@ class Surroundings(Protocol):
 
     @property
     def cooldown_timeout_s(self) -> float:
-        """Longest cool-down of a run without its own limit, in seconds; 0: no cool-down."""
+        """Longest cool-down, in seconds, of a run that sets no limit itself; 0: no cool-down."""
         ...
 
     @property
@@ -144,7 +144,7 @@ class LinuxSurroundings:
 
     @property
     def _idle_max_c(self) -> float | None:
-        """Temperature above which only a low load shows an idle device; None: no limit."""
+        """Above this temperature, a device is idle only if its load is low, too; None: no limit."""
         return self._cooldown.max_c
 
     @property
@@ -154,7 +154,7 @@ class LinuxSurroundings:
 
     @property
     def has_thermometer(self) -> bool:
-        """Whether the profile's zone exists."""
+        """Whether the thermal zone that the profile names exists."""
         return self._thermometer is not None
 
     def environment(self) -> Environment:
@@ -219,7 +219,7 @@ class LinuxSurroundings:
 
 
 class SimulatedSurroundings(LinuxSurroundings):
-    """A simulated board; its models are computed by the processor of this machine."""
+    """A simulated board; the processor of this machine computes the models that run on it."""
 
     def __init__(self, profile: Profile, device_id: str, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -253,15 +253,15 @@ class TargetSurroundings:
         return describe_environment(self.root)
 
     def load_1m(self) -> float | None:
-        """None: the load of the agent's machine does not describe the target."""
+        """Return None, because the load of the agent's machine does not describe the target."""
         return None
 
     def temp_c(self) -> float | None:
-        """None: a target's temperature cannot be read."""
+        """Return None, because a target's temperature cannot be read."""
         return None
 
     def change_settings(self, spec: RunSpec) -> None:
-        """Reject all settings: a target has none.
+        """Reject all settings, because a target has none.
 
         Raises:
             GovernorRefused: the run requests a governor.
@@ -289,6 +289,6 @@ class TargetSurroundings:
         return CooldownFacts(CooldownOutcome.NO_SENSOR)
 
     def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
-        """Disable the sampler: a target has no files to sample."""
+        """Disable the sampler, because a target has no files to sample."""
         del spec
         return SamplerJob(worker_pid=worker_pid, rate_hz=0.0)

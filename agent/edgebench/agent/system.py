@@ -37,8 +37,8 @@ from edgebench.system.python_start import INTERPRETER
 PACKAGES = {"edgebench": AGENT_DISTRIBUTION} | {
     name: name for name in ("numpy", *RUNTIME_PACKAGES.values())
 }
-"""Distributions whose versions are recorded in the environment of a run, by their names in the
-record."""
+"""Python packages whose versions are recorded in a run's environment; maps names in the record to
+them."""
 
 DEVICE_ID_FILE = "device-id"
 """File in the agent's state directory with a random id, which is used instead of /etc/machine-id if
@@ -53,8 +53,8 @@ _FEATURES = {
     "i8mm": "i8mm",
     "sve": "sve",
 }
-"""CPU features by which runtimes choose their code for quantised models: the name in /proc/cpuinfo,
-and the common name. Source: Linux, arch/x86/include/asm/cpufeatures.h and
+"""CPU features by which runtimes choose their code for quantised models; maps the name in
+/proc/cpuinfo to the common name. Source: Linux, arch/x86/include/asm/cpufeatures.h and
 Documentation/arch/arm64/elf_hwcaps.rst."""
 
 
@@ -336,7 +336,7 @@ _LEAST_DIGITS = 8
 
 
 def _serial_number(root: Path, elsewhere: str = "") -> str:
-    """Serial number in the device tree, else `elsewhere`; empty if both are missing or defaults.
+    """Serial number in the device tree, else `elsewhere`; empty if both are missing or default.
 
     Source: Devicetree Specification 0.4, 3.2, property `serial-number` of the root node.
     """

@@ -35,7 +35,7 @@ _USB_TERMINALS = ("ttyACM", "ttyUSB")
 def target_seat(
     name: str, target: TargetDescription, state: Path, meters: tuple[str, ...] = ()
 ) -> SeatPlan:
-    """Plan the seat of a target with the directory `state`, whose runs may use these meters."""
+    """Plan the seat of a target with the directory `state` and these meters for its runs."""
     make_private_directory(state)
     profile = find_profile(target.profile) or find_profile(GENERIC_PROFILE)
     assert profile is not None

@@ -25,7 +25,7 @@ from edgebench.protocol.live import pack_samples
 
 PERIOD_S = 1.0
 LATE_NS = 3e9
-"""Time without a report of a run's sampler after which the daemon itself reads the temperature."""
+"""If the sampler of a run is silent for this time, the daemon itself reads the temperature."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class WatchedSeat:
     """Time of the last sample that was sent."""
 
     def key(self) -> _Key:
-        """Holder, run and phase, whose changes are sent to the watchers."""
+        """Holder of the lease, run and phase; watchers are notified when one of these changes."""
         holder = self.seat.lease.holder
         return holder.identity if holder else None, self.seat.running, self.seat.phase
 

@@ -14,7 +14,7 @@ from edgebench.protocol.toml_text import Complaint
 GENERIC_PREFIX = "generic-"
 """Prefix of the profiles that may match every device."""
 _NAMES = ("role", "name", "kind")
-"""Fields whose value selects an item of a list in the key of a fact."""
+"""The key of a fact selects a list item by the value of one of these fields."""
 
 
 def check(profile: Profile, name: str) -> Iterator[Complaint]:

@@ -80,7 +80,7 @@ def _parsed(source: TomlText) -> Table:
 
 
 def _inherited(table: Table, source: TomlText, name: str, parent: FindText) -> Table:
-    """The table, completed with the values of its ancestors."""
+    """The table of a profile, completed with the values of the profiles that it extends."""
     seen = [name]
     while (extended := table.get("extends")) is not None:
         found = parent(extended)

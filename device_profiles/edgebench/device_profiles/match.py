@@ -46,7 +46,7 @@ def match_profile(identity: DeviceIdentity, profiles: Sequence[Profile] | None =
 
 
 def fits_device(condition: Match, identity: DeviceIdentity) -> bool:
-    """Whether a device meets every condition of a match that is given."""
+    """Whether a device meets every condition that the match states."""
     usb = {(one.vid, one.pid) for one in condition.usb}
     return all(
         (

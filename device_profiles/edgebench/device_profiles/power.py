@@ -10,8 +10,8 @@ from edgebench.device_profiles.schema import DeviceClass
 
 LINUX_LOWEST_W = 0.01
 """Lowest power of a computer that runs Linux. Source: our own choice, a fortieth of the power of an
-idle Raspberry Pi Zero W. No board takes less, but a few watts that were read as milliwatts are
-less."""
+idle Raspberry Pi Zero W. No board takes less, so a lower value is an error, such as a few watts
+read as milliwatts."""
 
 POWER_W_BOUNDS: dict[DeviceClass, tuple[float, float]] = {
     # Lowest: 1 MHz at 1 uA/MHz and 1 V, below any Cortex-M in run mode (STMicroelectronics DS12023:

@@ -1,7 +1,7 @@
 """The allowed range of each number of a profile.
 
-A typing error must not disable a safety limit: a maximum temperature of NaN is never reached, and a
-wait until NaN never ends.
+A typing error must not disable a safety limit. For example, a maximum temperature of NaN is never
+reached, and a wait until NaN never ends.
 """
 
 from __future__ import annotations

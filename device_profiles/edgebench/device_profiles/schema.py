@@ -73,7 +73,7 @@ class Match:
     mbed_id: str | None = None
     """First four digits of a DAPLink or ST-LINK id."""
     priority: int = 0
-    """Rank among equally specific matches."""
+    """Of equally specific matches, the match with the highest priority wins."""
 
     @property
     def specificity(self) -> int:
@@ -136,7 +136,7 @@ class Accelerator:
     """Whether only root can read its frequency. Documentation only."""
     devices: tuple[str, ...] = ()
     """Files and directories under /dev that its driver opens, such as `/dev/dri` or
-    `/dev/nvhost-*`: workers may use them. Devices that are common on PCs need no profile
+    `/dev/nvhost-*`; workers may use them. Devices that are common on PCs need no profile
     (`confine.paths`)."""
 
 
@@ -155,7 +155,8 @@ class Zone:
     critical_c: float | None = None
     """Temperature at which the device shuts down."""
     trips_in_sysfs: bool = False
-    """Whether the device throttles at the kernel's trip points; they then override this file."""
+    """Whether the device throttles at the kernel's trip points; these points then override the
+    values in this file."""
     ignore_values_c: tuple[float, ...] = ()
     """Values that the sensor shows when it has no reading."""
 
@@ -187,12 +188,12 @@ class Indicator:
     types_exclude: tuple[str, ...] = ()
     """Types of cooling devices that cool without throttling."""
     min: int | None = None
-    """Lowest status at which the device is throttled."""
+    """The device is throttled if its status is at least this value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """Indicators in order of preference: the first that can be read is used."""
+    """Indicators in order of preference; the first indicator that can be read is used."""
 
     indicator: tuple[Indicator, ...] = ()
 
@@ -254,8 +255,8 @@ class Cooldown:
     room may never reach a lower temperature. Without a baseline, the target is `max_c`.
     """
     slope_c_per_min_max: float = 1.0
-    """Steepest slope of the temperature at which a run starts: while a device still cools down, its
-    case is hot."""
+    """A run starts only if the slope of the temperature is at most this; the case of a device that
+    still cools down is hot."""
     stable_s: float = 30.0
     """Time for which all conditions must hold before a run starts."""
     timeout_s: float = 600.0
@@ -267,7 +268,7 @@ class DeviceLimits:
     """Limits that the agent enforces even without a host."""
 
     abort_c: float | None = None
-    """Temperature of any zone of the profile at which a run is aborted."""
+    """A run is aborted if any zone of the profile reaches this temperature."""
     min_free_bytes: int = 0
     """Memory that the system needs. Documentation only: it is not enforced."""
 
@@ -278,7 +279,8 @@ class RuntimeSupport:
 
     delegates: tuple[str, ...] = ()
     threads_default: int | None = None
-    """Documentation only, like `threads_max`: a run uses the requested number of threads."""
+    """Documentation only, like `threads_max`, because a run uses the requested number of
+    threads."""
     threads_max: int | None = None
 
 
@@ -306,8 +308,8 @@ class Profile:
     extends: str | None = None
     """Id of the profile that supplies the missing values."""
     match: tuple[Match, ...] = ()
-    """Alternatives: a device matches if it meets all conditions of any item. Empty for profiles
-    that exist only to be extended."""
+    """List of alternatives; a device matches if it meets all conditions of any item. Empty for
+    profiles that exist only to be extended."""
     soc: Soc | None = None
     memory: Memory = field(default_factory=Memory)
     accelerator: tuple[Accelerator, ...] = ()

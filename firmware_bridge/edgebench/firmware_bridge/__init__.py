@@ -1,4 +1,4 @@
-"""Microcontroller boards of an agent: detection, loading, timing and read-out over a serial line.
+"""Detects, loads, times and reads out the microcontroller boards of an agent over serial lines.
 
     transports/   bytes: a serial port, a socket, a child process, QEMU
     dialects/     bytes ↔ commands and replies of a board; no I/O
@@ -8,6 +8,6 @@
     generate.py   model blobs for edgebench's firmware, from .tflite (uses tflite, arena, blob, …)
 
 Only `transports/`, `detection.py` and `flashing.py` access devices and the operating system.
-docs/bring-your-own-board.md has the requirements for a board, docs/firmware-protocol.md the
-extensions of MLPerf Tiny's protocol in edgebench's firmware.
+docs/bring-your-own-board.md has the requirements for a board. docs/firmware-protocol.md describes
+the extensions of MLPerf Tiny's protocol in edgebench's firmware.
 """

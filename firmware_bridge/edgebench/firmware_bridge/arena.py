@@ -1,4 +1,4 @@
-"""Placement of a model's tensors in the arena, the RAM that its inferences use."""
+"""Places a model's tensors in the arena, which is the RAM that inferences use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """Size in bytes of a piece of memory, and the first and the last operator that use it."""
+    """Size of a piece of memory in bytes, and the first and last operator that use the piece."""
 
     size: int
     first: int

@@ -68,9 +68,9 @@ class BlobTensor:
     content: bytes = b""
     """Bytes of a constant tensor; empty for a tensor in the arena."""
     storage: int = -1
-    """Number of the tensor's piece of the arena; tensors with other shapes may share the piece."""
+    """Number of the arena's piece that holds the tensor; several tensors may share a piece."""
     place: int = 0
-    """Offset in bytes: of a constant from the start of the blob, otherwise of the arena."""
+    """Offset of the tensor in bytes; in the blob for a constant, in the arena for other tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class OperatorSource:
     """An operator of a model, with the names in the model's file."""
 
     operator: str
-    """Kind, such as CONV_2D."""
+    """Type of the operator, such as CONV_2D."""
     name: str
     """Name of the operator's first output tensor."""
 
@@ -93,18 +93,19 @@ class BlobOperator:
     parameters: dict[int, int] = field(default_factory=dict[int, int])
     is_rounded_once: bool = False
     has_halves_up: bool = False
-    """Whether an average of pixels rounds halves up, not away from zero."""
+    """Whether average pooling rounds halves up; otherwise, it rounds halves away from zero."""
     is_reset: bool = False
-    """Whether the operator runs only at a reset of the model's state, and in no inference."""
+    """Whether the operator runs only when the model's state is reset, not in inferences."""
     scratch_bytes: int = 0
     scratch_place: int = 0
     source: OperatorSource | None = None
-    """Operator of the model from which this operator was made; None: made for inputs or outputs."""
+    """Operator of the model that this operator implements; None if it only converts inputs or
+    outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobHeader:
-    """Values of the blob's header that do not follow from the tensors and operators."""
+    """Values in the blob's header that cannot be computed from the tensors and operators."""
 
     model_id: str
     arena_bytes: int

@@ -1,13 +1,14 @@
-"""A board: identification, loading of models and inputs, timed windows, and read-out.
+"""Identifies a board, loads models and inputs onto it, times its inferences and reads it out.
 
 Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So a
 single reply is not trusted: a query is repeated until two consecutive replies are equal, and an
 input is compared with the board's copy, either by the CRC-32 that the board computes, or by all
-bytes that the board prints. A window is not run again for confirmation; instead, its reply must
-contain the requested number of inferences.
+bytes that the board prints. A window (timed consecutive inferences) is not run again for
+confirmation; instead, its reply must contain the requested number of inferences.
 
 A board that restarts during a window loses its input and the window; the caller must handle this
-error (`BoardRestarted`). After a restart during a load, the load is repeated, as after any error.
+error (`BoardRestarted`). If the board restarts during a load, the load is repeated, as after any
+other error.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 INFERENCE_S = 120.0
-"""Maximum time without data from the board during an inference of unknown duration. MLPerf Tiny's
-runner allows 30 s, which slow boards with long windows exceed."""
+"""Maximum time without data from the board during inferences of unknown duration, in seconds.
+MLPerf Tiny's runner allows 30 s, but slow boards need more for long windows."""
 
 
 class Board:
@@ -75,12 +76,12 @@ class Board:
         self._exchange = BoardExchange(transport, timing=timing or BoardTiming())
         self._facts: BoardFacts | None = None
         self.on_bytes: OnBytes = lambda _done, _total: None
-        """Callback for the progress of sending a model or an input: sent and total bytes."""
+        """Callback that gets the number of sent bytes and of all bytes, while data is sent."""
         self._loader = BoardLoader(self._exchange, lambda done, total: self.on_bytes(done, total))
 
     @property
     def facts(self) -> BoardFacts:
-        """Identity of the board, with the deviations from MLPerf Tiny's protocol seen so far.
+        """Identity of the board, and its deviations from MLPerf Tiny's protocol seen so far.
 
         Raises:
             LocalProtocolError: the board is not connected.
@@ -92,7 +93,7 @@ class Board:
 
     @property
     def exchange(self) -> BoardExchange:
-        """The exchange of commands and replies, for direct use with streaming firmware."""
+        """The exchange of commands and replies; callers use it directly for streaming firmware."""
         return self._exchange
 
     @property
@@ -104,7 +105,8 @@ class Board:
         """Synchronise the line, and identify the board.
 
         Args:
-            baud_rates: Speeds to try, in this order; empty: only the transport's present speed.
+            baud_rates: Speeds to try, in this order; if empty, only the transport's present speed
+                is tried.
 
         Raises:
             BoardSilent: the board does not respond at any speed.
@@ -257,7 +259,7 @@ class Board:
 
         Raises:
             UsageError: the firmware cannot time operators.
-            BoardRefusal: the board rejects the command or has lost its input, or its counter has
+            BoardRefusal: the board rejects the command, has lost its input, or has a counter with
                 too few bits for `count` inferences.
             LineDamaged: no two consecutive replies to a repeated query are equal.
         """
@@ -281,7 +283,7 @@ class Board:
         return info is not None and info.operators is not None
 
     def stack_peak(self) -> int | None:
-        """Peak use of the stack in bytes since the model was loaded; None: it is not reported.
+        """Peak use of the stack in bytes since the model was loaded; None if the firmware lacks it.
 
         Raises:
             LineDamaged: no two consecutive replies to a repeated query are equal.
@@ -293,7 +295,7 @@ class Board:
         return None if info is None else info.stack_peak
 
     def outputs(self) -> tuple[float, ...]:
-        """Outputs of the last inference, which the board prints as decimals of three digits.
+        """Outputs of the last inference, which the board prints as numbers with three decimals.
 
         Raises:
             BoardRefusal: there are no outputs.
@@ -326,7 +328,7 @@ class Board:
         return self.retrying(once)
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Run an operation, repeat it if an error of the line occurs, and return its result.
+        """Run an operation, and run it again after an error of the line; return the result.
 
         Raises:
             BoardSilent: the board does not even reply to `name`.
@@ -344,7 +346,7 @@ class Board:
         return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
 
     def finish(self) -> None:
-        """Wait until the board has ended a window that was interrupted on this side.
+        """Wait until the board has ended a window for which the bridge stopped waiting.
 
         Raises:
             BoardLost: the board was disconnected.
@@ -399,7 +401,7 @@ class Board:
         return firmware_info({one.key: one.value for one in reply.of_kind(events.InfoItem)})
 
     def _if_known(self, command: str, *kinds: type[object]) -> BoardReply | None:
-        """Reply to a query; None: the firmware rejects the query, or does not reply to it."""
+        """Reply to a query; None if the firmware rejects the query, or does not reply to it."""
         for _ in range(UNANSWERED_LIMIT):
             try:
                 return self._exchange.confirmed(command, *kinds)
@@ -410,10 +412,10 @@ class Board:
         return None
 
     def _timestamps(self, info: FirmwareInfo | None) -> TimestampKind | None:
-        """Kind of timestamps, from the board's reports or, without these, a requested timestamp.
+        """Find the kind of timestamps from the board's reports, or by requesting a timestamp.
 
-        The request is the last resort, because it causes a pulse on the pin of a board in energy
-        mode.
+        A timestamp is requested only as the last resort, because a board in energy mode then makes
+        a pulse on its pin.
         """
         exchange = self._exchange
         if exchange.dialect.name.endswith(STREAMING):
@@ -491,10 +493,10 @@ class Board:
         )
 
     def _ends(self, reply: BoardReply) -> tuple[events.TimedEvent, events.TimedEvent]:
-        """Lines at the beginning and the end of a window: laps, or the lines around its pulses.
+        """Find a window's first and last line, which are laps, or lines next to the pulses.
 
         Raises:
-            LineDamaged: either line is missing.
+            LineDamaged: the first or the last line is missing.
         """
         marks = events.InferenceBegin | events.InferenceEnd
         texts = events.OtherText | events.ComplaintText
@@ -514,10 +516,10 @@ class Board:
         raise LineDamaged(f"`{reply.command}` ran, but the start or end of its window is missing")
 
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
-        """Times of single inferences, if the firmware records them.
+        """Times of the single inferences in a window, if the firmware records them.
 
-        In energy mode, these times are not read, because the line is slow, and the edges at a meter
-        define the window.
+        They are not read in energy mode, because the line is then slow, and the window is measured
+        between the edges at a meter.
         """
         info = self.facts.firmware
         is_timed = self.facts.timestamps is TimestampKind.LAP
@@ -526,14 +528,14 @@ class Board:
         return self.retrying(lambda: self._read_ticks(count))
 
     def frame_ticks(self, count: int) -> tuple[int, ...]:
-        """Processing times of the last audio frames, in ticks that streaming firmware counts.
+        """Processing times of the last audio frames, in ticks of the streaming firmware's counter.
 
         Args:
             count: Number of audio frames that the firmware has processed.
 
         Returns:
-            The recorded times; empty: the firmware records none, or a time exceeded the range of
-            the counter.
+            The recorded times; empty if the firmware records none, or if a time exceeded the
+            counter's range.
         """
         info = self.facts.firmware
         if info is None or not info.cycles_max or not info.tick_hz:

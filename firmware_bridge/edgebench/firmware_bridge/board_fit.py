@@ -1,4 +1,4 @@
-"""Check whether boards have space for a model, from its blob and the packaged firmware."""
+"""Computes from a model's blob and the packaged firmware which boards have space for both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgebench.protocol.errors import BoardModelRefused, ModelRefused, unknown_n
 
 _SCHEME = "qemu:"
 _STACK_TOP_AT = {"riscv32-virt": 4, "rp2040-pico": 0x200}
-"""Offset in flash of the word that contains the top of the stack; 0 on any other board."""
+"""Offset in flash of the word with the top of the stack; 0 for boards that are not listed."""
 
 
 def check_model(data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
@@ -29,8 +29,8 @@ def check_model(data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
     Args:
         data: Content of the model's .tflite file.
         name: Name of the file.
-        boards: Names of boards, with or without `qemu:`; empty: all boards with firmware in the
-            package.
+        boards: Names of boards, with or without `qemu:`; if empty, all boards with firmware in the
+            package are checked.
 
     Raises:
         UsageError: a board is unknown.
@@ -81,7 +81,7 @@ def _is_fitting(blob: ModelBlob, memory: BoardMemory) -> bool:
 
 
 def firmware_memory(board: str) -> tuple[int, int, int]:
-    """Flash and RAM of a board's firmware without a model, and the size of its stack, in bytes.
+    """Flash and RAM in bytes that a board's firmware uses without a model, and its stack's size.
 
     Source: Armv7-M Architecture Reference Manual, B1.5.3: the first word of the vector table is the
     top of the stack.

@@ -1,4 +1,4 @@
-"""Facts about the model on a board, which was sent to the board or is built into its firmware.
+"""Facts about a model that was sent to a board, or is built into the board's firmware.
 
 If a model is part of firmware that is not edgebench's, at most the model's name is known, because
 there is no file to hash.
@@ -31,7 +31,7 @@ from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import TargetMemory, TensorSpec
 
 _ITEM_BYTES = {"int8": 1, "uint8": 1, "float32": 4}
-"""Bytes of a single input value, by the encoding that `x-info` reports."""
+"""Maps the encoding that `x-info` reports to the number of bytes of an input value."""
 _WEIGHTED = {
     TfliteCode.CONV_2D: 0,
     TfliteCode.DEPTHWISE_CONV_2D: 0,
@@ -40,7 +40,7 @@ _WEIGHTED = {
     TfliteCode.TRANSPOSE_CONV: 2,
     TfliteCode.UNIDIRECTIONAL_SEQUENCE_LSTM: 0,
 }
-"""Operators that multiply by weights, each with the index of the input that is the activation."""
+"""Maps each operator that multiplies by weights to the index of its input with activations."""
 _INTEGERS = (INT8, UINT8, INT16)
 _RESULTS = "results"
 _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
@@ -53,7 +53,8 @@ _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
         ("ad01", "float32", (1, 640), 1),
     )
 }
-"""Input and results of MLPerf Tiny's models, in the encodings of MLPerf Tiny's firmware."""
+"""Maps each MLPerf Tiny model to its input and its results, as MLPerf Tiny's firmware encodes
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +66,14 @@ class BoardModel:
     memory: TargetMemory
     precision: str | None
     input_encoding: str = ""
-    """Encoding of the input on the line; empty: the type in `inputs`."""
+    """Encoding in which the input is sent to the board; empty for the type that `inputs` states."""
     is_stateful: bool = False
-    """Whether the model has variables; false for a model in firmware that is not edgebench's, where
-    this is unknown."""
+    """Whether the model has variables. False if this is unknown, as for a model in firmware that is
+    not edgebench's."""
     operators: tuple[OperatorSource | None, ...] = ()
-    """Operators of the model, as in `ModelBlob`; empty: unknown."""
+    """Operators of the model, as in `ModelBlob`; empty if they are unknown."""
     own_name: str | None = None
-    """Name of a model that is part of the firmware; None: the model was sent to the board."""
+    """Name of a model that is part of the firmware; None if the model was sent to the board."""
 
 
 def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
@@ -97,7 +98,7 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
 
 
 def with_firmware(memory: TargetMemory, info: FirmwareInfo | None) -> TargetMemory:
-    """Add the firmware's own memory use, which it reports, to the memory use of a model."""
+    """Add the memory use that the firmware reports for itself to the memory use of a model."""
     if info is None:
         return memory
     return replace(
@@ -109,7 +110,7 @@ def with_firmware(memory: TargetMemory, info: FirmwareInfo | None) -> TargetMemo
 
 
 def _precision(model: TfliteGraph) -> str:
-    """Arithmetic of most weights, or the type of most tensors if there are no weights.
+    """Precision of the arithmetic for most weights; without weights, the type of most tensors.
 
     Source: docs/measurement.md.
     """
@@ -128,7 +129,7 @@ def _precision(model: TfliteGraph) -> str:
 
 
 def encoded_input(data: bytes, model: BoardModel) -> bytes:
-    """Encode an input as the board expects it; the board converts it back to the given bytes.
+    """Encode an input as the board expects it; the board decodes it to the given bytes.
 
     Source: docs/firmware-protocol.md: uint8 is int8 + 128, float32 is scale · (int8 - zero point).
     """
@@ -176,7 +177,7 @@ def own_model(facts: BoardFacts) -> BoardModel:
 
 
 def _by_info(info: FirmwareInfo) -> tuple[TensorSpec, TensorSpec]:
-    """Input and output, as edgebench's firmware reports them."""
+    """Input and output of the model, as edgebench's firmware reports them."""
     item_bytes = _ITEM_BYTES.get(info.input_encoding or "")
     if item_bytes is None or not info.input_bytes or not info.output_bytes:
         raise ModelRefused(f"the firmware of {info.board} does not report the inputs of its model")

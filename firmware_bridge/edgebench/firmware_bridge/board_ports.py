@@ -2,9 +2,9 @@
 
 Theory of operation. Every poll lists the ports, and reports the boards on them. Most boards are
 known: after the first probe, a board with a USB serial number is stored in a file. A stored board
-is probed again only after `edgebench bridge flash` has written firmware onto it, and has removed it
-from the file. A new port is probed by a separate thread, because a port without a board takes
-seconds to time out. These ports are opened:
+is probed again only after `edgebench bridge flash` has written firmware onto it, because this
+command removes the board from the file. A new port is probed by a separate thread, because a port
+without a board takes seconds to time out. These ports are opened:
 
     named by the user           always, and repeatedly until a board replies
     USB id listed in `usb_ids`  once each time the port is plugged in, if probes are allowed; again
@@ -12,8 +12,8 @@ seconds to time out. These ports are opened:
     any other                   never; a board is reported only if it is in the file, where
                                 `edgebench bridge list --confirm` stores the boards that it finds
 
-A port that another program has open is not opened, because that would interfere with the program.
-So a board that a run is using is not probed either.
+A port that another program has open is not opened, because this would interfere with the program.
+So the board of a run in progress is not probed either.
 """
 
 from __future__ import annotations
@@ -54,13 +54,16 @@ from edgebench.protocol.target import TargetDescription, TargetSighting
 logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
-"""Time off the USB bus after which a board counts as disconnected, and not as restarting."""
+"""If a board is off the USB bus for longer than this, in seconds, it counts as disconnected;
+before, it may be restarting."""
 PROBE_AGAIN_S = 10.0
-"""Interval of the probes of a port that is named by the user, or could not be opened."""
+"""Interval, in seconds, at which a port is probed that the user has named, or that could not be
+opened."""
 FIRST_LOOK_S = 8.0
-"""Maximum time that the first poll waits for named boards, which may spend 2 s in a bootloader."""
+"""Maximum time, in seconds, that the first poll waits for boards at named ports. A board may spend
+2 s in a bootloader."""
 _OPENED = (BoardSilent, LineDamaged, BoardRefusal, BoardRestarted)
-"""Errors of a probe that has opened the port, but has found no usable board."""
+"""Errors of a probe that could open the port, but found no usable board on it."""
 _NAMED = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9._-]{0,47})=)?(.+)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -72,15 +75,15 @@ class PortToProbe:
     port: SerialPortInfo
     identity: str
     name: str = ""
-    """Name that the user gives to the board; empty: the name that the board reports is used."""
+    """Name that the user gives to the board; if empty, the name that the board reports is used."""
     sound: str = ""
-    """Sound file that the board's interface board plays; empty: none."""
+    """Sound file that the interface board in front of the board plays; empty for none."""
     is_named: bool = False
-    """Whether the user has named the port."""
+    """Whether the user has named this port, so that it is always probed."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Key that is constant while the same device is plugged into the same port."""
+        """Key of the port; it stays constant while the same device is plugged into the port."""
         return _place(self.port.path), self.identity
 
 
@@ -99,7 +102,7 @@ class PortProbe:
         self.board: KnownBoard | None = None
         self.error: EdgebenchError | None = None
         self.ended_s: float | None = None
-        """Time when the probe ended, with or without a reply; None: the probe has not ended."""
+        """Time when the probe ended, with or without a reply; None if it has not ended."""
         # A daemon thread, so that an agent that ends does not wait for a silent port.
         self.thread = threading.Thread(target=self._run, name="board", daemon=True)
         self.thread.start()
@@ -155,7 +158,8 @@ class BoardPorts:
         self._clock = clock
         self._probes: dict[tuple[str, str], PortProbe] = {}
         self._seen: dict[str, tuple[float, TargetDescription]] = {}
-        """Time and description of each board when it was last present, by identity."""
+        """Maps each board's identity to the time when it was last present, and its description
+        then."""
         self._is_first = True
 
     def look(self) -> list[TargetSighting]:
@@ -211,7 +215,7 @@ class BoardPorts:
     def _sighting(
         self, candidate: PortToProbe, known: dict[str, KnownBoard]
     ) -> TargetSighting | None:
-        """The board at a port; None: no board is known yet, or probes are not allowed."""
+        """The board at a port; None if no board is known there yet, or probes are not allowed."""
         port = candidate.port
         if port.key in known:
             self._probes.pop(candidate.key, None)  # probes again if the board leaves the file
@@ -251,7 +255,7 @@ class BoardPorts:
         return TargetSighting(_target(candidate, board))
 
     def _is_due(self, probe: PortProbe, candidate: PortToProbe) -> bool:
-        """Whether a port at which no board was found is due for another probe."""
+        """Whether the next probe is due at a port where the last probe found no board."""
         if probe.ended_s is None or probe.error is None:
             return False
         # The port was opened, which restarts many boards: probe only when it is plugged in again.
@@ -262,7 +266,8 @@ class BoardPorts:
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
         """Add boards that were present less than `AWAY_S` ago; omit a board that has changed.
 
-        A change of address, name or other facts appears as absence of the board in a single poll.
+        If the address, the name or another fact of a board changes, the board is missing from the
+        result of a single poll.
         """
         now_s = self._clock()
         usable = {
@@ -292,13 +297,13 @@ class BoardPorts:
 
 
 class NamedBoard(NamedTuple):
-    """A board that the user gives by `--board`."""
+    """A board that the user specifies with the option `--board`."""
 
     name: str
-    """Name that the user gives; empty: the name that the board reports is used."""
+    """Name that the user gives to the board; if empty, the name that it reports is used."""
     address: str
     sound: str
-    """Sound file that the board's interface board plays; empty: none."""
+    """Sound file that the interface board in front of the board plays; empty for none."""
 
 
 def _split(text: str) -> NamedBoard:

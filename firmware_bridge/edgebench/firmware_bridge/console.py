@@ -10,7 +10,8 @@ from enum import Enum
 from pathlib import Path
 
 MAX_BYTES = 8 << 20
-"""Maximum number of bytes in a log: half from the beginning, and half from the end."""
+"""Maximum number of bytes in a log; a longer log keeps its first half and its last half of
+these."""
 
 
 class ConsoleDirection(Enum):
@@ -25,14 +26,14 @@ class ConsoleEntry:
     """Bytes of a single read or write."""
 
     time_ns: int
-    """Time when the read or write returned, bridge clock."""
+    """Time when the read or write returned, by the bridge's clock."""
     direction: ConsoleDirection
     data: bytes
 
 
 @dataclass(slots=True)
 class ConsoleLog:
-    """Log of a line; bytes above the limit are dropped from the middle of the log, and counted."""
+    """Log of a serial line; above the size limit, bytes in its middle are dropped and counted."""
 
     max_bytes: int = MAX_BYTES
     dropped_bytes: int = 0
@@ -63,7 +64,7 @@ class ConsoleLog:
         yield from self._tail
 
     def write(self, path: Path) -> None:
-        """Write a line of JSON per entry: `time_ns`, `direction`, `text` (a character per byte)."""
+        """Write a JSON line per entry: `time_ns`, `direction`, and `text` in Latin-1."""
         with path.open("w", encoding="utf-8") as file:
             for entry in self.entries():
                 line = {

@@ -1,16 +1,17 @@
-"""Detection of boards on serial ports, and the stored results of earlier probes.
+"""Finds boards on serial ports by probes, and stores the results of the probes.
 
-Theory of operation. pyserial lists the ports with their USB ids. Without a request, an agent probes
-only ports with an id in `usb_ids`; `edgebench bridge list --confirm` probes all ports on USB. A
-port that replies to `name` has a board, and a port with the reply of an energy meter has a meter. A
-probe opens the port, which restarts many boards. So a board that has reported its name is stored
-under its USB serial number, and is probed again only if the user requests this, or writes firmware
-onto the board. The user must name a port that has no USB serial number, and a pseudo-terminal,
-which pyserial does not list.
+Theory of operation. pyserial lists the ports with their USB ids. Without a user's request, an agent
+probes only ports with an id in `usb_ids`. The command `edgebench bridge list --confirm` probes all
+ports on USB. If a port replies to the command `name`, it has a board; if it replies like an energy
+meter, it has a meter. A probe opens the port, which restarts many boards. So a board that has
+reported its name is stored under its USB serial number, and is probed again only if the user
+requests this, or writes firmware onto the board. A port without a USB serial number is used only if
+the user names it. The same holds for a pseudo-terminal, because pyserial does not list it.
 
-All serial adapters of some makers have the same serial number. After two ports with the same key
-have been present at the same time, the key of each permanently includes its place on the bus. Only
-the board that was stored first keeps its key without a place, until it is moved to another place.
+Some makers give all of their serial adapters the same serial number. After two ports with the same
+key have been present at the same time, both keys permanently include the port's place on the USB
+bus. Only the board that was stored first keeps its key without a place, until it is plugged in
+elsewhere.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
 _PLACE = "@"
-"""Separator between the other parts of a key and the place on the bus."""
+"""Separator before the place on the USB bus, which is the last part of a key."""
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
 """Timeouts of a probe, shorter than the default because the port may not have a board."""
 _METER_REPLY_BYTES = 4096
-"""Number of bytes, at the end of the received data, that are searched for a meter's prompt."""
+"""A meter's prompt is searched in at most this number of the bytes that were received last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +61,19 @@ class SerialPortInfo:
     serial_number: str | None = None
     description: str = ""
     location: str = ""
-    """Path on the bus with the USB interface, which distinguishes the ports of the same device."""
+    """Path on the USB bus; it includes the USB interface, which differs between ports of a
+    device."""
     is_serial_shared: bool = False
-    """Whether another device has the same serial number; if so, the key includes the place."""
+    """Whether a second device has the same serial number; if so, the key includes the place."""
 
     @property
     def hint(self) -> BoardHint | None:
-        """Kind of board that the port may have, by its USB id; None: the id is not listed."""
+        """Board that the port may have by its USB id; None if the id is not in `usb_ids`."""
         return hint_of(self.vendor, self.product)
 
     @property
     def key(self) -> str | None:
-        """Identity of the USB device and its interface; None: the device has no serial number."""
+        """Identity of the USB device and its interface; None if the device has no serial number."""
         if not self.serial_number or self.vendor is None:
             return None
         interface = self.location.rpartition(":")[2]
@@ -80,12 +82,12 @@ class SerialPortInfo:
 
     @property
     def place(self) -> str:
-        """Path on the bus, or the path of the port if the system reports no path on the bus."""
+        """Path on the USB bus, or the port's own path if the system reports no path on the bus."""
         return self.location or self.path
 
     @property
     def may_have_board(self) -> bool:
-        """Whether a probe on request may open the port: it is on USB, and not known as a meter."""
+        """Whether a probe on request may open the port, which must be on USB and no known meter."""
         return self.vendor is not None and (self.vendor, self.product) not in METER_IDS
 
 
@@ -98,15 +100,16 @@ class KnownBoard:
     dialect: str | None = None
     model_name: str | None = None
     board: str | None = None
-    """Kind of board, as edgebench's firmware reports it; None: the firmware is not edgebench's."""
+    """Board type that edgebench's firmware reports; None for any other firmware."""
     cpu: str | None = None
-    """Processor, as edgebench's firmware reports it; None: the firmware is not edgebench's."""
+    """Processor that edgebench's firmware reports; None for any other firmware."""
     takes_models: bool = False
-    """Whether the board accepts models; if not, its firmware contains a model."""
+    """Whether models can be sent to the board; if not, its firmware contains the only model."""
     takes_own_file: bool = False
-    """Whether a file can be verified to be the model that is linked into the board's firmware."""
+    """Whether the bridge can verify that a model file is the model in the board's firmware."""
     place: str = field(default="", compare=False)
-    """Place of the port when the board was stored; empty: an earlier version stored no place."""
+    """Place of the port on the USB bus when the board was stored; empty in entries of old
+    versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +118,9 @@ class FoundBoard:
 
     port: SerialPortInfo
     board: KnownBoard | None = None
-    """None: the device on the port is unknown."""
+    """The board on the port; None if the device on the port is unknown."""
     trouble: str | None = None
-    """Reason why the probe failed, a single line; None: it did not fail, or there was no probe."""
+    """Reason why the probe failed, as a single line; None if no probe failed."""
     is_meter: bool = False
     """Whether the device has replied as an energy meter."""
 
@@ -158,14 +161,14 @@ class KnownBoards:
         self._path = path
 
     def known(self) -> dict[str, KnownBoard]:
-        """Stored boards by the key of their port; a missing or damaged file counts as empty."""
+        """Read the boards by the keys of their ports; a missing or damaged file counts as empty."""
         with suppress(OSError, ValueError, TypeError, AttributeError):
             entries: Mapping[str, Mapping[str, Any]] = json.loads(self._path.read_text("utf-8"))
             return {key: KnownBoard(**entry) for key, entry in entries.items()}
         return {}
 
     def keyed(self, ports: Iterable[SerialPortInfo]) -> list[SerialPortInfo]:
-        """Mark ports with a shared serial number, so that the place becomes part of their keys.
+        """Mark the ports that share a serial number, so that their keys include the place.
 
         Args:
             ports: All ports of this machine.
@@ -182,10 +185,10 @@ class KnownBoards:
         ]
 
     def remember(self, port: SerialPortInfo, board: KnownBoard) -> str | None:
-        """Store a board, and return its key; None: not stored, the port has no serial number.
+        """Store a board and return its key; without a serial number, store nothing and return None.
 
-        An entry without a place, from an earlier version, is given to the first board that reports
-        the name in the entry.
+        An earlier version stored entries without a place. Such an entry is assigned to the first
+        board that reports the same name.
 
         Raises:
             OSError: the file cannot be written.
@@ -213,7 +216,7 @@ class KnownBoards:
 
     @contextmanager
     def _changed(self) -> Iterator[dict[str, KnownBoard]]:
-        """Yield the stored boards; at the end of the block, changes are written to the file."""
+        """Yield the stored boards, and write the changes to the file at the end of the block."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
@@ -242,11 +245,12 @@ def find_boards(
 
     Args:
         memory: Boards of earlier probes.
-        is_confirming: Whether to open all ports on USB and send `name`, because a known board may
-            have other firmware now. A known board is forgotten only if there is no reply, or a
-            meter replies: after any other error, an agent may have the port open.
-        ports: Ports of this machine, as `KnownBoards.keyed` returns them; None: all ports that the
-            system lists.
+        is_confirming: Whether to open all ports on USB and send `name`, because the firmware of a
+            known board may have changed. A known board is forgotten only if there is no reply, or a
+            meter replies. It is kept after any other error, because an agent may have the port
+            open.
+        ports: Ports of this machine, as `KnownBoards.keyed` returns them; None for all ports that
+            the system lists.
         opener: Function that opens a port at a speed.
         timing: Timeouts of the replies.
     """
@@ -289,8 +293,8 @@ def probe_board(
         port: Port to open.
         opener: Function that opens a port at a speed.
         timing: Timeouts of the replies.
-        may_be_meter: Whether a port with a USB id that meters also have is first queried as a
-            meter; if the device is a board, this query only ends after `timing.answer_s`.
+        may_be_meter: Whether to send a meter's query first if meters also have the USB id of the
+            port. If the device is a board, this query takes `timing.answer_s`.
 
     Raises:
         NotPermitted: the user may not use the port.
@@ -311,11 +315,11 @@ def probe_board(
 
 
 class MeterPort(TargetError):
-    """A port that was probed for a board has an energy meter."""
+    """The device at a port that was probed for a board is an energy meter."""
 
 
 def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
-    """Whether the device is an LPM01A meter: the query is not a complete command for a board.
+    """Whether the device replies as an LPM01A meter; a board receives only an incomplete command.
 
     Source: ST UM2243 (`powershield`): every reply of the meter begins with its prompt.
     """
@@ -329,7 +333,7 @@ def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
 
 
 def known_board(facts: BoardFacts) -> KnownBoard:
-    """Select the facts about a board that are stored in the file of known boards."""
+    """Make the entry for the file of known boards from the facts about a board."""
     info = facts.firmware
     is_on_demand = not facts.dialect.endswith(STREAMING)  # streaming firmware runs its own model
     is_linked = is_on_demand and info is not None and info.model_place == "firmware"

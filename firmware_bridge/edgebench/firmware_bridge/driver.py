@@ -1,9 +1,9 @@
-"""Boards as an agent's targets: `qemu:BOARD`, a serial port, `socket://HOST:PORT`.
+"""Opens boards as an agent's targets, by `qemu:BOARD`, a serial port or `socket://HOST:PORT`.
 
-Theory of operation. The model is data, not part of the firmware: its blob is generated here, in the
-worker process. The memory of an emulated board contains the blob from the start. A real board
-receives the blob in frames, unless the board already has it. After the load, all facts are read
-from the board again.
+Theory of operation. The model is data that is not part of the firmware. The worker process
+generates it as a blob. The memory of an emulated board contains the blob from the start. A real
+board receives the blob in frames, unless the board already has it. After the load, all facts are
+read from the board again.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ from edgebench.protocol.traces import CONSOLE_FILE
 SCHEME = "qemu:"
 RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
-"""Environment variable with a folder of ELFs that replace the packaged files of the same names."""
+"""Environment variable that names a folder of ELF files, which replace packaged files by name."""
 WINDOW_MARGIN = 1.5
-"""Maximum ratio of a window's duration to the duration expected from the previous window."""
+"""Margin for the duration of a window, as a factor on the duration that the last window
+predicts."""
 BLOB_FILE = "model.blob"
 BLOB_ADDRESS = {
     "mps2-an385": 0x0010_0000,
@@ -80,8 +81,8 @@ BLOB_ADDRESS = {
     "mps3-an547": 0x1100_0000,
     "riscv32-virt": 0x8010_0000,
 }
-"""Address of the memory for a model on each emulated board, as `x-info` reports it
-(`model_address`)."""
+"""Maps each emulated board to the address of its memory for a model (`model_address` in
+`x-info`)."""
 
 
 class BoardDriver:
@@ -97,7 +98,7 @@ class BoardDriver:
         return [_emulated(machine.name) for machine in machines if shutil.which(machine.program)]
 
     def ports(self, named: Sequence[str], memory: Path, *, is_probing: bool) -> BoardPorts:
-        """Create the tracker of the boards at this machine's ports and at the named addresses."""
+        """Create the object that tracks boards at this machine's ports and at given addresses."""
         return BoardPorts(named, memory, is_probing=is_probing)
 
     def open(
@@ -110,14 +111,14 @@ class BoardDriver:
         on_bytes: OnBytes,
         reported_name: str | None = None,
     ) -> BoardWithModel | ListeningBoard:
-        """Open a board, and load the model onto it; without a model, the board runs its own model.
+        """Open a board and load a model onto it; if none is given, the board runs its own model.
 
         Raises:
             UsageError: the emulated board is unknown, or a sound is given for firmware without
                 streaming.
             ModelRefused: the board cannot run this model or has no space for it; or no model is
                 given, and the board's firmware contains none.
-            OtherBoard: the board reports another name than `reported_name`.
+            OtherBoard: the name that the board reports is not `reported_name`.
             TargetError: the board does not respond, or the model does not arrive.
         """
         address, sound = split_sound(address)
@@ -193,8 +194,8 @@ class BoardWithModel:
         self._board = board
         self._directory = directory
         self._inference_s: float | None = None
-        """Upper estimate of the time of an inference in the last window, by the bridge's clock;
-        None before the first window."""
+        """Upper estimate of the time that an inference of the last window took, by the bridge's
+        clock; None before the first window."""
         self._model = model
         self.inputs, self.outputs = model.inputs, model.outputs
         self.precision = model.precision
@@ -216,7 +217,7 @@ class BoardWithModel:
         )
 
     def listen(self, on_bytes: OnBytes) -> None:
-        """Set the callback for the progress of sending inputs."""
+        """Set the callback that reports how many bytes of an input were sent."""
         self._board.on_bytes = on_bytes
 
     def set_input(self, data: bytes) -> None:
@@ -249,7 +250,7 @@ class BoardWithModel:
 
     @property
     def no_profiler(self) -> str | None:
-        """Reason why the board cannot time operators; None: it can."""
+        """Reason why the board cannot time operators; None if it can."""
         if self._board.has_profiler:
             return None
         facts = self._board.facts
@@ -272,11 +273,11 @@ class BoardWithModel:
         )
 
     def stack_peak_bytes(self) -> int | None:
-        """Peak use of the stack in bytes since the model was loaded; None: it is not reported."""
+        """Peak use of the stack in bytes since the model was loaded; None if it is not reported."""
         return self._board.stack_peak()
 
     def output_bytes(self) -> bytes:
-        """Outputs of the last inference; 32-bit floats if the board only prints decimals.
+        """Outputs of the last inference as bytes; 32-bit floats if the board prints only decimals.
 
         Raises:
             LineDamaged: the number of printed values is not the model's number of output values.
@@ -306,7 +307,7 @@ def _version(facts: BoardFacts) -> str:
 
 @contextmanager
 def _firmware(board: str) -> Iterator[Path]:
-    """The ELF file of an emulated board: the packaged file, or its replacement for development.
+    """The ELF file for an emulated board, either as packaged or as replaced for development.
 
     Raises:
         UsageError: the folder of replacements has no ELF for this board.
@@ -350,11 +351,11 @@ def connected(board: Board) -> BoardFacts:
 
 
 def _check_name(facts: BoardFacts, reported_name: str | None, address: str) -> None:
-    """Check that a board is the board that was identified at this address before.
+    """Check that a board is the one that was identified at its address before.
 
     Raises:
-        OtherBoard: the board reports another name, which happens because USB serial numbers are not
-            always unique.
+        OtherBoard: the board reports a different name. This happens because USB serial numbers are
+            not always unique.
     """
     if reported_name not in (None, facts.name):
         raise OtherBoard(
@@ -403,10 +404,10 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
 
 
 def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
-    """The model's blob, with the id and encoding that the board has; None: the model is not there.
+    """The model's blob with the id and encoding on the board; None if the board lacks the model.
 
-    A model that is on the board already is not sent. An interface board does not forward frames, so
-    a board behind it can only run the model that it already has.
+    A model that is already on the board is not sent. An interface board does not forward frames, so
+    the board behind it can only run the model that it already has.
     """
     model_id = info.model or ""
     if info.model_state != "ready" or model_id != model_id_of(model_id):
@@ -425,7 +426,7 @@ def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:
     """Check that the board has accepted the model.
 
     Raises:
-        ModelRefused: the board has not accepted the model; the text has the board's reason.
+        ModelRefused: the board has not accepted the model; the error's text has the board's reason.
     """
     info = facts.firmware
     if info is None or info.model_state != "ready" or info.model_bytes != len(blob.data):

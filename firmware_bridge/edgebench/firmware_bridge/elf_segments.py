@@ -1,4 +1,4 @@
-"""Segments of the firmware files in the package: 32-bit little-endian ELF.
+"""Reads the segments of the packaged firmware files, which are 32-bit little-endian ELF.
 
 Source: System V ABI, chapters 4 (`e_phoff`, `e_phentsize`, `e_phnum`) and 5 (`Elf32_Phdr`).
 """
@@ -25,7 +25,7 @@ class ElfSegment:
     run_address: int
     """Address of the segment in memory while the firmware runs."""
     memory_bytes: int
-    """Size at the run address; the bytes after the content are zeros."""
+    """Size of the segment in memory; bytes after the content are zeros."""
     is_writable: bool
 
 

@@ -1,4 +1,4 @@
-"""Commands to a board and the replies to them, over a transport, in a dialect.
+"""Sends commands to a board over a transport, and receives the replies, in a dialect.
 
 Theory of operation. A single command is in progress at a time, and `m-ready` ends its reply. Before
 a command is sent, all pending input is read and discarded, because it belongs to no command. If
@@ -8,9 +8,9 @@ contain a partial command, so the line is synchronised before the next command:
     drain    read until no data arrives for some time
     name%    repeat until the reply contains a name and `m-ready`, and no error
 
-A bare `%` is not sent: it would end a partial command, but it crashes the reference firmware if the
-command buffer is empty. The first `name` may be appended to a partial command, and be rejected as
-an unknown command; the second `name` is then received alone.
+A bare `%` would end a partial command. It is not sent, because it crashes the reference firmware if
+the command buffer is empty. The first `name` may be appended to a partial command, and be rejected
+as an unknown command; the second `name` is then received alone.
 
 A board that ignores commands may be in frame mode. A special frame ends this mode; a board in line
 mode receives the frame as a few characters of an unknown command.
@@ -53,22 +53,22 @@ from edgebench.protocol.text import one_line
 
 E = TypeVar("E")
 ATTEMPTS = 7
-"""Maximum number of attempts of a load or a window, on a line that loses bytes."""
+"""Maximum number of attempts to load data or to run a window, on a line that loses bytes."""
 UNANSWERED_LIMIT = 3
-"""Number of unanswered attempts after which the firmware counts as lacking a command, if the board
-replies to `name` after each attempt."""
+"""If a command gets no reply in this number of attempts, and the board replies to `name` after each
+of them, the firmware counts as lacking the command."""
 CONFIRMATIONS = 5
-"""Maximum number of times that a query is sent until two consecutive replies are equal."""
+"""Maximum number of times that a query is sent; two consecutive replies must be equal."""
 DRAIN_S = 2.0
-"""Maximum time to drain the line; after it, the command is sent even if data still arrives."""
+"""Maximum time to drain the line; the command is then sent even if data still arrives."""
 REPLY_S = 900.0
-"""Maximum duration of a reply, in addition to the time in which the board computes: printing 98304
-bytes at 9600 baud takes 310 s."""
+"""Maximum duration of a reply in seconds, without the time in which the board computes. To print
+98304 bytes at 9600 baud takes 310 s."""
 _NAME_REPLY_S = 15.0
 """Maximum duration of a reply to `name`, including the rest of the reply to an earlier command."""
 _ADDED_ATTEMPTS = 3
-"""Maximum number of additional attempts: after a restart of the board, or its rejection of the
-remains of another command, `name` is sent again."""
+"""Maximum number of additional attempts to get a reply to `name`. An attempt is added if the board
+restarts, or rejects the remains of an earlier command."""
 _ECHO_LINE = "Received command: "
 
 
@@ -77,16 +77,17 @@ class BoardTiming:
     """Timeouts of the exchange with a board, in seconds."""
 
     answer_s: float = 2.0
-    """Maximum time without data before and within the reply to a command without computation."""
+    """Maximum time without data before or within a reply, for commands that need no computation."""
     quiet_s: float = 0.1
-    """Time without data after which the line is drained. USB adapters delay bytes by 16 ms."""
+    """The line counts as drained after this time without data. USB adapters delay bytes by 16
+    ms."""
     boot_s: float = 0.5
     """Maximum time until the first data of a board that restarts when its port is opened."""
     resync_s: tuple[float, ...] = (0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
     """Timeouts of consecutive `name` commands. A bootloader takes the first two seconds."""
     start_s: float = 3.5
-    """Time that a board may take to start after its port was opened; at the first speed, `name` is
-    also sent after this time."""
+    """Time that a board may take to start after its port was opened. At the first speed that is
+    tried, `name` is also sent after this time."""
     frame_s: float = 0.5
     """Maximum time until the reply to a frame."""
 
@@ -103,15 +104,15 @@ class BoardReply:
     """Whether `m-ready` was received."""
 
     def of_kind(self, kind: type[E]) -> list[E]:
-        """Events of this kind, in order."""
+        """All events of the given type in the reply, in order."""
         return [event.event for event in self.events if isinstance(event.event, kind)]
 
     def first(self, kind: type[E]) -> E | None:
-        """First event of this kind, or None."""
+        """First event of the given type in the reply, or None."""
         return next(iter(self.of_kind(kind)), None)
 
     def timed(self, kind: type[object]) -> TimedEvent | None:
-        """First event of this kind with its times, or None."""
+        """First event of the given type with its times, or None."""
         return next((event for event in self.events if isinstance(event.event, kind)), None)
 
     @property
@@ -129,7 +130,7 @@ class BoardReply:
 
     @property
     def is_garbled(self) -> bool:
-        """Whether the board rejects another command than was sent, because the line damaged it."""
+        """Whether the board rejects a command that the line has damaged on the way to it."""
         error = self.error or ""
         first, *others = self.command.split()
         words = [first, *(word for word in others if word.isalpha())]
@@ -147,20 +148,20 @@ class BoardExchange:
     boot_events: list[BoardEvent] = field(default_factory=list[BoardEvent])
     """Events received while the board started."""
     interface_name: str | None = None
-    """Name of the interface board in front of the board; None: there is none."""
+    """Name of the interface board in front of the board; None if there is no interface board."""
     slow_s: float = 0.0
-    """Longest time that the board took to reply to `name`; 0: no reply was slower than usual."""
+    """Longest time that the board took to reply to `name`; 0 if no reply was slower than usual."""
     _due_ns: int | None = None
-    """Time, bridge clock, by which data of the pending reply must arrive; None: no reply is due."""
+    """Bridge-clock time by which data of the pending reply must arrive; None if no reply is due."""
 
     @property
     def answer_s(self) -> float:
-        """Maximum time until a reply begins; longer for a board that replied slowly to `name`."""
+        """Maximum time until a reply begins; it is longer if the board replied slowly to `name`."""
         return max(self.timing.answer_s, 2 * self.slow_s)
 
     @property
     def busy_s(self) -> float:
-        """Maximum time until a command ends, if the wait for its reply was interrupted; else 0."""
+        """Maximum remaining time of a command whose wait was interrupted; 0 if there is none."""
         left_ns = 0 if self._due_ns is None else self._due_ns - self.transport.now_ns()
         return max(0.0, left_ns / 1e9)
 
@@ -168,7 +169,7 @@ class BoardExchange:
         """Receive the rest of an interrupted reply, after which the board accepts a new command.
 
         Returns:
-            Whether the board is ready; False: the interrupted command exceeded its timeout.
+            Whether the board is ready; False if the interrupted command exceeded its timeout.
 
         Raises:
             BoardLost: the board was disconnected.
@@ -182,7 +183,7 @@ class BoardExchange:
 
         Args:
             command: Command without its terminator.
-            silence_s: Maximum time without data; None: `answer_s`.
+            silence_s: Maximum time without data; None for `answer_s`.
 
         Raises:
             BoardFault: the board reports a fault of its processor.
@@ -211,7 +212,7 @@ class BoardExchange:
 
         Args:
             command: Command without its terminator.
-            silence_s: Maximum time without data; None: `answer_s`.
+            silence_s: Maximum time without data; None for `answer_s`.
             limit_s: Maximum duration of the reply in addition to `silence_s`.
 
         Raises:
@@ -235,10 +236,10 @@ class BoardExchange:
         return BoardReply(command, issued_ns, tuple(events), is_complete)
 
     def confirmed(self, command: str, *kinds: type[object]) -> BoardReply:
-        """Repeat a query until two consecutive replies have equal lines of these kinds.
+        """Repeat a query until two consecutive replies have equal lines of the given event types.
 
-        A single reply is not enough, because a line that has lost a byte may still look valid.
-        Replies without any line of these kinds also count, because firmware may lack the command.
+        A single reply is not enough, because a line that has lost a byte may still look valid. Two
+        replies without any such line also count as equal, because firmware may lack the command.
 
         Raises:
             LineDamaged: no two consecutive replies are equal.
@@ -320,12 +321,12 @@ class BoardExchange:
         raise BoardSilent(self._silence(received_lines, received_bytes))
 
     def _settle(self, name: BoardName, late_count: int, begin_ns: int) -> bool:
-        """Receive a slow board's replies to earlier `name` commands; return whether it is in step.
+        """Receive a slow board's replies to earlier `name` commands; return whether it caught up.
 
         Args:
             name: Name in the first reply.
-            late_count: Number of `name` commands that have no reply yet, or none at all because
-                the board was still starting.
+            late_count: Number of `name` commands without a reply yet. They may never get one,
+                because the board was still starting.
             begin_ns: Time before the first `name` was sent, bridge clock.
         """
         waited_s = (self.transport.now_ns() - begin_ns) / 1e9
@@ -361,11 +362,12 @@ class BoardExchange:
         return received
 
     def frames(self, reader: FrameReader, timeout_s: float) -> list[BoardFrame] | None:
-        """Read data, and return the frames that it completes; None: no data arrived.
+        """Read data, and return the frames that are now complete; return None if no data arrived.
 
         Raises:
-            BoardFault: no data arrived, and the data before is the text of a fault handler.
-            BoardRestarted: no data arrived, and the data before has a start message of the board.
+            BoardFault: no data arrived, and the last received data is the text of a fault handler.
+            BoardRestarted: no data arrived, and the last received data has a start message of the
+                board.
         """
         received = self.read(timeout_s)
         if not received.data:
@@ -398,13 +400,13 @@ class BoardExchange:
         return False
 
     def _discard(self) -> None:
-        """Discard data since the last reply, which belongs to no command."""
+        """Discard data that arrived after the last reply, because it belongs to no command."""
         while received := self.read(0).data:
             self.dialect.receive(received, 0)
         self.dialect.reset()
 
     def _switch(self, reply: BoardReply) -> bool:
-        """Switch to the dialect that a reply to `name` shows; return whether this is a change."""
+        """Switch to the dialect that a reply to `name` reveals; return whether it is a new one."""
         texts = [other.text for other in reply.of_kind(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
         is_own = bool(reply.of_kind(BoardName))  # if so, "interface board" was in a log line
@@ -426,7 +428,7 @@ class BoardExchange:
             self.drain()
 
     def _silence(self, line_count: int, byte_count: int) -> str:
-        """Reason why the board cannot be used, on a single line."""
+        """Text, on a single line, that explains why no reply to `name` was received."""
         speed = f" at {self.transport.baud_rate} baud" if self.transport.baud_rate else ""
         attempts = f"{len(self.timing.resync_s)} times `name`"
         if self.interface_name is not None:

@@ -1,4 +1,4 @@
-"""Facts that a board reports about itself, and the windows and profiles that it has timed."""
+"""Types for a board's facts about itself, and for the windows and profiles that it has timed."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ from edgebench.protocol.plain import from_plain
 NO_MODEL = "none"
 """Model id that edgebench's firmware reports if it has no model."""
 LAP_RATE_HZ = 1_000_000
-"""Rate of the laps of MLPerf Tiny, which are in microseconds."""
+"""Rate of the clock of MLPerf Tiny's laps (printed times), which count microseconds."""
 LAP_WRAP = 1 << 32
-"""Laps of a microcontroller are 32 bits wide: they wrap after 71.6 minutes."""
+"""Laps of a microcontroller are 32 bits wide, so they wrap after 71.6 minutes."""
 SATURATED_TICKS = 0xFFFF_FFFF
-"""Value, in replies to `x-cycles` and `x-profile`, of a time that exceeded the counter's range."""
+"""Value in replies to `x-cycles` and `x-profile` for a time that exceeded the counter's range."""
 
 
 class TimestampKind(Enum):
     """Form of a board's timestamps."""
 
     LAP = "lap"
-    """Performance mode: the board prints the time."""
+    """The board prints the time, as in MLPerf Tiny's performance mode."""
     PULSE = "pulse"
-    """Energy mode: the board pulls a pin low, and prints nothing."""
+    """The board pulls a pin low and prints nothing, as in MLPerf Tiny's energy mode."""
 
 
 class ReadBack(Enum):
     """Method by which an input on the board was compared with the sent input."""
 
     CRC = "crc"
-    """By the CRC-32 that the board computes."""
+    """The input was compared by the CRC-32 that the board computes."""
     PRINTED = "printed"
-    """By all bytes of the input, which the board prints."""
+    """The input was compared by all of its bytes, which the board prints."""
     NONE = "none"
-    """Not compared: it was not requested, or the firmware does not support it."""
+    """The input was not compared, because this was not requested or the firmware lacks the
+    command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirmwareInfo:
-    """Facts that edgebench's firmware reports in its reply to `x-info`; None: not reported."""
+    """Facts that edgebench's firmware reports in its reply to `x-info`; None if not reported."""
 
     protocol: int
     board: str
     cpu: str | None = None
     kernels: str | None = None
     port: str | None = None
-    """`untested` for a port that has never run on hardware."""
+    """`untested` if the firmware's port to this board has never run on hardware."""
     mode: str | None = None
     tick_hz: int | None = None
     tick_source: str | None = None
@@ -75,7 +76,7 @@ class FirmwareInfo:
     input_encoding: str | None = None
     output_bytes: int | None = None
     operators: int | None = None
-    """Number of operators of an inference; None also for firmware that cannot time operators."""
+    """Number of operators of an inference; None if the firmware cannot time operators."""
     rounding: str | None = None
 
 
@@ -91,7 +92,7 @@ _COUNTS = (
 
 
 def firmware_info(items: Mapping[str, str]) -> FirmwareInfo | None:
-    """Facts from the lines of the reply to `x-info`; None: the firmware is not edgebench's.
+    """Parse the lines of the reply to `x-info`; return None if the firmware is not edgebench's.
 
     An invalid number counts as not reported, because it was damaged in transmission; unknown keys
     are ignored.
@@ -123,14 +124,16 @@ class BoardFacts:
     name: str
     dialect: str
     profile: str | None = None
-    """Version that the firmware reports in its reply to `profile`; None: it rejects the command."""
+    """Version that the firmware reports in its reply to `profile`; None if it rejects the
+    command."""
     model_name: str | None = None
-    """Name that the board reports for its model; None: it has no model, or reports no name. This is
-    all that is known of a model in firmware other than edgebench's: there is no file to hash."""
+    """Name that the board reports for its model; None if it has no model, or reports no name. In
+    firmware that is not edgebench's, nothing else is known of a model, because there is no file to
+    hash."""
     timestamps: TimestampKind | None = None
-    """Kind of timestamps; None: the firmware is for streaming, and has no `infer`."""
+    """Form of the timestamps; None for streaming firmware, which has no command `infer`."""
     firmware: FirmwareInfo | None = None
-    """Facts that edgebench's firmware reports; None: the firmware is not edgebench's."""
+    """Facts that edgebench's firmware reports; None for any other firmware."""
     quirks: tuple[Quirk, ...] = ()
     baud_rate: int | None = None
     is_emulated: bool = False
@@ -144,7 +147,7 @@ class InferenceTicks:
     total_count: int
     """Number of inferences of the window."""
     ticks: tuple[int | None, ...]
-    """Times of the last inferences, oldest first; None: a time exceeded the counter's range."""
+    """Times of the last inferences, oldest first; None for a time above the counter's range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,16 +157,16 @@ class BoardProfile:
     tick_rate_hz: int
     run_count: int
     operators: tuple[OperatorTicks, ...]
-    """Operators in order of execution; the ticks include a reading of the counter per inference."""
+    """Operators in order of execution; the ticks include one counter reading per inference."""
     reading_ticks: float
     """Ticks that a single reading of the counter takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardWindow:
-    """Consecutive inferences of a board.
+    """A window, which is a sequence of consecutive inferences on a board, and its times.
 
-    By the bridge's clock, only bounds are known, because bytes arrive late: the first inference
+    By the bridge's clock, only bounds are known, because bytes arrive late. The first inference
     began after `issued_ns` and before `began_ns`, and the last inference ended before `ended_ns`.
     The board measures the duration as the difference of two laps. Only `inferences` has the times
     of single inferences; the duration of a window does not show how much these times vary.
@@ -174,26 +177,26 @@ class BoardWindow:
     issued_ns: int
     """Time when the command was sent, bridge clock; the warm-up also begins after this time."""
     began_ns: int
-    """Arrival of the line at the window's start: the first lap, or the line before the pulse."""
+    """Arrival time of the first lap, or in energy mode of the line before the first pulse."""
     ended_ns: int
-    """Arrival of the line at the window's end: the second lap, or the line after the pulse."""
+    """Arrival time of the second lap, or in energy mode of the line after the second pulse."""
     laps: tuple[int, int] | None = None
-    """First and second lap as the board printed them; None: the timestamps are pulses."""
+    """First and second lap as the board printed them; None if the timestamps are pulses."""
     ticks: int | None = None
     """Duration in ticks of the board's clock, corrected for wraps of its counter."""
     tick_rate_hz: int | None = None
     outputs: tuple[float, ...] | None = None
-    """Outputs of a single inference, as decimals; None: the line was damaged, or there were several
-    inferences. The reference submissions overwrite their input during the first inference, so only
-    the first runs on the sent input."""
+    """Outputs of a window's only inference, as decimals. None if the line was damaged, or if there
+    were several inferences. MLPerf Tiny's reference submissions overwrite their input during the
+    first inference, so later inferences do not run on the sent input."""
     inferences: InferenceTicks | None = None
     """Times of single inferences, from firmware that records them."""
     attempt_count: int = 1
-    """Number of attempts; an earlier attempt may have run on the board, and have caused pulses."""
+    """Number of attempts. Attempts before the last may have run on the board, and caused pulses."""
 
     @property
     def duration_ns(self) -> float | None:
-        """Duration in nanoseconds by the board's clock; None: the timestamps are pulses."""
+        """Duration in nanoseconds by the board's clock; None if the timestamps are pulses."""
         if self.ticks is None or not self.tick_rate_hz:
             return None
         return self.ticks * 1e9 / self.tick_rate_hz
@@ -202,8 +205,8 @@ class BoardWindow:
     def clock_ratio(self) -> float | None:
         """Duration by the board's clock divided by the duration by the bridge's clock.
 
-        If the ratio is far from 1, either duration is wrong: a digit was lost on the line, the
-        board's counter has another unit, or its time is emulated.
+        If the ratio is far from 1, either duration is wrong. For example, a digit was lost on the
+        line, the board's counter has an unexpected unit, or the board's time is emulated.
         """
         passed_ns = self.ended_ns - self.began_ns
         if self.duration_ns is None or passed_ns <= 0:
@@ -212,7 +215,7 @@ class BoardWindow:
 
 
 def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
-    """Microseconds between two laps; the counter may have wrapped between them.
+    """Microseconds between two laps (printed times); the counter may have wrapped in between.
 
     >>> lap_ticks(1_000, 5_000, None), lap_ticks(4_294_967_000, 704, None)
     (4000, 1000)
@@ -224,7 +227,8 @@ def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
     Args:
         first: First lap.
         last: Second lap.
-        passed_ns: Time between the laps by the bridge's clock; None: the board's time is emulated.
+        passed_ns: Time between the laps by the bridge's clock; None if the board's time is
+            emulated.
     """
     if max(first, last) >= LAP_WRAP and last >= first:
         return last - first  # wider than 32 bits: it does not wrap

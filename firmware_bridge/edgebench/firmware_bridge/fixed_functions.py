@@ -1,4 +1,4 @@
-"""Functions of a single int8 value as tables of all 256 results, equal to the results of TFLite.
+"""Tables with all 256 results of functions of an int8 value, equal to TFLite's results.
 
 LiteRT computes a table in single precision when it loads a model. TensorFlow Lite Micro
 computes each value in fixed point, with gemmlowp's functions. Qn denotes a fixed-point number in an
@@ -42,7 +42,7 @@ def rounding_right(value: int, bits: int) -> int:
 
 
 def scale_twice(value: int, factor: FixedPoint) -> int:
-    """Compute value · factor, rounded in each of two steps, as `MultiplyByQuantizedMultiplier`."""
+    """Compute value · factor with two roundings, as TFLite's `MultiplyByQuantizedMultiplier`."""
     left, right = max(factor.shift, 0), max(-factor.shift, 0)
     return rounding_right(doubling_high(value << left, factor.multiplier), right)
 
@@ -74,7 +74,7 @@ def _exponential(value: int, integer_bits: int) -> int:
 
 
 def _reciprocal(a: int) -> int:
-    """2 / (1 + a) in Q2, for a in Q0 and in [0, 1], by three steps of Newton's division."""
+    """2 / (1 + a) in Q2, for a in [0, 1] as Q0, by three steps of Newton's division."""
     half = (a + _ONE + 1) >> 1
     x = 1515870810 + doubling_high(half, -1010580540)
     for _ in range(3):
@@ -161,7 +161,7 @@ def rectifier_table(
     negative: FixedPoint,
     bounds: tuple[int, int],
 ) -> bytes:
-    """Table of a function that scales positive and negative values by two factors, with bounds."""
+    """Table of a bounded function that has one factor for positive and one for negative values."""
     values: list[int] = []
     for code in _INT8:
         value = code - zero_point

@@ -1,8 +1,8 @@
-"""Commands that write firmware onto boards, by tools that are on PATH.
+"""Makes and runs the commands of flashing tools on PATH, which write firmware onto boards.
 
 The tools are external programs, not dependencies, and are not imported, because some are GPL. The
-user sees the whole command before it runs. Tests without a board check the arguments that a
-program with the name of the tool gets.
+user sees the whole command before it runs. Tests run without boards: a substitute program records
+the arguments that a tool would get.
 
 Source: the manuals of the tools: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`),
 probe-rs (`download`); hathach/tinyusb, hw/bsp/nrf (the arguments of Arduino's bossac).
@@ -23,7 +23,7 @@ from edgebench.firmware_bridge.elf_segments import loaded_segments
 from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError, unknown_name
 
 FLASH_S = 300.0
-"""Timeout of a flashing tool, in case a debug probe hangs."""
+"""Timeout of a flashing tool in seconds, because a debug probe may hang."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +49,20 @@ class FlashRecipe:
     board: str
     text: str
     targets: dict[str, str]
-    """The board's name in each program; for OpenOCD, configuration files, the adapter's first."""
+    """Maps each program to its name for the board. For OpenOCD, these are configuration files, and
+    the first is the adapter's."""
     probe_vendor: int | None = None
-    """USB vendor of the board's debug probe, which also has the serial port; None: no probe."""
+    """USB vendor of the debug probe, which also has the board's serial port; None without a
+    probe."""
     adapter_pins: str | None = None
-    """Pins of a serial line that needs an adapter; None: the line is on the board's USB port."""
+    """Pins of the serial line if it needs an adapter; None if the line is on the board's USB
+    port."""
     by_hand: str | None = None
     """Instruction to write the packaged file without a tool, with the placeholder {file}."""
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of the programs in order of preference, which is the order of `targets`."""
+        """Names of the programs, the preferred program first, as in `targets`."""
         return tuple(self.targets)
 
 
@@ -192,19 +195,20 @@ def flash_command(
     serial: str | None = None,
     is_tool_needed: bool = True,
 ) -> ToolCommand:
-    """Command that writes firmware onto a board, by the preferred tool among those on PATH.
+    """Make the command that writes firmware onto a board with the preferred tool on PATH.
 
     Args:
         board: Name of the board, as in `FLASH_RECIPES`.
-        firmware: File to write; None: the firmware in the package, in a format of the tool.
-        program: Tool to use; None: the preferred tool among those that are installed.
-        serial: Serial number of the debug probe, if several are connected; for bossac, the port.
+        firmware: File to write; None selects the packaged firmware in a format that the tool
+            accepts.
+        program: Tool to use; None selects the preferred tool among the installed tools.
+        serial: Serial number of the debug probe if several are connected, or for bossac the port.
         is_tool_needed: Whether a tool must be on PATH; if false, and no tool is on PATH, the
             command of the preferred tool is returned.
 
     Raises:
-        UsageError: the board or the tool is unknown, or the file is missing, in another format or
-            for another board.
+        UsageError: the board or the tool is unknown, or the file is missing, in a wrong format, or
+            for a different board.
         FlashToolMissing: no tool for this board is on PATH.
     """
     recipe = FLASH_RECIPES.get(board)
@@ -257,10 +261,10 @@ def packaged_firmware(board: str) -> list[Path]:
 
 
 def _check_board(firmware: Path, board: str) -> None:
-    """Reject firmware for another board: an ELF file with other addresses, or a packaged file.
+    """Reject packaged firmware of a different board, and an ELF file with unfit addresses.
 
     Raises:
-        UsageError: the file is for another board, or cannot be read.
+        UsageError: the file is for a different board, or cannot be read.
     """
     try:
         content = firmware.read_bytes()
@@ -287,7 +291,7 @@ def _check_board(firmware: Path, board: str) -> None:
 
 
 def _load_addresses(elf: bytes) -> set[int]:
-    """Load addresses of the segments with content; empty: the file is not a 32-bit ELF file."""
+    """Load addresses of the segments with content; empty if the file is not a 32-bit ELF file."""
     try:
         return {segment.load_address for segment in loaded_segments(elf) if segment.content}
     except struct.error:
@@ -295,7 +299,7 @@ def _load_addresses(elf: bytes) -> set[int]:
 
 
 def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None) -> tuple[str, ...]:
-    """Arguments of a tool, with values in place of the placeholders."""
+    """Arguments of a tool, with the placeholders replaced by values."""
     values = {"firmware": str(firmware.resolve()), "target": target, "serial": serial or ""}
     arguments = [argument.format(**values) for argument in tool.arguments]
     if tool.program == "openocd":
@@ -310,7 +314,7 @@ def run_flash(command: ToolCommand, *, limit_s: float = FLASH_S) -> str:
     """Run a command that writes firmware onto a board, and return the output of the tool.
 
     Raises:
-        TargetError: the tool failed, or did not end in time; the text quotes its last line.
+        TargetError: the tool failed, or did not end in time. The error quotes the tool's last line.
     """
     arguments: Sequence[str] = (command.program, *command.arguments)
     try:

@@ -1,4 +1,4 @@
-"""Preparation of a model's graph: constant folding, and conversion of uint8 to int8.
+"""Prepares a model's graph by constant folding and by conversion of uint8 to int8.
 
 Keras expresses a reshape with an unknown batch size by the operators SHAPE, STRIDED_SLICE and PACK.
 In a .tflite file all sizes are known, so the outputs of these operators are constants. A uint8
@@ -60,12 +60,12 @@ def _constant_output(operator: ModelOperator, tensors: list[ModelTensor]) -> lis
 
 
 def _is_list(values: list[list[int]]) -> bool:
-    """Whether all inputs of a PACK are scalars, so that the dimension makes no difference."""
+    """Whether all inputs of a PACK are scalars, so that its axis makes no difference."""
     return all(len(numbers) == 1 for numbers in values)
 
 
 def is_of_uint8(model: TfliteGraph) -> bool:
-    """Whether any operator other than a conversion has a uint8 tensor."""
+    """Whether any operator, except conversions, has a uint8 tensor."""
     return any(
         model.tensors[number].type == UINT8
         for operator in model.operators

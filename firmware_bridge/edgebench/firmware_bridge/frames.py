@@ -1,12 +1,12 @@
-"""Binary frames of edgebench's firmware: COBS, a CRC-32, and an upload with frames in flight.
+"""Binary frames of edgebench's firmware, with COBS and a CRC-32, and uploads by such frames.
 
     wire    COBS( kind u8 │ sequence u8 │ payload │ crc32 u32 ) 0x00
 
-Theory of operation. An upload is a begin frame, data frames with their offset, and a commit frame
-for a model. Up to `window` frames are in flight: sent, but without a reply yet. Each frame has a
-single reply, and replies arrive in order. A rejected or lost frame invalidates the frames after it.
-So the upload waits until all frames in flight have replies or the timeout has passed, and then
-continues from the offset in the board's reply. This module does no I/O.
+Theory of operation. An upload is a begin frame, data frames with their offset, and for a model a
+commit frame. Up to `window` frames are in flight, which means sent but without a reply yet. Each
+frame has a single reply, and replies arrive in order. A rejected or lost frame invalidates the
+frames after it. So the upload waits until all frames in flight have replies or the timeout has
+passed, and then continues from the offset in the board's reply. This module does no I/O.
 
 Source: docs/firmware-protocol.md. COBS: Cheshire & Baker, Consistent Overhead Byte Stuffing (1999).
 CRC-32: as in zlib.
@@ -24,18 +24,18 @@ from edgebench.protocol.errors import BoardRefusal, LineDamaged
 
 _U32 = struct.Struct("<I")
 _RUN_MAX = 254
-"""Maximum number of non-zero bytes after a code byte."""
+"""Maximum number of non-zero bytes after a code byte of COBS."""
 _FRAME_MAX_BYTES = 1 << 16
 """Maximum size of a frame; longer data is discarded, because its delimiter was lost."""
 _HALVED_EVERY = 4
-"""Number of attempts without progress after which the size of data frames is halved."""
+"""Every time this number of attempts brings no progress, the size of data frames is halved."""
 _PAYLOAD_MIN_BYTES = 32
 ATTEMPTS = 20
 """Maximum number of consecutive attempts of an upload without progress."""
 
 
 class FrameKind(IntEnum):
-    """Kind of a frame, which is its first byte."""
+    """Type of a frame, which the frame's first byte states."""
 
     INPUT_BEGIN = 0x01
     INPUT_DATA = 0x02
@@ -48,7 +48,7 @@ class FrameKind(IntEnum):
 
 
 class FrameError(IntEnum):
-    """Reason in a `NAK` why the board rejects a frame."""
+    """Reason why the board rejects a frame, as stated in its `NAK` frame."""
 
     UNKNOWN = 0
     BAD_FRAME = 1
@@ -86,8 +86,8 @@ class ModelReason(IntEnum):
 _REPEATED = {FrameError.BAD_FRAME, FrameError.BAD_OFFSET, FrameError.MODEL_INCOMPLETE}
 """Errors caused by a damaged or lost frame; the upload continues from the board's offset."""
 _BEGIN_AGAIN = {FrameError.NOT_BEGUN, FrameError.MODEL_CRC}
-"""Errors of a board that has no load in progress, or has received other data; the upload starts
-again. Any other error would recur, so the upload fails."""
+"""Errors of a board that has no load in progress, or has received wrong data; the upload starts
+again. After an error in neither set, the upload fails, because the error would recur."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +164,19 @@ def frame_decode(encoded: bytes) -> BoardFrame:
 
 
 LEAVE_FRAMES = b"\0" + frame_encode(BoardFrame(FrameKind.LEAVE, 0))
-"""Frame that ends frame mode in any state; none of its bytes ends a command of line mode."""
+"""Frame that ends frame mode in any state. In line mode it is harmless, because none of its bytes
+ends a command."""
 
 
 class FrameReader:
-    """Finds frames in chunks of any size, and counts damaged frames."""
+    """Finds frames in received data, which arrives in chunks of any size; counts damaged frames."""
 
     def __init__(self) -> None:
         self._rest = b""
         self.damaged_count = 0
 
     def feed(self, data: bytes) -> list[BoardFrame]:
-        """Add received bytes, and return the frames that they complete."""
+        """Add received bytes, and return the frames that are now complete."""
         *whole, self._rest = (self._rest + data).split(b"\0")
         if len(self._rest) > _FRAME_MAX_BYTES:
             self._rest = b""
@@ -191,7 +192,7 @@ class FrameReader:
         return frames
 
     def take_rest(self) -> bytes:
-        """Remove and return the bytes after the last frame: text, if the board left frame mode."""
+        """Remove and return the bytes after the last frame; after frame mode, they are text."""
         rest, self._rest = self._rest, b""
         return rest
 
@@ -205,26 +206,27 @@ class _Step(Enum):
 
 @dataclass(slots=True)
 class FrameUpload:
-    """Upload of an input or a model, which chooses the next frames from the replies so far."""
+    """Upload of an input or a model; the replies so far determine the next frames."""
 
     data: bytes
     is_model: bool
     payload_max: int
-    """Maximum number of bytes in a data frame, from the reply to `x-frames`; less on a bad line."""
+    """Maximum number of data bytes per frame, from the reply to `x-frames`; reduced on a bad
+    line."""
     window: int
     """Maximum number of frames in flight."""
     received_bytes: int = 0
     """Bytes that the board has reported as received."""
     _step: _Step = _Step.BEGIN
     _offset: int = 0
-    """Offset of the next data frame."""
+    """Offset, in the uploaded data, of the next data frame."""
     _under_way: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     """Sequence number and kind of each frame in flight, oldest first."""
     _is_going_back: bool = False
-    """Whether a frame was rejected, and replies to the frames after it are still awaited."""
+    """Whether a frame was rejected, and the upload still waits for replies to later frames."""
     _sequence: int = 0
     _furthest_bytes: int = 0
-    """Maximum of `received_bytes` so far; only a higher value is progress."""
+    """Highest `received_bytes` so far; an attempt makes progress only if it exceeds this value."""
     _attempts: int = 0
 
     @property
@@ -233,7 +235,7 @@ class FrameUpload:
         return self._step is _Step.DONE
 
     def next_frames(self) -> bytes:
-        """Bytes to send now; empty: a reply must arrive first, or the upload is done."""
+        """Bytes to send now; empty if a reply must arrive first, or if the upload is done."""
         if self._is_going_back:
             return b""
         if self._step is _Step.DATA:
@@ -254,7 +256,7 @@ class FrameUpload:
         return self._frame(FrameKind.MODEL_BEGIN, size + _U32.pack(zlib.crc32(self.data)))
 
     def receive(self, frame: BoardFrame) -> None:
-        """Process a reply; a late reply to an abandoned frame is ignored.
+        """Process a reply; a late reply to a frame that counts as lost is ignored.
 
         Raises:
             BoardRefusal: the board rejects this load.
@@ -288,9 +290,10 @@ class FrameUpload:
         return frame_encode(BoardFrame(kind, self._sequence, payload))
 
     def _answered(self, frame: BoardFrame) -> int | None:
-        """Kind of the frame in flight to which a received frame replies; None: to no such frame.
+        """Type of the frame in flight to which a received frame replies; None if there is none.
 
-        Replies arrive in order, so older frames in flight, or the replies to them, were lost.
+        Replies arrive in order. So if an older frame in flight has no reply, the frame or its reply
+        was lost.
         """
         is_undecoded = frame.sequence == 0 and frame.kind == FrameKind.NAK
         if not is_undecoded and frame.sequence not in (number for number, _ in self._under_way):

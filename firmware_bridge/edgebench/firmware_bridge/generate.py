@@ -1,4 +1,4 @@
-"""Conversion of a .tflite file to a model blob, and the memory that the model needs.
+"""Converts a .tflite file to a model blob, and computes the memory that the model needs.
 
 python -I -m edgebench.firmware_bridge.generate model.tflite --id kws01 --output kws01.blob
 
@@ -44,7 +44,7 @@ MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
     "ic02": "uint8",
     "ad01": "float32",
 }
-"""Encodings in which hosts send the inputs of MLPerf Tiny's models; int8 for models not listed."""
+"""Maps MLPerf Tiny's models to the encodings of their inputs on the line; others use int8."""
 _MLPERF_TINY_FILES = {
     "kws_ref_model": "kws01",
     "vww_96_int8": "vww01",
@@ -54,12 +54,13 @@ _MLPERF_TINY_FILES = {
     "str_ww_ref_model": "sww01",
     "strm_ww_int8": "sww01",
 }
-"""IDs from which MLPerf Tiny's runner selects a test, by the name of the model file.
+"""Maps the names of model files to the IDs by which MLPerf Tiny's runner selects a test.
 
 Source: mlcommons/tiny, `benchmark/training/*/trained_models` and `benchmark/runner/tests.yaml`.
 """
 _SQUARED_ERROR = {"ad01"}
-"""Models that return the mean squared error of the reconstruction if the inputs are floats."""
+"""Models whose firmware returns the mean squared error of the reconstruction if inputs are
+floats."""
 
 
 _DAMAGES = (IndexError, KeyError, ValueError, ArithmeticError, struct.error, FlatbufferError)
@@ -68,7 +69,7 @@ _DAMAGES = (IndexError, KeyError, ValueError, ArithmeticError, struct.error, Fla
 
 @dataclass(frozen=True, slots=True)
 class BoardMemory:
-    """Memory that a board has for a model."""
+    """Sizes of the memory that a board provides for a model."""
 
     flash_bytes: int
     """Space for the blob."""
@@ -93,8 +94,9 @@ BOARD_MEMORY = {
     "rp2040-pico": BoardMemory(112 << 10, 104 << 10),
     "pico2": BoardMemory(320 << 10, 144 << 10),
 }
-"""Memory of each board for a model that is loaded, as `x-info` reports it (`model_max`, `ram_max`).
-On real boards, a loaded model is in RAM, because the firmware does not write flash."""
+"""Maps each board to its memory for a model that is sent to it, as `x-info` reports it
+(`model_max`, `ram_max`). On real boards, this model is in RAM, because the firmware does not write
+flash."""
 _FIRMWARE_BYTES = 64 << 10
 """Flash that is reserved for the firmware itself; the linker script enforces this limit."""
 _SOFT_FLOAT_FIRMWARE_BYTES = 96 << 10
@@ -114,35 +116,35 @@ LINKED_MEMORY = {
     "rp2040-pico": BoardMemory((2 << 20) - _SOFT_FLOAT_FIRMWARE_BYTES, 216 << 10),
     "pico2": BoardMemory((4 << 20) - _FIRMWARE_BYTES, 464 << 10),
 }
-"""Memory of each board for a model that is linked into the firmware. Source: the linker scripts of
-`firmware/ports/`."""
+"""Maps each board to its memory for a model that is linked into the firmware. Source: the linker
+scripts of `firmware/ports/`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelBlob:
-    """A model in the format of the firmware."""
+    """A model in the binary format that edgebench's firmware runs."""
 
     model_id: str
     data: bytes
     arena_bytes: int
     input_bytes: int
-    """Size of an input in the encoding that hosts send."""
+    """Size of an input in bytes, in the encoding in which hosts send it."""
     output_bytes: int
     input_encoding: InputEncoding
     rounding: Rounding
     is_stateful: bool = False
     """Whether the model has variables, which a new input resets."""
     operators: tuple[OperatorSource | None, ...] = ()
-    """For each operator of an inference, in order of execution, its counterpart in the model."""
+    """Operators of the model, one for each operator that the firmware runs, in that order."""
 
     @property
     def flash_bytes(self) -> int:
-        """Size of the constant data, which is the blob."""
+        """Size in bytes of the constant data, which is the blob itself."""
         return len(self.data)
 
     @property
     def ram_bytes(self) -> int:
-        """Size of the writable data, which is the arena and the input."""
+        """Size in bytes of the writable data, which is the arena and the input."""
         return aligned(self.arena_bytes) + self.input_bytes
 
     def check_fit(self, memory: BoardMemory) -> None:
@@ -180,7 +182,7 @@ def model_id_of(name: str) -> str:
 
 
 def id_of_file(name: str) -> str:
-    """Default ID of a model file: MLPerf Tiny's ID, or else an ID made from the file's name.
+    """Default ID of a model file; MLPerf Tiny's ID if there is one, or made from the file's name.
 
     >>> id_of_file("kws_ref_model.tflite"), id_of_file("my model.tflite")
     ('kws01', 'my-model')
@@ -201,10 +203,10 @@ def generate(
     Args:
         data: Bytes of the file.
         model_id: Name that the firmware reports, at most 31 of `[0-9A-Za-z._-]`.
-        input_encoding: Encoding in which hosts send inputs; None: the type of the model's input,
-            or, for an int8 model with the ID and shapes of an MLPerf Tiny model, the encoding that
-            MLPerf Tiny uses.
-        rounding: Library with reference kernels that give equal outputs, bit for bit.
+        input_encoding: Encoding in which hosts send inputs. None selects the type of the model's
+            input. But for an int8 model with the ID and shapes of an MLPerf Tiny model, None
+            selects MLPerf Tiny's encoding.
+        rounding: Library whose reference kernels' outputs the blob must reproduce bit for bit.
 
     Raises:
         BoardModelRefused: the firmware cannot run the model.
@@ -296,7 +298,7 @@ def _add_output(lowering: Lowering, number: int, type_name: str) -> int:
 
 
 def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
-    """Default encoding of inputs, which is MLPerf Tiny's encoding if ID and tensors match."""
+    """Default encoding of inputs; MLPerf Tiny's encoding if ID and tensors match its model."""
     source = model.tensors[model.inputs[0]]
     if is_of_uint8(model):
         return "uint8"

@@ -1,15 +1,16 @@
-"""Windows of the streaming wake-word firmware, which runs inferences on audio.
+"""Runs timed windows on the streaming wake-word firmware, which classifies audio.
 
 Theory of operation. Between `start` and `stop`, the board classifies a frame of sound every 32 ms,
 as long as it receives audio. The processing of a frame is an inference. The board makes a pulse at
 the start and at the stop, and then prints the activation of every frame. The time between the
-pulses is a window, as in energy mode. The number of inferences in a window is not requested, but
-results from the audio: partial frames at either end, and time without audio, do not count.
+pulses is a window, as in energy mode. The number of inferences in a window cannot be requested,
+because it results from the audio. Partial frames at either end, and time without audio, do not
+count.
 
-MLPerf Tiny's firmware does not measure times. An interface board in front of the board measures the
-processing times, and also plays the sound file: a pin is high while a frame is processed, and the
-edges of the pin give the times of single inferences, including the computation of features.
-Edgebench's firmware records the same times in a ring buffer (`x-cycles`).
+MLPerf Tiny's firmware does not measure times. An interface board in front of the board plays the
+sound file, and measures the processing times. The board holds a pin high while it processes a
+frame, so the edges of the pin give the times of single inferences, including the computation of
+features. Edgebench's firmware records the same times in a ring buffer (`x-cycles`).
 
 The output of `stop` cannot be requested again. The output counts as damaged if there are other
 lines in the list, or if lines of the list, except for the last line, differ in length. The window
@@ -43,38 +44,38 @@ from edgebench.protocol.target import TargetProfile, TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
 
 FRAME_NS = 32_000_000
-"""Interval of the frames: 512 samples at 16 000 samples per second. Source: sww_ref_util.h
-(SWW_WINSTRIDE_SAMPLES)."""
+"""Interval of the audio frames, which is 512 samples at 16 000 samples per second. Source:
+sww_ref_util.h (SWW_WINSTRIDE_SAMPLES)."""
 EDGE_RATE_HZ = 100_000.0
-"""Rate of the interface board's counter for edges. Source: DeviceUnderTest.cpp, "tim2 has 10us
-period"."""
+"""Rate of the counter by which the interface board records times of edges. Source:
+DeviceUnderTest.cpp, "tim2 has 10us period"."""
 MIN_LISTEN_S = 1.0
-"""Minimum duration of a window: the model uses the last 30 frames."""
+"""Minimum duration of a window in seconds, because the model uses the last 30 frames."""
 PLAY_S = 3600.0
-"""Maximum duration of a sound file; the real duration is unknown until the file was played. The
-file of the benchmark takes 20 minutes."""
+"""Maximum duration of a sound file in seconds; the real duration is known only after playing it.
+The file of the benchmark takes 20 minutes."""
 CLOCKS_RATIO = 0.02
-"""Maximum relative difference between the clock that plays the sound and the host's clock. A file
-as long as the window may therefore end slightly early, and is not played again in that case. An RC
-oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16)."""
+"""Maximum relative difference between the interface board's clock and the host's clock. A sound
+that is as long as the window may therefore end early by this fraction of its duration, and is then
+not played again. An RC oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16)."""
 AFTER_SOUND_S = 0.25
-"""Pause after a sound, in which the board processes the last frames; without it, the board would
-still be busy at the next command. Source: script.py."""
+"""Pause in seconds after a sound, in which the board processes the last frames. Without this pause,
+the board would still be busy at the next command. Source: script.py."""
 _COUNTER_WRAP = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameWindow:
-    """Frames that a board processed between `start` and `stop`."""
+    """Audio frames that a board processed between `start` and `stop`."""
 
     began_ns: int
-    """Arrival of the line before the window's first pulse, bridge clock."""
+    """Arrival time of the line before the window's first pulse, by the bridge's clock."""
     ended_ns: int
-    """Arrival of the line after the window's second pulse, bridge clock."""
+    """Arrival time of the line after the window's second pulse, by the bridge's clock."""
     activations: tuple[int, ...]
     """Activation of the wake word for each frame, -128 to 127."""
     processing_ticks: tuple[int, ...] = ()
-    """Processing time of each frame, in ticks of the interface board's counter; empty: the times
+    """Processing time of each frame, in ticks of the interface board's counter; empty if the times
     were not measured."""
 
 
@@ -83,7 +84,7 @@ class ListeningBoard:
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs = (TensorSpec("activation", (1, 1), "int8"),)
-    """The only output: the highest activation of the window."""
+    """The only output is the highest activation of the window."""
     precision: str | None = None
     is_read_back = False
     upload_s: float | None = None
@@ -96,8 +97,7 @@ class ListeningBoard:
         Args:
             board: A connected board.
             directory: Directory for the board's console log.
-            sound: File that the interface board plays in each window; empty: the sound has another
-                source.
+            sound: File that the interface board plays in each window; empty if it plays no file.
 
         Raises:
             BoardRefusal: a sound is given, but there is no interface board to play it.
@@ -110,7 +110,8 @@ class ListeningBoard:
         facts, self._exchange = board.facts, board.exchange
         self._dialect = self._exchange.dialect
         self._is_listening = False
-        """Whether the board may be streaming, because `start` was sent and `stop` not confirmed."""
+        """Whether the board may be streaming, because `start` was sent and no `stop` was
+        confirmed."""
         is_behind = self._exchange.interface_name is not None
         if sound and not is_behind:
             raise BoardRefusal(
@@ -129,7 +130,7 @@ class ListeningBoard:
         board.retrying(self._stop)
 
     def set_input(self, data: bytes) -> None:
-        """Do nothing: the input is audio."""
+        """Do nothing, because the input is audio."""
         assert not data
 
     @property
@@ -146,7 +147,7 @@ class ListeningBoard:
         return None
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Process about `count` frames of audio, or until the end of the sound that is played.
+        """Process about `count` audio frames; a sound that is played always ends first.
 
         Raises:
             BoardRefusal: the board received no audio.
@@ -189,7 +190,7 @@ class ListeningBoard:
         raise damage
 
     def _stop(self) -> None:
-        """Stop the board if it is streaming; an idle board only replies, and makes no pulse."""
+        """Send `stop`, which ends streaming; an idle board only replies, and makes no pulse."""
         _check_echo(self._exchange.request("stop"))
         self._is_listening = False
 
@@ -222,7 +223,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
     Args:
         exchange: Exchange with a board that is not streaming yet.
         count: Number of frames; a file is repeated until this number is reached.
-        sound: File on the memory card of the interface board; empty: no file is played.
+        sound: File on the memory card of the interface board; empty if no file is to be played.
 
     Raises:
         LineDamaged: a reply was damaged, or does not match its command.
@@ -271,7 +272,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
 
 
 def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
-    """Read the processing times of frames from the interface board; empty: reading fails.
+    """Read the processing times of frames from the interface board; empty if this fails.
 
     An error here does not invalidate the window, which is complete and may have taken 20 minutes.
     """
@@ -285,11 +286,11 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
 
 
 def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[int, ...]:
-    """Compute processing times of frames from edges of a pin; empty: inconsistent edges.
+    """Compute processing times of frames from edges of a pin; empty if edges are inconsistent.
 
-    A first pulse may come from `start` instead of a frame, and an interface board keeps the edges
-    of a limited number of frames. If a frame takes longer than `FRAME_NS`, the board is too slow
-    for real time, and loses part of the sound.
+    The first pulse may come from the command `start` instead of a frame. An interface board keeps
+    the edges of only a limited number of frames. If a frame takes longer than `FRAME_NS`, the board
+    is too slow for real time, and loses part of the sound.
 
     >>> head, end = events.ProcessingHead(is_end=False), events.ProcessingHead(is_end=True)
     >>> edges = [head, events.NumberList((7, 100, 3300)), end, events.NumberList((7, 350, 3555))]
@@ -323,7 +324,7 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
 
 
 def _check_echo(reply: BoardReply) -> None:
-    """Check that the command that the board echoes in its reply is the command that was sent."""
+    """Check that the command echoed in a reply equals the command that was sent."""
     echo = reply.first(events.CommandEcho)
     if echo is None or echo.command != reply.command:
         raise LineDamaged(f"`{reply.command}` arrived as another command: {echo}")
@@ -354,7 +355,7 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
 
 @contextmanager
 def _at_interface(exchange: BoardExchange) -> Iterator[None]:
-    """Direct the commands in a block to the interface board, instead of the board behind it.
+    """Send the commands in a `with` block to the interface board, not to the board behind it.
 
     After an interrupt (Ctrl-C), the exchange keeps the dialect of the interface board, so that
     `close` can wait until the sound has ended.
@@ -399,7 +400,7 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
 
 
 def _played_names(reply: BoardReply) -> list[str]:
-    """File names, without directories, of the sounds that a reply reports as played."""
+    """Names, without directories, of the sound files that were played according to a reply."""
     return [PurePosixPath(begin.file).name for begin in reply.of_kind(events.SoundBegin)]
 
 

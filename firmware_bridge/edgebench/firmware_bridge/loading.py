@@ -1,8 +1,8 @@
-"""Loads of models and inputs: the data is sent to a board, and compared with the board's copy.
+"""Sends models and inputs to a board, and compares the data with the board's copy.
 
-A failed load starts again from `db load`, no chunk is sent twice within a load, and no chunk is
-sent after `m-load-done`, because MLPerf Tiny's reference firmware writes beyond its buffer if it
-receives more bytes than announced.
+MLPerf Tiny's reference firmware writes beyond its buffer if it receives more bytes than announced.
+Therefore a failed load starts again from `db load`, no chunk is sent twice within a load, and no
+chunk is sent after `m-load-done`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged
 from edgebench.protocol.target import OnBytes
 
 FRAMES_FROM_BYTES = 512
-"""Minimum size of an input that is sent in frames; a smaller input is sent as hexadecimal digits,
-which is faster than changing to frame mode."""
+"""Minimum size in bytes of an input that is sent in frames. A smaller input is sent as hexadecimal
+digits, because a change to frame mode would take longer."""
 
 
 class BoardLoader:
-    """Makes a single attempt of a load; the caller repeats failed attempts."""
+    """Makes a single attempt to load a model or an input; the caller repeats failed attempts."""
 
     def __init__(self, exchange: BoardExchange, on_bytes: OnBytes) -> None:
         self._exchange = exchange
         self._on_bytes = on_bytes
 
     def has_frames(self, firmware: FirmwareInfo | None) -> bool:
-        """Whether data can be sent in frames: edgebench's firmware, and no interface board."""
+        """Whether data can be sent in frames; an interface board does not forward frames."""
         is_direct = self._exchange.interface_name is None
         return (
             is_direct
@@ -44,7 +44,7 @@ class BoardLoader:
 
         Args:
             data: Bytes in the encoding that the firmware expects.
-            firmware: Facts of edgebench's firmware; None: the firmware is not edgebench's.
+            firmware: Facts of edgebench's firmware; None for any other firmware.
             read_back: Whether a board that computes no CRC must print all bytes, for comparison.
 
         Raises:

@@ -1,7 +1,7 @@
-"""Translation of functions of a single element: each function becomes a table of 256 values.
+"""Translates functions of a single element; each function becomes a table of 256 values.
 
-LEAKY_RELU of int16 is the exception: it becomes PRELU with a slope of 1, and the slope of
-LEAKY_RELU is included in the factor.
+Only LEAKY_RELU of int16 becomes no table but a PRELU with a slope of 1, whose factor includes the
+slope of LEAKY_RELU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""State of the translation of a model to a blob, and functions for several kinds of operators."""
+"""Translation state of a model that becomes a blob, and functions that several operators use."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from edgebench.firmware_bridge.tflite import (
 from edgebench.protocol.errors import BoardModelRefused
 
 ACT_MIN, ACT_MAX, ZERO_OUT, ZERO_IN = 4, 5, 6, 9
-"""Indexes of the parameters in `core/blob.h` that most operators have."""
+"""Indexes of parameters that most operators have, as in `core/blob.h`."""
 FACTOR_A, FACTOR_B, FACTOR_OUT = 7, 9, 11
-"""Indexes of the multipliers for inputs and output of an operator; a shift follows each."""
+"""Indexes of the parameters with multipliers of an operator; each is followed by its shift."""
 
 Shape = tuple[int, int, int, int]
 
@@ -45,7 +45,7 @@ def four(shape: Sequence[int]) -> Shape:
 
 
 def rows_of(count: int) -> tuple[int, int]:
-    """Rows and columns of `count` elements, with the longest rows that a dimension allows."""
+    """Split `count` elements into rows and columns; a row is as long as a dimension may be."""
     row = max(size for size in range(1, MAX_DIMENSION + 1) if count % size == 0)
     return count // row, row
 
@@ -61,15 +61,16 @@ class Lowering:
     tensors: list[BlobTensor] = field(default_factory=list[BlobTensor])
     operators: list[BlobOperator] = field(default_factory=list[BlobOperator])
     storages: dict[int, int] = field(default_factory=dict[int, int])
-    """Number of the piece of the arena of each tensor of the model."""
+    """Maps each tensor of the model to the number of its piece of the arena."""
     handles: dict[int, bytes] = field(default_factory=dict[int, bytes])
-    """Names of the variables, by the number of the tensor that refers to the variable."""
+    """Maps the number of each tensor that refers to a variable to the variable's name."""
     states: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Number of the piece of the arena of each variable; no other tensor may use that piece."""
+    """Maps each variable to the number of its piece of the arena, which no other tensor may use."""
     added: int = 0
-    """Number of tensors in the arena that the model does not have."""
+    """Number of tensors in the arena that were added to those of the model."""
     tables: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Number of the tensor of each table; operators with equal tables share a tensor."""
+    """Maps each table's content to the number of its tensor, so that equal tables share a
+    tensor."""
 
     def tensor(self, number: int) -> ModelTensor:
         """A tensor of the model.
@@ -103,7 +104,7 @@ class Lowering:
         return self._add(entry)
 
     def constant(self, values: Sequence[int]) -> int:
-        """Add a constant of int32 to the blob; return the number of its tensor."""
+        """Add a constant tensor of int32 to the blob, and return the tensor's number."""
         content = struct.pack(f"<{len(values)}i", *values)
         return self._add(BlobTensor(INT32, (1, 1, 1, len(values)), len(content), content=content))
 
@@ -112,7 +113,7 @@ class Lowering:
         return self._add(BlobTensor(type_name, shape, len(content), content=content))
 
     def wide_constant(self, values: Sequence[int]) -> int:
-        """Add a constant of int64 to the blob; return the number of its tensor."""
+        """Add a constant tensor of int64 to the blob, and return the tensor's number."""
         content = struct.pack(f"<{len(values)}q", *values)
         return self._add(BlobTensor(INT64, (1, 1, 1, len(values)), len(content), content=content))
 
@@ -153,7 +154,7 @@ class Lowering:
         )
 
     def table(self, content: bytes) -> int:
-        """Number of the tensor with a table of 256 int8 values, which is added at first use."""
+        """Return the number of the tensor with a table of 256 int8 values; add it at first use."""
         if content not in self.tables:
             self.tables[content] = self.weights((1, 1, 1, len(content)), content)
         return self.tables[content]
@@ -191,10 +192,10 @@ def only_int8(*tensors: ModelTensor) -> None:
 
 
 def only_alike(*tensors: ModelTensor) -> None:
-    """Check that tensors are all int8, or all int16 with a zero point of 0.
+    """Check that all tensors are int8, or all are int16 with a zero point of 0.
 
     Raises:
-        BoardModelRefused: the tensors have other types or zero points.
+        BoardModelRefused: the types or zero points of the tensors are not supported.
     """
     if tensors[0].type != INT16:
         only_int8(*tensors)
@@ -221,7 +222,7 @@ def clamp_parameters(code: int, out: ModelTensor) -> dict[int, int]:
 
 
 def optional_input(operator: ModelOperator, position: int) -> int:
-    """Number of the tensor of an input; -1: the operator omits the input."""
+    """Number of the tensor of an operator's input; -1 if the operator omits the input."""
     return operator.inputs[position] if position < len(operator.inputs) else -1
 
 
@@ -236,12 +237,12 @@ def append(
 
 
 def pair(position: int, factor: FixedPoint) -> dict[int, int]:
-    """Parameters for a factor: its multiplier at `position`, and its shift at the next position."""
+    """Parameters for a factor: the multiplier at `position`, and the shift after it."""
     return {position: factor.multiplier, position + 1: factor.shift}
 
 
 def constant_integers(tensor: ModelTensor) -> list[int] | None:
-    """Values of a constant of int32 or int64; None: the tensor is not such a constant."""
+    """Values of a constant of int32 or int64; None if the tensor is not such a constant."""
     forms = {INT32: "i", INT64: "q"}
     if tensor.type not in forms or not tensor.content:
         return None

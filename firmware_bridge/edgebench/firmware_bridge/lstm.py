@@ -1,4 +1,4 @@
-"""Translation of UNIDIRECTIONAL_SEQUENCE_LSTM, in the form to which TensorFlow quantises it.
+"""Translates UNIDIRECTIONAL_SEQUENCE_LSTM as quantised by TensorFlow.
 
 Input, output and weights are int8; gates and cell are int16. The weights of the four gates are
 stacked to two matrices, and the zero points of input and hidden state are folded into biases. The
@@ -30,10 +30,10 @@ from edgebench.protocol.errors import BoardModelRefused
 _INPUT_BIAS, _RECURRENT_BIAS, _GATE_FACTORS, _HIDDEN, _CELL, _TABLE = range(6)
 _CELL_BITS, _CELL_CLIP = 7, 8
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = range(1, 5), range(5, 9), range(12, 16)
-"""Indexes of the operator's inputs for the gates, in the order: input, forget, cell, output."""
+"""Indexes of the operator's inputs for its input, forget, cell and output gates, in this order."""
 _HIDDEN_STATE, _CELL_STATE = 18, 19
 _ABSENT = (*range(9, 12), 16, 17, *range(20, 24))
-"""Indexes of the inputs for peepholes, projection and layer normalisation, all unsupported."""
+"""Indexes of the inputs for peepholes, projection and layer normalisation, which must be absent."""
 _TANH = 4
 _GATE_SCALE = 2.0**-12
 _HIDDEN_INTERMEDIATE = 4
@@ -42,9 +42,9 @@ _ROUNDED_UP = {
     *(4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41),
     *(43, 44, 45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255),
 }
-"""Indexes of the items of TFLite's table that are larger by 1 than the nearest integer."""
+"""Indexes at which the value in TFLite's table is 1 more than the correctly rounded value."""
 _MAX_CELL_BITS = 4
-"""Maximum number of bits before the point of a cell value for which the firmware computes tanh."""
+"""The firmware computes tanh of cell values with at most this number of bits before the point."""
 
 
 def lstm(lowering: Lowering, operator: ModelOperator) -> None:
@@ -140,7 +140,7 @@ def _gate_factor(lowering: Lowering, weights: ModelTensor, source: ModelTensor) 
 def _output_parameters(
     lowering: Lowering, operator: ModelOperator, hidden: ModelTensor
 ) -> dict[int, int]:
-    """Factor of a product of two numbers in Q0, and zero point of the output.
+    """Factor of a product of two Q0 numbers (no bits before the point), and output's zero point.
 
     LiteRT uses scale and zero point of an intermediate tensor; TensorFlow Lite Micro uses scale and
     zero point of the hidden state.

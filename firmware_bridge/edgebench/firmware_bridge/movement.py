@@ -1,6 +1,6 @@
-"""Translation of operators that move elements or resize: TRANSPOSE, SLICE, SPLIT, RESIZE.
+"""Translates operators that move elements or resize, such as TRANSPOSE, SLICE and SPLIT.
 
-Each operator becomes copies at strides, a selection of rows and columns, or the firmware's bilinear
+Each operator becomes strided copies, a selection of rows and columns, or the firmware's bilinear
 resize.
 """
 
@@ -24,7 +24,7 @@ def steps_of(shape: Sequence[int]) -> list[int]:
 def copy_at_strides(
     lowering: Lowering, view: int, out: int, first: int, steps: Sequence[int]
 ) -> None:
-    """Append a copy of the source's elements that begin at `first`, and are `steps` apart.
+    """Append a copy of elements that begin at `first` in the source, at distances of `steps`.
 
     Args:
         lowering: State of the translation.
@@ -41,7 +41,7 @@ def copy_at_strides(
 
 
 def join_inputs(lowering: Lowering) -> int:
-    """Add a tensor for the bytes of all inputs, and copies to the inputs; return its number."""
+    """Add a tensor that joins the bytes of all inputs, and copies to them; return its number."""
     views = [lowering.bytes_view(number) for number in lowering.model.inputs]
     sizes = [lowering.tensors[view].size_bytes for view in views]
     joined = lowering.intermediate(INT8, rows_of(sum(sizes)), 1.0, 0)
@@ -85,7 +85,7 @@ def _is_set(mask: int, axis: int) -> bool:
 def slice_bounds(
     operator: ModelOperator, shape: Sequence[int], numbers: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Start, count and stride of a STRIDED_SLICE in each dimension, and the dimensions that stay.
+    """Start, count and stride of a STRIDED_SLICE by input dimension, and the dimensions it keeps.
 
     Args:
         operator: STRIDED_SLICE, with masks in its options.

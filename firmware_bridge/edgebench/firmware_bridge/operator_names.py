@@ -38,11 +38,11 @@ DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_S
 STABLEHLO_CBRT STABLEHLO_CASE
 """
 _NAMES = _TEXT.split()
-"""Names of operators in the order of their codes, which begin at 0."""
+"""Names of operators; the index of a name is the operator's code."""
 
 
 def operator_name(code: int, custom_name: str = "") -> str:
-    """Name of an operator by its code; a custom operator's own name is appended.
+    """Return the name of an operator from its code; a custom operator's own name is appended.
 
     >>> operator_name(27), operator_name(32, "SignalRfft"), operator_name(9999)
     ('SVDF', 'CUSTOM:SignalRfft', 'operator 9999')

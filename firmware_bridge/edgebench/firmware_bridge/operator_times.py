@@ -10,7 +10,7 @@ from edgebench.protocol.record import OperatorTime
 from edgebench.protocol.target import TargetProfile
 
 CYCLE_COUNTERS = frozenset({"cyccnt", "cyccnt-internal", "systick", "ccount", "cycle_count"})
-"""Values of `tick_source` for which a tick is a cycle of the processor, except in an emulator."""
+"""Values of `tick_source` for counters of processor cycles; not valid in an emulator."""
 
 
 def operator_times(
@@ -24,10 +24,10 @@ def operator_times(
 
     Args:
         profile: Ticks of the operators.
-        sources: For each operator, its counterpart in the model, which gives its name; an operator
-            without a counterpart is named by the firmware.
+        sources: For each operator of the firmware, the model's operator, which gives the name. If
+            there is no such operator, the firmware gives the name.
         info: Facts of the firmware.
-        instruction_ns: Virtual time of an instruction on an emulated board; None: any other board.
+        instruction_ns: Virtual time of an instruction on an emulated board; None for a real board.
     """
     ns_per_tick = 1e9 / profile.tick_rate_hz
     is_named = len(sources) == len(profile.operators)

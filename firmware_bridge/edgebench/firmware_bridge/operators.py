@@ -1,8 +1,8 @@
-"""Translation of a model's operators to the firmware's operators, with precomputed parameters.
+"""Translates a model's operators to the firmware's operators, with precomputed parameters.
 
 An operator that only changes a shape becomes another view of the same bytes.
 
-docs/model-blob.md describes the rounding, `core/blob.h` the parameters.
+docs/model-blob.md describes the rounding, and `core/blob.h` describes the parameters.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from edgebench.protocol.errors import BoardModelRefused
 
 _ZERO_A, _ZERO_B = 0, 1
 _ADD_LEFT_SHIFT, _ADD_LEFT_SHIFT_OF_WORDS = 20, 15
-"""Left shift of the inputs of an addition: of int8, and of int16 (words). Source:
+"""Left shifts that an addition applies to its inputs of int8, and of int16 (words). Source:
 tensorflow/lite/kernels/add.cc."""
 _LOG2_TOLERANCE = 0.00101
-"""Maximum difference at which LiteRT takes the binary logarithm of a scale for an integer, 0.001,
-plus the error of a logarithm in single precision. Source: tensorflow/lite/kernels/kernel_util.h,
-`CheckedLog2`."""
+"""LiteRT treats a scale as a power of two if its binary logarithm differs from an integer by at
+most 0.001. The error of a logarithm in single precision is added here. Source:
+tensorflow/lite/kernels/kernel_util.h, `CheckedLog2`."""
 _SCALE_TOLERANCE = 0.001
 """Maximum relative difference from 1/65536 that TFLite accepts for the scale of an int16 softmax.
 Source: tensorflow/lite/micro/kernels/softmax_common.cc."""
@@ -82,7 +82,7 @@ def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _refuse_powers_of_two(operator: ModelOperator, *tensors: ModelTensor) -> None:
-    """Reject an int16 addition with scales near powers of two, for which LiteRT only shifts."""
+    """Reject an int16 addition with scales near powers of two, which LiteRT computes by shifts."""
     logarithms = [log2(tensor.scale) for tensor in tensors]
     if all(abs(value - round(value)) < _LOG2_TOLERANCE for value in logarithms):
         raise BoardModelRefused(
@@ -136,7 +136,7 @@ def _choose(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
-    """Make the output another view of the input's bytes, or a copy if this is not possible.
+    """Make the output a view of the input's bytes, or if this is not possible, a copy of them.
 
     A copy is needed if the output already has a piece of the arena, or the input is a constant.
     """
@@ -258,7 +258,7 @@ def _convert(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def to_uint8(lowering: Lowering, number: int, view: int) -> int:
-    """Append a conversion from int8 to uint8 with the same scale; return the tensor's number."""
+    """Append a conversion from int8 to uint8 that keeps the scale; return the tensor's number."""
     tensor = lowering.tensor(number)
     parameters = {
         **pair(0, fixed_point(1.0)),
@@ -316,7 +316,7 @@ _LOWERINGS: dict[int, Callable[[Lowering, ModelOperator], None]] = {
 
 
 def refuse_missing(model: TfliteGraph) -> None:
-    """Check that the firmware supports every operator.
+    """Check that the firmware supports every operator of a model.
 
     Raises:
         BoardModelRefused: operators are not supported; the error lists all of them.
@@ -333,7 +333,7 @@ def refuse_missing(model: TfliteGraph) -> None:
 
 
 def lower(lowering: Lowering) -> None:
-    """Translate every operator of a model, after `refuse_missing` has checked their kinds.
+    """Translate every operator of a model, after `refuse_missing` has checked the operators.
 
     Raises:
         BoardModelRefused: the firmware does not support the tensors or options of an operator.

@@ -1,4 +1,4 @@
-"""Programs that have a serial port open, as far as this user may see them."""
+"""Finds the programs that have a serial port open, if this user may see them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PSEUDO_TERMINALS = "/dev/pts/"
 
 
 def users_of(path: str, processes: Path = Path("/proc")) -> list[str]:
-    """Programs other than this process that have a port open, each as `NAME (PID)`.
+    """Programs, except this process, that have a port open; each is `NAME (PID)`.
 
-    Only root sees the programs of other users. The list is empty for a pseudo-terminal, because the
-    program at its other end, which is the board, may have this end open as well.
+    Only root sees the programs of other users. The list is empty for a pseudo-terminal. The program
+    that acts as the board there may have both ends of it open, and would be listed.
 
     Args:
         path: Path of the port, or of a link to it.

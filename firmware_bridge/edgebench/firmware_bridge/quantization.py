@@ -1,4 +1,4 @@
-"""Fixed-point factors that equal TFLite's factors bit for bit.
+"""Computes fixed-point factors that equal TFLite's factors bit for bit.
 
 Source: tensorflow/lite/kernels/internal/quantization_util.cc, kernels/kernel_util.cc.
 """
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _ACTIVATIONS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
-"""Bounds of `ActivationFunctionType`: NONE, RELU, RELU_N1_TO_1, RELU6."""
+"""Maps the codes of the activations NONE, RELU, RELU_N1_TO_1 and RELU6 to their bounds."""
 _FACTOR_ERROR = 2.0**-29
-"""Upper bound of the relative difference between a real factor and the nearest int32 factor or its
-two neighbours; the difference is at most 1.5 · 2^-30."""
+"""Upper bound of the relative difference between a real factor and the three closest int32 factors.
+The difference itself is at most 1.5 · 2^-30."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
-    """A factor: multiplier · 2^(shift - 31)."""
+    """A factor in fixed point, with the value multiplier · 2^(shift - 31)."""
 
     multiplier: int
     shift: int
 
     def once(self, value: int) -> int:
-        """Multiply a value, and round once, halves up, as `scale_once` of the firmware."""
+        """Multiply a value by the factor; round once, halves up, as the firmware's `scale_once`."""
         bits = 31 - self.shift
         return (value * self.multiplier + (1 << (bits - 1))) >> bits
 
@@ -36,7 +36,7 @@ def float32(value: float) -> float:
 
 
 def rounded(value: float) -> int:
-    """Round to the nearest integer, halves away from zero, as `round` of C."""
+    """Round to the nearest integer, and halves away from zero, as C's function `round`."""
     whole = math.floor(abs(value))
     whole += abs(value) - whole >= 0.5
     return whole if value >= 0 else -whole
@@ -57,13 +57,14 @@ def fixed_point_once(factor: float, sums: range, outputs: range) -> FixedPoint:
     """Find the int32 factor that gives the same rounded products as double precision.
 
     LiteRT multiplies sums of FULLY_CONNECTED by the factor in double precision, and rounds halves
-    away from zero. The nearest int32 factor gives another output only if a product is about halfway
-    between two outputs; then, the next larger or smaller int32 factor may give the right output.
+    away from zero. The nearest int32 factor gives a wrong output only if a product is about halfway
+    between two outputs. In this case, the next larger or smaller int32 factor may give the right
+    output.
 
     Args:
         factor: Non-negative real factor.
-        sums: Sums that can occur.
-        outputs: Products that are not clamped.
+        sums: Range of the sums that can occur.
+        outputs: Range of the products that are not clamped.
 
     Returns:
         The factor that gives all outputs right, or the nearest int32 factor if there is none.
@@ -80,7 +81,7 @@ def fixed_point_once(factor: float, sums: range, outputs: range) -> FixedPoint:
 
 @lru_cache(maxsize=16)
 def _sums_at_halves(factor: float, outputs: range) -> tuple[int, ...]:
-    """Sums for which a real factor and an int32 factor close to it may give different outputs."""
+    """Sums for which a real factor and a close int32 factor may give different outputs."""
     if fixed_point(factor).multiplier == 0:
         return ()
     halves = [(output + 0.5) / factor for output in outputs]
@@ -97,7 +98,7 @@ def _sums_at_halves(factor: float, outputs: range) -> tuple[int, ...]:
 def activation_range(
     code: int, scale: float, zero_point: int, bits: int = 8
 ) -> tuple[int, int] | None:
-    """Bounds of an int8 or int16 output; None: the activation does more than clamp values."""
+    """Bounds of an int8 or int16 output; None if the activation does more than clamp values."""
     if code not in _ACTIVATIONS:
         return None
     low, high = _ACTIVATIONS[code]
@@ -110,7 +111,7 @@ def activation_range(
 
 
 def mean_factor(scale_in: float, scale_out: float, count: int) -> FixedPoint:
-    """Factor of a mean: the ratio of the scales, divided by the number of elements.
+    """Factor of a mean, which is the ratio of the scales divided by the number of elements.
 
     Source: tensorflow/lite/kernels/internal/reference/reduce.h, `QuantizedMeanOrSum`.
     """
@@ -120,7 +121,7 @@ def mean_factor(scale_in: float, scale_out: float, count: int) -> FixedPoint:
 
 
 def softmax_factor(scale: float, beta: float) -> tuple[FixedPoint, int]:
-    """Factor for differences from the largest input, and lowest difference that has an effect.
+    """Factor for differences from the largest input, and the lowest difference with an effect.
 
     Source: tensorflow/lite/kernels/internal/quantization_util.cc, `PreprocessSoftmaxScaling` and
     `CalculateInputRadius`, with 5 bits before the point.

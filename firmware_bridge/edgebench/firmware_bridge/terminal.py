@@ -1,4 +1,4 @@
-"""Interactive commands to a board, and its replies as they arrive."""
+"""Sends a user's commands to a board, and shows the board's replies as they arrive."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.protocol.text import printable
 
 MAX_CHARS = 1024
-"""Maximum length of a command; the limit of the firmware is not checked here."""
+"""Maximum length of a command here; the firmware's own limit may be lower."""
 _READY = re.compile(rb"ready\s*$")
 
 
 def converse(
     transport: BoardTransport, commands: Iterable[str], *, silence_s: float, quiet_s: float = 0.3
 ) -> Iterator[str]:
-    """Yield the text that a board prints: at its start, then after each command.
+    """Yield the text that a board prints when it starts, and then after each command.
 
     A command needs no terminator, and an empty command is not sent, because it would crash the
     reference firmware. Each text ends with `m-ready`, or after a time without data.

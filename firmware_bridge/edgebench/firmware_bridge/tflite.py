@@ -76,9 +76,9 @@ class ModelTensor:
     type: str
     shape: tuple[int, ...]
     content: bytes
-    """Bytes of a constant; empty: the tensor is computed."""
+    """Bytes of a constant tensor; empty for a tensor that an operator computes."""
     scales: tuple[float, ...]
-    """Scale of the tensor, or of each slice along `axis`; empty: the tensor is not quantised."""
+    """Scale of the tensor, or of each slice along `axis`; empty if the tensor is not quantised."""
     zero_points: tuple[int, ...]
     axis: int
 
@@ -114,10 +114,10 @@ class ModelOperator:
     outputs: tuple[int, ...]
     options: FlatTable | None
     intermediates: tuple[int, ...] = ()
-    """Numbers of tensors that only state the scales of values inside the operator."""
+    """Numbers of tensors that only give the scales of intermediate values in the operator."""
 
     def option(self, field: int, form: str = "<b", default: int = 0) -> int:
-        """Value of a field of the operator's options; `default`: the field is absent.
+        """Value of a field of the operator's options; `default` if the field is absent.
 
         Raises:
             ModelRefused: the field is outside of the file.
@@ -139,7 +139,7 @@ class TfliteGraph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     others: tuple[TfliteGraph, ...] = ()
-    """Further graphs, which operators of the model's first graph call; only that graph has them."""
+    """Further graphs, which operators of the model's first graph call; empty in these graphs."""
 
 
 def read_model(data: bytes) -> TfliteGraph:

@@ -1,4 +1,4 @@
-"""Manual operations on boards: list ports, write firmware, exchange commands."""
+"""Manual operations on boards, such as listing ports, writing firmware and sending commands."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class BoardFlashing:
     command: ToolCommand
     memory: KnownBoards
     kind: str
-    """Kind of the board."""
+    """Board type, which is a name in `FLASH_RECIPES`."""
     serial: str | None
-    """Serial number of the board's debug probe; None: the tool selects the probe."""
+    """Serial number of the board's debug probe; None if the tool selects the probe."""
 
     @property
     def adapter_pins(self) -> str | None:
-        """Pins of the serial line, which needs an adapter; None: the board's USB has the line."""
+        """Pins of the serial line if it needs an adapter; None if the board's USB has the line."""
         return FLASH_RECIPES[self.kind].adapter_pins
 
     @property
@@ -70,7 +70,7 @@ class BoardFlashing:
             self.memory.forget(self._keys())
 
     def _keys(self) -> set[str | None]:
-        """Keys of the board; if its port is unknown, keys of all known boards that match."""
+        """Keys of the board in the file; if its port is unknown, keys of all boards that match."""
         if self.serial is not None:
             # A probe has the serial number of its port; a board in its bootloader has no port.
             ports = [
@@ -131,7 +131,7 @@ class BoardTools:
         serial: str | None,
         is_tool_needed: bool = True,
     ) -> BoardFlashing:
-        """Command that writes firmware onto a board; `firmware` None: the packaged firmware."""
+        """Command that writes firmware onto a board; without `firmware`, the packaged firmware."""
         known, kind = KnownBoards(memory), board
         if board not in FLASH_RECIPES:
             ports = known.keyed(list_serial_ports())
@@ -154,7 +154,7 @@ class BoardTools:
     def converse(
         self, address: str, baud_rate: int, commands: Iterable[str], *, silence_s: float
     ) -> Iterator[str]:
-        """Yield the text that a board prints: at its start, then after each command."""
+        """Yield the text that a board prints when it starts, and then after each command."""
         if users := users_of(address):
             raise _used(address, users)
         with closing(open_line(address, baud_rate)) as line:

@@ -1,4 +1,4 @@
-"""UF2, the format of firmware files on the drive of a Raspberry Pi Pico's boot ROM.
+"""Makes UF2 files, the firmware format for the USB drive of a Raspberry Pi Pico's boot ROM.
 
 Source: microsoft/uf2, README.md (blocks), utils/uf2families.json;
 RP2350 datasheet, 5.5 (families).
@@ -11,16 +11,16 @@ import struct
 from edgebench.firmware_bridge.elf_segments import loaded_segments
 
 UF2_FAMILIES = {"rp2040-pico": 0xE48B_FF56, "pico2": 0xE48B_FF59}
-"""UF2 family ids of firmware: for the RP2040, and for the Arm processors of the RP2350."""
+"""Maps boards to UF2 family ids for the RP2040, and for the Arm processors of the RP2350."""
 RAW_IMAGES = frozenset({"arduino-nano-33-ble"})
-"""Boards with a bootloader that accepts the content of flash without addresses (`.bin`)."""
+"""Boards whose bootloader accepts the flash content as a raw file without addresses (`.bin`)."""
 PAGE_BYTES = 256
 _BLOCK = struct.Struct("<8I476sI")
 _HAS_FAMILY = 0x2000
 
 
 def flash_pages(elf: bytes) -> dict[int, bytes]:
-    """Flash content of a 32-bit little-endian ELF file: pages of 256 bytes, by address.
+    """Maps addresses to pages of 256 bytes, which are the flash content of a 32-bit ELF file.
 
     Bytes outside of all segments are 0xff, like erased flash.
     """

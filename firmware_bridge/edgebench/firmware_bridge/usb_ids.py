@@ -1,11 +1,11 @@
-"""USB ids that serial ports of boards have; an id is a hint of a board, never its identity.
+"""USB ids of serial ports that boards may have; an id is a hint, not proof of a board.
 
-A debug probe has the same id on every board of its vendor, and a USB serial adapter on any device.
-Therefore the id of a port only determines whether an agent opens the port without a request. Only a
-port that replies with a name has a board. At a user's request, any other port on USB is also
-opened.
+A debug probe has the same USB id on every board of its vendor; the id of a USB serial adapter does
+not depend on the device behind the adapter. Therefore the id of a port only determines whether an
+agent opens the port without a request. Only a port that replies with a name has a board. At a
+user's request, any other port on USB is also opened.
 
-Source: mlcommons/tiny, benchmark/runner (the first six); udev rules of the vendors; usb.ids;
+Source: mlcommons/tiny, benchmark/runner (the first six ids); udev rules of the vendors; usb.ids;
 boards.txt of the Arduino cores (Adafruit, Seeed, Teensy); Zephyr, CONFIG_USB_DEVICE_VID and _PID.
 """
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from edgebench.protocol.bridge import BAUD_RATE
 
 DEFAULT_BAUD_RATES = (BAUD_RATE, 921_600, 9600, 76_800)
-"""Speeds of MLPerf Tiny's firmware: in performance mode, for anomaly detection, in energy mode, and
-for image classification."""
+"""Speeds of MLPerf Tiny's firmware, in this order: performance mode, anomaly detection, energy
+mode, image classification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class BoardHint:
 
     vendor: int
     product: int | None
-    """Product id; None: any product of this vendor."""
+    """USB product id; None for any product of the vendor."""
     text: str
     baud_rates: tuple[int, ...] = DEFAULT_BAUD_RATES
-    """Speeds to try, in this order; never 1200, which starts bootloaders."""
+    """Speeds to try, in this order; 1200 baud is never tried, because it starts bootloaders."""
     is_interface: bool = False
     """Whether the device is MLPerf Tiny's interface board, with a board behind it."""
 
@@ -76,19 +76,20 @@ BOARD_HINTS: tuple[BoardHint, ...] = (
     BoardHint(0x0403, 0x6014, "FTDI serial adapter"),
     BoardHint(0x0403, 0x6015, "FTDI serial adapter"),
 )
-"""Hints by USB id; the first hint that matches is used."""
+"""Hints for USB ids; the first hint that matches an id is used."""
 
 METER_IDS = frozenset({(0x1915, 0xC00A)})
 """Ids that only energy meters have (PPK2). No `name` command is sent to these ports, because its
 terminator `%` begins a command that changes the PPK2's calibration. Source: IRNAS/ppk2-api-python
 (SET_USER_GAINS)."""
 SHARED_IDS = {(0x0483, 0x5740): "STM32 with its own USB port, or LPM01A"}
-"""Ids that meters and boards share: the LPM01A meter has the id of all serial ports with ST's USB
-software, so only a reply distinguishes them. These ports are opened only at the user's request."""
+"""USB ids that meters and boards share. The LPM01A meter has the id of all serial ports with ST's
+USB software, so only the reply to a query distinguishes the meter from a board. These ports are
+opened only at the user's request."""
 
 
 def hint_of(vendor: int | None, product: int | None) -> BoardHint | None:
-    """Hint for a USB id; None: the id is unknown, or meters have it."""
+    """Hint for a USB id; None if the id is unknown, or if meters have it."""
     if vendor is None or (vendor, product) in METER_IDS | SHARED_IDS.keys():
         return None
     fitting = (board_hint for board_hint in BOARD_HINTS if board_hint.vendor == vendor)

@@ -1,9 +1,9 @@
-"""Translation of variables: memory of a model that keeps its content between inferences.
+"""Translates a model's variables, which are memory that keeps its content between inferences.
 
 A variable is a piece of the arena that no other tensor uses. READ_VARIABLE becomes a view of the
 piece, or a copy if the variable is assigned before the last use of the value that was read. The
-initial values are in the graph that CALL_ONCE calls; operators that run when the state is reset
-write them.
+initial values are in the graph that CALL_ONCE calls. Operators that run only when the state is
+reset write these values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VIEWS = {TfliteCode.RESHAPE, TfliteCode.SQUEEZE, TfliteCode.EXPAND_DIMS}
 
 
 def _handles(graph: TfliteGraph) -> dict[int, bytes]:
-    """Names of the variables, by the number of the tensor that refers to the variable."""
+    """Map the number of each tensor that refers to a variable to the variable's name."""
     return {
         operator.outputs[0]: operator.options.content(1)
         for operator in graph.operators
@@ -47,7 +47,7 @@ def _handles(graph: TfliteGraph) -> dict[int, bytes]:
 
 
 def declare(lowering: Lowering, operator: ModelOperator) -> None:
-    """Translate VAR_HANDLE; the variable gets its memory later, when its size is known."""
+    """Translate VAR_HANDLE; memory for the variable is allocated later, when its size is known."""
     if not lowering.handles:
         lowering.handles.update(_handles(lowering.model))
     lowering.storages[operator.outputs[0]] = -1

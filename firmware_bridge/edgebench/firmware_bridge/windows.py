@@ -1,4 +1,4 @@
-"""Translation of operators with a sliding window: convolutions and pooling.
+"""Translates operators with a sliding window, which are convolutions and pooling.
 
 FULLY_CONNECTED becomes a convolution of 1 x 1. A depthwise convolution of a single channel becomes
 an ordinary convolution. The zero point of the input is folded into the bias. `core/blob.h`
@@ -42,7 +42,7 @@ _DILATION_H, _DILATION_W = 7, 8
 _MULTIPLIERS, _SHIFTS, _ZERO_WEIGHTS = range(10, 13)
 _FILTER_H, _FILTER_W = 7, 8
 _MAX_SHIFT, _MAX_SHIFT_OF_WORDS = 30, 7
-"""Maximum shift of a factor: for sums of 32 bits, and for sums of 64 bits (int16 inputs). Source:
+"""Maximum shifts of a factor, for 32-bit sums and for 64-bit sums (of int16 inputs). Source:
 `core/model.c`."""
 _SAME = 0
 _CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
@@ -57,15 +57,14 @@ def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) 
 def _real_factors(
     source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
 ) -> list[float]:
-    """Factors from sums to outputs: a factor for each channel, or a single factor for all channels.
+    """Factors that scale sums to outputs, one for each channel, or a single one for all channels.
 
     Args:
         source: Input.
         weights: Weights, with a scale for each channel, or a single scale for all channels.
         out: Output.
-        is_single: Whether the product of the scales has single precision, as in convolutions of
-            uint8. Source: tensorflow/lite/kernels/kernel_util.cc,
-            `GetQuantizedConvolutionMultipler`.
+        is_single: Whether the product of scales is computed in single precision, as for uint8.
+            Source: tensorflow/lite/kernels/kernel_util.cc, `GetQuantizedConvolutionMultipler`.
 
     Raises:
         BoardModelRefused: a factor is too large for the firmware.
@@ -94,9 +93,10 @@ def _factors(
 
 
 def _biases(lowering: Lowering, number: int, count: int, source: ModelTensor) -> Sequence[int]:
-    """Values of the bias.
+    """Values of an operator's bias.
 
-    A bias of int32 with an input of int16 is rejected, because LiteRT computes it in another way.
+    A bias of int32 with an input of int16 is rejected, because LiteRT computes this case
+    differently.
     """
     if number < 0:
         return [0] * count
@@ -146,7 +146,7 @@ def _add_conv(
     factors: list[FixedPoint],
     channels: int,
 ) -> None:
-    """Append a convolution; there is a factor for each channel, or a single factor for all."""
+    """Append a convolution, with a factor for each channel, or a single factor for all channels."""
     if len(factors) not in (1, channels):
         raise BoardModelRefused(f"weights have {len(factors)} scales, not 1 or {channels}")
     every = factors * channels if len(factors) == 1 else factors
@@ -221,7 +221,7 @@ def convolution(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
-    """Translate TRANSPOSE_CONV; the output has the shape in the file, the shape input is ignored.
+    """Translate TRANSPOSE_CONV; the output's shape is in the file, so the shape input is ignored.
 
     Raises:
         BoardModelRefused: the firmware does not support the types.
@@ -256,7 +256,7 @@ def transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _transposed_padding(size: int, filter_size: int, stride: int) -> int:
-    """Padding of the convolution from the output to the input of a transposed convolution."""
+    """Padding of the ordinary convolution that a transposed convolution reverses."""
     return _padding(True, size, filter_size, stride, -(-size // stride))
 
 

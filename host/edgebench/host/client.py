@@ -42,9 +42,9 @@ DESCRIBE_TIMEOUT_S = 200.0
 runtime in turn, which is slow on slow boards."""
 LEASE_TTL_S = 30.0
 CHUNK_BYTES = 256 * 1024
-"""Bytes of a model per message."""
+"""Number of bytes of a model in a single message."""
 CHUNKS_PER_POLL = 4
-"""Number of chunks sent between two checks whether the agent has reported an error; a check takes
+"""Number of chunks that are sent before the next check for an error from the agent; a check takes
 30 µs."""
 PROBE_COUNT = 8
 """Number of clock probes in a group, of which the probe with the shortest round trip is used. On
@@ -68,8 +68,9 @@ class Client:
 
         Args:
             link: An open connection to the agent; it is closed if this exchange fails.
-            via: Name of the transport; an agent keeps the runs of different transports apart.
-            seat: Name of the seat to use; empty: the first seat of the agent.
+            via: Name of the transport; an agent keeps the runs of clients with different transports
+                apart.
+            seat: Name of the seat (one of the agent's devices) to use; empty: the first seat.
             agent: Fingerprint of the agent's certificate; empty if the agent has no certificate.
 
         Raises:
@@ -97,7 +98,8 @@ class Client:
         self.device = welcome.device
         self.software = welcome.software
         self.seat = welcome.seat
-        """Name of the seat; empty with an older agent."""
+        """Name of the seat (one of the agent's devices) that this client uses; empty with an older
+        agent."""
         self.board = welcome.board
         """Id of the board that carries the device; empty if unknown."""
         self.hardware = hardware_of(welcome, seat)
@@ -294,7 +296,7 @@ class Client:
         self.ask(m.RunAcknowledge(run_id), m.Done)
 
     def _fetch_file(self, run_id: str, file: m.SpooledFile, path: Path) -> None:
-        """Fetch the rest of a file, or the whole file if its first part is damaged by a power cut.
+        """Fetch the missing part of a file, or the whole file if a power cut damaged the copy.
 
         Raises:
             RemoteProtocolError: the file arrived damaged.
@@ -310,7 +312,7 @@ class Client:
         raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
 
     def _is_fetched(self, run_id: str, file: m.SpooledFile, path: Path) -> bool:
-        """Append the rest of a file; return whether the result has the expected digest."""
+        """Append the missing part of a file; return whether the result has the expected digest."""
         with path.open("a+b") as target:
             while target.tell() < file.size_bytes:
                 number = self._send(m.FileRead(run_id, file.name, target.tell()))
@@ -353,9 +355,9 @@ class Client:
                 return _of_type(message, answer), frame
 
     def _reply_in(self, frame: Frame, number: int, first: int | None = None) -> m.Message | None:
-        """Return a frame's message if it replies to a request from `first` to `number`; else None.
+        """Return a frame's message if it replies to a request with number `first` to `number`.
 
-        A notice of the followed run is queued.
+        For a notice, return None; a notice of the followed run is also queued.
 
         Raises:
             EdgebenchError: the frame contains an error.
@@ -418,5 +420,5 @@ def _keep_freed_memory() -> None:
 
 
 def _patience_s(size_bytes: int) -> float:
-    """Timeout for a reply for which the device must first read and hash this number of bytes."""
+    """Timeout for a reply, if the device has to read and hash this number of bytes before it."""
     return ANSWER_TIMEOUT_S + size_bytes / HASHED_BYTES_PER_S

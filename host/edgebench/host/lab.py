@@ -94,8 +94,8 @@ class Lab(StoredResults):
         """Live state of devices, as an endless iterator: `async for update in lab.watch()`.
 
         Args:
-            names: Devices, by name or id; an agent's name selects all its seats. Without names, all
-                paired devices, and this machine if it runs an agent.
+            names: Devices, by name or id; an agent's name selects all its devices. Without names,
+                all paired devices, and this machine if it runs an agent.
 
         Raises:
             NoSuchDevice: a name matches no paired device, or there are no devices.
@@ -108,7 +108,7 @@ class Lab(StoredResults):
     def check(
         self, *names: str, on_checked: Callable[[HealthCheck], None] | None = None
     ) -> list[HealthCheck]:
-        """Check devices with a quick run on each; start or end quarantines by the results.
+        """Check each device with a quick run, whose result may start or end a quarantine.
 
         Args:
             *names: Devices; without names, this machine and every seat of every paired agent.
@@ -229,7 +229,7 @@ class Lab(StoredResults):
         Args:
             baseline: Path, name of a built-in model, or stored runs, such as the id of a set. The
                 model file of stored runs is found by its SHA-256 and measured again.
-            candidate: Other side of the comparison, in the same form as `baseline`.
+            candidate: Second side of the comparison, in the same form as `baseline`.
             watcher: As described for the class.
             **options: The options of `bench`, and pairs, metrics, margin_ratio, allowed; see
                 `PairOptions`.
@@ -249,7 +249,7 @@ class Lab(StoredResults):
         watcher: Notify | None = None,
         cancellation: Cancellation | None = None,
     ) -> list[StoredRun]:
-        """Make the runs of a request; return the runs that did not fail.
+        """Execute the runs of a request; return the runs that did not fail.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or `cancellation` was used.
@@ -326,7 +326,7 @@ class Lab(StoredResults):
         watcher: Notify | None = None,
         cluster: str | ClusterAddress | None = None,
     ) -> CampaignPlan:
-        """Plan a campaign file with the current devices; no run is made.
+        """Create a campaign's plan from its file and the current devices; no run is made.
 
         The watcher receives an event for each device that is left out because of its quarantine.
 
@@ -401,7 +401,7 @@ class Lab(StoredResults):
         on_connected: Callable[[str, Sequence[str]], None] = lambda *_: None,
         on_away: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Offer this host's devices, as a lab host of a cluster, to campaigns until Ctrl-C.
+        """Act as a lab host of a cluster until Ctrl-C: offer this host's devices to campaigns.
 
         Args:
             cluster: As described for the class.

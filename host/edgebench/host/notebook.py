@@ -27,15 +27,15 @@ MAX_LINES = 50
 
 
 class NotebookProgress:
-    """Watcher that shows the progress of measurements; it raises failures, as without a watcher."""
+    """Watcher that shows the progress of measurements, and raises the errors of failed ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._page = _notebook_page()
         self._now: dict[str, str] = {}
-        """Current activity of each device."""
+        """Maps the name of each device to its current activity."""
         self._titles: dict[str, str] = {}
-        """Run in progress on each device."""
+        """Maps the name of each device to the title of its run in progress."""
         self._phases: dict[str, str] = {}
         self._lines: list[str] = []
 

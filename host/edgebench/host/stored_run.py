@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from edgebench.host.series.run_series import LatencySeries, RunSeries
 
 Names = str | Path | Sequence[str | Path]
-"""A name of runs, or several names."""
+"""A name that selects runs, or several such names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class StoredRun:
 
     @property
     def path(self) -> Path:
-        """Directory of the run; for a run in a bundle, removed when this process ends."""
+        """Directory of the run; for a run in a bundle, it is removed when this process ends."""
         return self._store.directory(self.id)
 
     @cached_property
@@ -137,7 +137,7 @@ class StoredRun:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the headline: valid, suspect or invalid."""
+        """Verdict on the main result of the run: valid, suspect or invalid."""
         return self.result.headline_state.value
 
     @property
@@ -170,7 +170,7 @@ class StoredRun:
 
     @cached_property
     def queries(self) -> pd.DataFrame:
-        """Table with a row per inference, warm-up included; `latency_ns` excludes copying."""
+        """Table with a row per inference, warm-up included; `latency_ns` excludes tensor copies."""
         frame = self._frame(QUERIES_FILE)
         frame["latency_ns"] = frame["invoke_end_ns"] - frame["invoke_start_ns"]
         frame["end_to_end_ns"] = frame["end_ns"] - frame["scheduled_ns"]
@@ -304,7 +304,7 @@ class StoredResults:
         return frame
 
     def run(self, name: str | Path = "last") -> StoredRun:
-        """A stored run, by id or a unique part of it, tag, directory, or bundle.
+        """Find a stored run by its id, a unique part of its id, a tag, a directory or a bundle.
 
         Raises:
             UsageError: no such run.
@@ -313,14 +313,14 @@ class StoredResults:
         return StoredRun(address.store, address.run_id)
 
     def sets(self, runs: Sequence[StoredRun]) -> StoredSets:
-        """Group runs into sets of the same model, each with the interval between its runs."""
+        """Group runs into sets of the same model, each with a confidence interval over its runs."""
         sets = find_sets(run.result for run in runs)
         return StoredSets(StoredSet.of(run_set, runs) for run_set in sets)
 
     def bundle(
         self, runs: Names, path: str | Path | None = None, *, is_annotated: bool = True
     ) -> Path:
-        """Write runs to a bundle, a file that can be used in place of a run.
+        """Write runs to a bundle, a file whose path can be used in place of the name of a run.
 
         Args:
             runs: Name of a run, set, tag, directory or bundle, or several such names.
@@ -374,7 +374,7 @@ class StoredResults:
         margin_ratio: float | None = None,
         **selected: Unpack[HistorySelection],
     ) -> tuple[list[LevelChange], list[History]]:
-        """Changes of a metric's level since a time, worst first, and the histories with later runs.
+        """Changes of a metric since a time, worst first, and all histories with runs since then.
 
         Args:
             since: The time; without a time zone, in local time.

@@ -28,7 +28,7 @@ def write_wheel(
     Args:
         file: Path or file object to write to.
         info: Directory of the metadata, such as `name-1.0.dist-info`.
-        members: Files by path, without `WHEEL` and `RECORD`.
+        members: Maps the path of each file to its content; `WHEEL` and `RECORD` are added here.
         compressed: Names of members that are compressed already, and are stored without further
             compression.
     """

@@ -1,1 +1,1 @@
-"""Energy meters: one interface, one file per driver."""
+"""Energy meters with a common interface, and a module or package for each driver."""

@@ -1,9 +1,10 @@
-"""Arrival of samples on the host's clock: their rate, and the offset between the two clocks.
+"""Computes rates and clock offsets from the times at which samples arrive at the host.
 
-Bytes can wait in buffers, but cannot arrive before they are sent. So the earliest arrivals,
-relative to the meter's own timeline, show the meter's true rate, and also losses that no counter
-shows. The line just below all arrivals maps meter time to host time; the resulting host times are
-late by the transit time of the fastest bytes.
+Bytes can wait in buffers, but cannot arrive before they are sent. So the samples with the least
+delay, relative to the meter's own timeline, show the meter's true rate. The delays also show losses
+that no counter shows. Arrival times are plotted over meter times, and a line just below all points
+maps meter time to host time. The resulting host times are late by the transit time of the fastest
+bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 MIN_SPAN_S = 2.0
-"""Minimum time between the two ends from which a rate is computed: in less time, delays of
+"""Minimum time between the first and the last arrival used for a rate. Over less time, delays of
 milliseconds would look like rate errors of a thousand ppm."""
 _PARTS = 10
 _END_BINS = 3
@@ -20,23 +21,25 @@ _END_BINS = 3
 the host may be late for a while. The beginning takes at most a third of all bins, so that the two
 ends of a short recording do not consist of the same bins."""
 BIN_S = 0.25
-"""Length of a bin in seconds. The earliest arrival at an end may lie anywhere in the bins of this
-end: in a recording of 3 s, the earliest arrivals at the two ends are at least 1.5 s apart."""
+"""Length of a bin in seconds. The sample with the least delay may lie anywhere in the bins of its
+end. In a recording of 3 s, the two samples with the least delay, one at each end, are at least 1.5
+s apart."""
 
 
 class ArrivalRate:
-    """Rate of a uniform stream, from its earliest arrivals."""
+    """Computes the rate of a uniform stream from the samples that arrived with the least delay."""
 
     def __init__(self, rate_hz: float, bin_s: float = BIN_S) -> None:
         """Each period of `bin_s` seconds must contain at least one prompt arrival."""
         self._period_ns = 1e9 / rate_hz
         self._bin_ns = round(1e9 * bin_s)
         self._bins: dict[int, tuple[float, int]] = {}
-        """By bin: least delay, and the arrival time with this delay; an hour has 14,400 bins."""
+        """Maps the number of each bin to the least delay in it, and to the arrival time with this
+        delay. An hour has 14,400 bins."""
         self._first_ns: int | None = None
 
     def add(self, rx_ns: int, sample_count: int) -> None:
-        """Record that this many samples, known losses included, had arrived by this host time."""
+        """Record that `sample_count` samples, known losses included, had arrived by `rx_ns`."""
         if self._first_ns is None:
             self._first_ns = rx_ns
         delay_ns = rx_ns - self._first_ns - sample_count * self._period_ns
@@ -61,10 +64,10 @@ class ArrivalRate:
         return None if ends is None else (ends[1][1] - ends[0][1]) / 1e9
 
     def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
-        """Delay and time of the earliest arrival at each end; None if the recording is too short.
+        """Least delay at each end, with its arrival time; None if the recording is too short.
 
-        An end is a tenth of the recording, but at least `_END_BINS` bins. A single late arrival has
-        no effect, because other arrivals at the same end are earlier.
+        Each end of the recording is a tenth of it, but at least `_END_BINS` bins. A single late
+        arrival has no effect, because other arrivals at the same end have less delay.
         """
         earliest = [self._bins[number] for number in sorted(self._bins)]
         if len(earliest) < 2:
@@ -77,14 +80,14 @@ class ArrivalRate:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalLine:
-    """The line below all arrivals: host time = meter time + offset + slope · (meter time)."""
+    """A line below all arrivals, with host time = meter time + offset + slope · (meter time)."""
 
     offset_ns: float
     """Host time minus meter time at the meter's zero; includes the transit of the fastest bytes."""
     slope: float
     """Drift of the host's clock relative to the meter's clock; 0 if the recording is too short."""
     residual_ns: float
-    """Median delay of the earliest arrivals of each second relative to the line."""
+    """Median distance from the line to the earliest arrivals, of which each second has one."""
 
 
 @dataclass(slots=True)
@@ -92,7 +95,8 @@ class ArrivalEnvelope:
     """Earliest arrival of each second, for any kind of meter."""
 
     _earliest: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """By second of the meter's clock: host time minus meter time, and meter time."""
+    """Maps each second of the meter's clock to (host time minus meter time, meter time) of its
+    earliest arrival."""
 
     def add(self, rx_ns: int, meter_ns: int) -> None:
         """Record that the sample of this meter time had arrived by this host time."""
@@ -103,8 +107,9 @@ class ArrivalEnvelope:
     def line(self) -> ArrivalLine | None:
         """Compute the line below all arrivals; None if there are no arrivals.
 
-        Of all lines below the delays, this line has the least sum of distances to the delays. The
-        line contains the edge of the lower convex hull at the mean meter time.
+        Of all lines that lie below all delays, the returned line has the least sum of distances to
+        the delays. The returned line extends the edge of the lower convex hull at the mean meter
+        time.
 
         Source: Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
         measurements, INFOCOM 1999

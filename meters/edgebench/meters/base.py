@@ -8,7 +8,7 @@
 A driver never invents a number: if it could not read a value, the sample has a flag, or the
 recording has a gap. A missing meter is represented by an `AbsentMeter` with the reason. Sample
 times are nanoseconds of the meter's own clock, and the capability names the domain of this clock;
-this package never compares clocks of two domains.
+this package never compares times of two clock domains.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Flag(IntFlag):
     SATURATED = 2
     """The true value may be higher."""
     UNCALIBRATED = 4
-    """The meter's calibration was not complete."""
+    """The meter had not completed its calibration."""
     RANGE_SWITCH = 8
     """The meter switched its measuring range here: the value comes from a filter that hides the
     artefact of the switch."""
@@ -83,22 +83,25 @@ class Capability:
     is_uniform: bool = False
     """Whether samples are spaced at exactly `rate_hz` on the meter's clock."""
     is_paced: bool = False
-    """Whether the meter determines when it samples, although the times are of the host's clock."""
+    """Whether the meter itself decides when it samples. The times of such a meter's samples still
+    come from the host's clock."""
     is_counter: bool = False
-    """Whether values are differences of an energy counter, which cannot exceed a range."""
+    """Whether values come from an energy counter, so that no value exceeds a measuring range."""
     bandwidth_hz: float | None = None
     smoothing_s: float | None = None
-    """Time constant of the meter's own averaging; None: unknown, or at most a sample interval."""
+    """Time constant of the meter's own averaging. None if it is unknown, or at most a sample
+    interval."""
     digital_count: int = 0
     """Number of digital inputs, which are sampled together with every value."""
     loss_detection: LossDetection = "none"
     min_window_s: float = 0.0
     """Shortest window whose energy is meaningful."""
     arrival_error_s: float | None = USB_ARRIVAL_S
-    """Largest possible delay of the earliest samples; None: arrivals contain no information about
-    the time of measurement."""
+    """Largest possible delay of the samples that arrive fastest. None if arrival times do not show
+    when a value was measured."""
     current_limits: tuple[CurrentLimit, ...] = ()
-    """Current limits of the meter's ranges, lowest first, or of its channels; empty if unknown."""
+    """Current limits, one for each range (lowest first) or one for each channel; empty if
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +123,11 @@ class MeterInfo:
 
 @dataclass(frozen=True, slots=True)
 class AbsentMeter:
-    """A meter that cannot be used here, with the reason on a single line."""
+    """Stands for a meter that cannot be used here, and states the reason on a single line."""
 
     reason: str
     permission: Permission | None = None
-    """The permission that the user lacks; None: the reason is something else."""
+    """The permission that the user lacks. None if the meter is absent for another reason."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", printable(self.reason))
@@ -132,7 +135,10 @@ class AbsentMeter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """First line of a recording: everything that a decoder needs besides the raw bytes."""
+    """First line of a recording.
+
+    The header contains everything that a decoder needs besides the raw bytes.
+    """
 
     driver: str
     info: MeterInfo
@@ -144,30 +150,31 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampleBlock:
-    """Samples of a channel, in chronological order; arrays have shape (n,)."""
+    """Samples of a channel, in chronological order. All arrays have shape (n,)."""
 
     channel: int
     """Index into the capability's channels."""
     index0: int
-    """Number of the first sample on the meter's own timeline; lost samples have numbers too."""
+    """Number of the block's first sample on the meter's own timeline, where lost samples count
+    too."""
     time_ns: NDArray[np.int64]
     """Times on the meter's clock, ascending: the end of each averaging interval, or the instant of
     each value."""
     power_w: Floats
     flags: NDArray[np.uint8]
     begin_ns: NDArray[np.int64] | None = None
-    """Start of each averaging interval; None: values are instants."""
+    """Start of each averaging interval; None if values are instantaneous."""
     current_a: Floats | None = None
     voltage_v: Floats | None = None
     digital: NDArray[np.uint8] | None = None
-    """Levels of the digital inputs, a bit per input; None: none is recorded."""
+    """Levels of the digital inputs, one bit for each input; None if no input is recorded."""
     ranges: NDArray[np.uint8] | None = None
-    """Measuring range of each sample; None: all samples have the same error."""
+    """Measuring range of each sample. None if the error does not depend on a range."""
     spike_w: Floats | None = None
-    """Power removed by the driver's own filter, mostly 0; None: the driver has no filter."""
+    """Power that the driver's own filter removed, mostly 0; None if the driver has no filter."""
     came_ns: int | None = None
-    """Arrival of the last sample on the host's clock, if the decoder held the samples back; None:
-    they have just arrived."""
+    """Time on the host's clock at which the last sample arrived, if the decoder held the samples
+    back. None if the samples have just arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,21 +198,23 @@ class LossReport:
     lost_count: int = 0
     """Number of samples known to be lost."""
     is_ambiguous: bool = False
-    """Whether more samples may be lost, because the meter's counter cannot rule this out."""
+    """Whether more samples than `lost_count` may be lost, as far as the meter's counter can
+    tell."""
     desync_count: int = 0
     """Number of times that the stream lost its framing."""
     gaps: tuple[Gap, ...] = ()
     saturated_count: int = 0
     bounded_count: int = 0
-    """Number of saturated samples right before the meter switched to a higher range: the lower
-    range reached its limit, and the samples after the switch show how high the power was."""
+    """Number of saturated samples right before the meter switched to a higher range. The samples
+    after the switch show how high the power was."""
     rate_error_ppm: float | None = None
-    """Deviation of the arrival rate from the nominal rate, by the host's clock; None: the recording
-    is too short."""
+    """Deviation of the arrival rate from the nominal rate, by the host's clock. None if the
+    recording is too short."""
     rate_span_s: float | None = None
     """Time over which `rate_error_ppm` was measured."""
     trouble: str | None = None
-    """Why the recording ended early or was not made as requested, on one line; None: no problem."""
+    """One line on why the recording ended early or was not made as requested; None if all is
+    well."""
     torn_bytes: int = 0
     """Number of bytes of an incomplete packet at the end of the file, after a crash of the host."""
 
@@ -228,14 +237,14 @@ class Packet:
 
 
 class Decoder(Protocol):
-    """Turns raw bytes into samples; carries incomplete packets over to the next call."""
+    """Turns raw bytes into samples, and keeps an incomplete packet until the next call."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Decode a packet and return the samples completed by it."""
         ...
 
     def finish(self) -> list[SampleBlock]:
-        """Return the samples that were held back, because no more bytes will arrive."""
+        """Return the samples that the decoder still holds back; no more bytes will arrive."""
         ...
 
     def loss(self) -> LossReport:
@@ -262,7 +271,10 @@ class NewestPackets:
 
 
 class MeterSession(Protocol):
-    """A recording; a `with` block starts it, and always stops the meter when the block ends."""
+    """A recording, used in a `with` block.
+
+    The `with` block starts the recording, and stops the meter when the block ends.
+    """
 
     def __enter__(self) -> MeterSession:
         """Start the meter and the recording."""

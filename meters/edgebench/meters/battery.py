@@ -1,13 +1,13 @@
 """Battery of a phone or a laptop, read from its own gauge under /sys/class/power_supply.
 
-Theory of operation. The gauge's sign and unit are determined before recording starts (`gauge.py`)
-and stored with the recording. While a charger is connected, the battery current is not the device's
-current: such values are flagged as missing.
+Theory of operation. The sign and the unit of the gauge's current are determined before recording
+starts (`gauge.py`) and stored with the recording. While a charger is connected, the battery current
+is not the device's current: such values are flagged as missing.
 
 With the option `discharge`, charging is suspended while the meter records (`charging.py`). The
-gauge must then confirm that charging has stopped: its status must be Discharging, and the sign of
-its current must be opposite to the sign while charging. The recording starts with the gauge's next
-value, because gauges average, and the present value still covers the time before.
+gauge must then confirm that charging has stopped: its status must be Discharging, and its current
+must have the opposite sign of the current measured while charging. The recording starts with the
+gauge's next value, because gauges average, and the present value still covers the time before.
 
 Source: https://docs.kernel.org/power/power_supply_class.html
 """
@@ -56,8 +56,8 @@ UPDATE_MAX_S = 10.0
 """Longest interval between two values of a gauge; gauges have a new value every 0.1 to 10 s."""
 GAIN_RATIO = 0.05
 PROOF_S = 15.0
-"""Time within which a phone must discharge after charging is suspended. The sum of this time and of
-the wait for a new value is shorter than the time for which an agent waits for a meter."""
+"""Time within which a phone must discharge after charging is suspended. This time plus the wait for
+a new value is shorter than the time for which an agent waits for a meter."""
 POLL_S = 0.25
 _UNCERTAINTY = (
     term(Kind.GAIN, GAIN_RATIO, "assumed: gauges do not state their accuracy"),
@@ -82,10 +82,11 @@ class BatteryMeter(FileMeter):
         self._supply = supply
         self._hints = hints or GaugeHints()
         self._switch = switch
-        """Suspends charging while the meter records; None: charging is not suspended."""
+        """Switch that suspends charging while the meter records. None if charging is never
+        suspended."""
         self._gauge: Gauge | None = None
-        """State of the gauge while discharging; None: unknown, because the battery may charge until
-        the recording starts."""
+        """State of the gauge while discharging. None if unknown, because the battery may charge
+        until the recording starts."""
 
     def _find(self) -> list[Path]:
         base = self._root / "sys/class/power_supply"
@@ -213,7 +214,7 @@ class BatteryDecoder(PolledDecoder):
         """Time and values of the gauge's last update."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Return the point of a polling round; without a value unless the battery discharges."""
+        """Return the point of a polling round, without a value unless the battery discharges."""
         time_ns, scale = readings[0][0], self._scale
         count, voltage = number(readings[0][1]), number(readings[1][1])
         is_discharging = (readings[2][1] or b"").strip() == DISCHARGING.encode()

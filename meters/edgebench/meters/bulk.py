@@ -1,4 +1,4 @@
-"""Instruments with a pair of USB bulk endpoints, through pyusb; each message is a USB transfer."""
+"""Instruments with a pair of USB bulk endpoints, through pyusb. A message is one USB transfer."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class BulkTransport:
             out_endpoint: Address of the endpoint for messages to the device.
             in_endpoint: Address of the endpoint for messages from the device.
             what: Name of the kind of device, used in messages.
-            message_max_bytes: Length of the longest message from the device. If such a message
-                fills its last bus packet completely, only this length marks its end.
+            message_max_bytes: Length of the longest message from the device. Only this length shows
+                where a message ends that fills its last bus packet completely.
 
         Raises:
             TargetError: another program uses the interface, or the device was disconnected.
@@ -175,7 +175,7 @@ def find_device(
 
 
 def _serial_of(device: Any) -> str | None:
-    """Serial number; None if it cannot be read: the attempt to claim the device reports why."""
+    """Serial number; None if it cannot be read, because claiming the device later reports why."""
     import usb.core
 
     try:

@@ -1,4 +1,4 @@
-"""USB cable testers: they measure both directions, and can be plugged in backwards.
+"""USB cable testers, which measure in both directions and can be plugged in backwards.
 
 A device only draws power, so negative power means that the tester is reversed, not that the device
 supplies power.
@@ -14,7 +14,7 @@ from edgebench.protocol.errors import UsageError
 T = TypeVar("T")
 
 BACKWARDS_W = 0.01
-"""Largest power in W that may be the offset of a tester without a load, in either direction."""
+"""Largest power in W, positive or negative, that a tester may show without a load."""
 
 
 def only_tester(
@@ -48,7 +48,7 @@ def only_tester(
 
 
 def sign_of(is_reversed: bool) -> int:
-    """Factor that makes the power drawn by the device positive."""
+    """Factor 1 or -1 that makes the power drawn by the device positive."""
     return -1 if is_reversed else 1
 
 
@@ -60,7 +60,7 @@ def refuse_backwards(power_w: float, *, is_reversed: bool) -> None:
         is_reversed: Whether the user gave the option `reversed`.
 
     Raises:
-        UsageError: the power is negative, by more than a tester's offset.
+        UsageError: the power is below zero by more than `BACKWARDS_W`.
     """
     if power_w < -BACKWARDS_W:
         advice = "leave out" if is_reversed else "add"

@@ -31,7 +31,7 @@ class ChargeSwitch:
         self._settings = ChangedSettings(mark or mark_path(), root)
 
     def suspend(self) -> None:
-        """Suspend charging until `resume`; no effect if another program has suspended it already.
+        """Suspend charging until `resume`; do nothing if another program has suspended it already.
 
         Raises:
             TargetError: the system is not Android, or rejects the change.

@@ -1,4 +1,4 @@
-"""Power-monitor chips on I2C: resolution and accuracy of the values from their Linux drivers.
+"""Resolution and accuracy of the values that Linux drivers read from I2C power-monitor chips.
 
 If a data sheet was available, the error limits are the maker's guaranteed limits at 25 °C.
 Otherwise the limits are assumed, wide rather than narrow, and marked as assumed. fitted_chip.py
@@ -20,11 +20,11 @@ DEFAULT_SHUNT_OHM = 0.010
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """A type of chip: steps, limits and errors of its values."""
+    """A type of chip, with the steps, limits and errors of its values."""
 
     shunt_step_v: float
     highest_code: int
-    """Highest code of the current, in steps, that can be read with the kernel's chip settings."""
+    """Highest number of current steps that can be read with the kernel's settings of the chip."""
     power_factor_v: float
     """Ratio of the step of power to the step of current."""
     gain_ratio: float
@@ -38,21 +38,22 @@ class Chip:
     shunt_ohm: float | None = None
     """Resistance of the built-in shunt; None: the shunt is external."""
     full_gain: int | None = None
-    """Value of the device tree's ti,shunt-gain at which `shunt_step_v` applies; at smaller gains,
-    the steps are smaller. None: the steps are fixed."""
+    """Value of ti,shunt-gain in the device tree for which `shunt_step_v` applies. Smaller gains
+    have smaller steps. None if the steps are fixed."""
     least_gain: float | None = None
-    """Lowest in_voltage0_hardwaregain, at which `highest_code` applies; higher gains have fewer
-    steps. None: the chip has no amplifier."""
+    """Lowest value of in_voltage0_hardwaregain. `highest_code` applies to this gain, and higher
+    gains have fewer steps. None if the chip has no amplifier."""
     default_shunt_ohm: float = DEFAULT_SHUNT_OHM
-    """Shunt that the kernel assumes if none is specified; if versions differ, the smallest."""
+    """Shunt that the kernel assumes if none is specified. If kernel versions assume different
+    shunts, the smallest is given here."""
     power_step_w: float | None = None
     """Step of power; None: it depends on the shunt."""
     kernel_steps: int = 1
-    """New kernels store the sum of this number of steps of current in whole uA, and divide the sum
-    as an integer."""
+    """Number of current steps whose sum new kernels store in whole uA. New kernels derive one step
+    from this sum by integer division."""
     old_kernel_steps: int | None = None
-    """Old kernels round the sum of this number of steps of current to whole mA, because they store
-    the sum as an integer, the calibration. None: old kernels do not round the step."""
+    """Number of current steps whose sum old kernels round to whole mA, because the chip's
+    calibration is an integer there. None if old kernels do not round the step."""
     voltage_file: str = "in1_input"
     """File of hwmon that holds the voltage of the rail."""
 

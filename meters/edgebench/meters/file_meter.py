@@ -1,4 +1,4 @@
-"""Meters whose values are the contents of files, which are opened once and read repeatedly."""
+"""Meters whose values come from files that are opened once and then read repeatedly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NS_PER_S = 1e9
 
 
 class FileMeter(InstrumentMeter[Files]):
-    """A meter that keeps files open; a driver defines the files and their meaning."""
+    """Base class of a meter that keeps files open. A driver defines the files and their meaning."""
 
     def __init__(self, root: Path = Path("/"), clock_ns: Clock = time.perf_counter_ns) -> None:
         super().__init__(lambda: Files(self._find(), clock_ns))
@@ -84,7 +84,10 @@ def why_unreadable(paths: Iterable[Path]) -> str:
 
 
 def bases_of(root: Path, *patterns: str) -> list[Path]:
-    """Folders in which the search for these patterns starts: each pattern's part before its `*`."""
+    """Folders in which the search for files by these patterns starts.
+
+    For each pattern, this folder is the part of the pattern before its `*`.
+    """
     return [root / pattern[: pattern.index("*")].rpartition("/")[0] for pattern in patterns]
 
 

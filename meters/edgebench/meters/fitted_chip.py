@@ -1,10 +1,11 @@
-"""A power-monitor chip with its shunt on a board: steps, limits and uncertainty of its values.
+"""Steps, limits and uncertainty of a power-monitor chip with its shunt on a board.
 
 The step of power is a multiple of the chip's step of current. Old kernels fix the step of current
-at 1 mA, new kernels derive it from the shunt. A value of power shows which of the two steps
-applies; if it is a multiple of the step of old kernels, the coarser of the two steps is assumed.
+at 1 mA, new kernels derive it from the shunt. A value of power that was read shows which of the two
+steps applies. If the value is a multiple of the step of old kernels, the coarser of the two steps
+is assumed.
 
-A saturated converter shows its highest code, one step below its nominal full scale, and hwmon
+A saturated converter shows its highest code, which is one step below its nominal full scale. hwmon
 rounds the current of this code to whole mA. So a current counts as saturated if it is at most half
 a step, or half a mA, below the highest value that can be read.
 
@@ -30,14 +31,14 @@ SYSFS_CURRENT_STEP_A = 1e-3
 SYSFS_VOLTAGE_STEP_V = 1e-3
 """in*_input is in whole mV."""
 _KERNEL_STEP_A = 1e-6
-"""The hwmon drivers store the step of current in whole uA."""
+"""Resolution in which the hwmon drivers store the step of current: whole uA."""
 
 _OFF_V, _ASSUMED_V = 0.5, 5.0
 _SHUNT = term(Kind.GAIN, SHUNT_TOLERANCE_RATIO, "tolerance of the shunt resistor")
 
 
 def voltage_when_on(voltage_v: float) -> float:
-    """Voltage that converts errors from A to W; 5 V is assumed for a rail that is off now."""
+    """Voltage for converting errors from A to W; 5 V is assumed if the rail is off now."""
     return voltage_v if voltage_v > _OFF_V else _ASSUMED_V
 
 
@@ -81,7 +82,7 @@ class FittedChip:
         return _POWERS_PER_ENERGY * self.chip.power_factor_v * self.current_step_a
 
     def _kernel_steps_a(self) -> Iterator[float]:
-        """Yield the step of current: first exact, then as new and as old kernels round it."""
+        """Yield the step of current as it is, as new kernels round it, and as old kernels do."""
         exact_a, steps = self.current_step_a, self.chip.kernel_steps
         yield exact_a
         yield max(_nearest(exact_a * steps / _KERNEL_STEP_A) // steps, 1) * _KERNEL_STEP_A
@@ -110,8 +111,8 @@ class FittedChip:
 
         Args:
             step: Step of the values that are read.
-            unit: Unit of the step: W, or J for an energy counter, whose reading at each end of a
-                window is off by up to a step.
+            unit: Unit of the step, W or J. J is for an energy counter, whose readings at the start
+                and at the end of a measurement are each off by up to a step.
             note: Text to append to the reference of the resolution.
         """
         chip, where = self.chip, f"at {self.voltage_v:g} V across {self.shunt_ohm:g} ohm"
@@ -131,7 +132,10 @@ class FittedChip:
     def _term(
         self, kind: Kind, value: float, note: str = "", unit: Unit | None = None
     ) -> UncertaintyTerm:
-        """Make a term from the data sheet; without a known shunt, absolute terms are assumed."""
+        """Make a term from the data sheet.
+
+        If the shunt is unknown, an absolute term is marked as assumed.
+        """
         reference, origin = self.chip.reference, self.chip.origin
         if unit is not None and not self.is_shunt_known:
             reference, origin = f"shunt unknown; {reference}", Origin.ASSUMED
@@ -139,14 +143,17 @@ class FittedChip:
 
 
 def with_gain(chip: Chip, gain: int | None) -> Chip:
-    """Adapt a chip to the gain of its converter; None: unknown, so the full range is assumed."""
+    """Adapt a chip to the gain of its converter; None if unknown, so the full range is assumed."""
     if gain is None or chip.full_gain is None:
         return chip
     return replace(chip, shunt_step_v=chip.shunt_step_v * gain / chip.full_gain)
 
 
 def with_amplifier(chip: Chip, gain: float) -> Chip:
-    """Adapt a chip to the gain of its amplifier: the steps keep their size, but are fewer."""
+    """Adapt a chip to the gain of its amplifier.
+
+    A higher gain leaves fewer steps of the same size.
+    """
     if chip.least_gain is None or gain <= chip.least_gain:
         return chip
     return replace(chip, highest_code=round(chip.highest_code * chip.least_gain / gain))

@@ -1,9 +1,9 @@
-"""Sign and unit of a battery's gauge, determined before recording starts.
+"""Determines the sign and unit of a battery gauge's current before recording starts.
 
 Theory of operation. By the kernel's rules, current is in uA, and negative while the battery
 discharges. Vendors deviate from both rules, so an unchecked gauge can yield energy of the wrong
 sign, or a thousandth of the true energy. So sign and unit are determined before recording starts,
-and stored with the recording:
+and stored with the recording, by these rules:
 
     sign   given by the user, or as observed while `status` is Discharging
     unit   given by the user;
@@ -50,7 +50,7 @@ class GaugeHints:
     """Sign of the current or power while discharging."""
     unit: str | None = None
     is_loaded: bool = False
-    """Whether the processor is busy while the meter is being opened."""
+    """Whether the user states that the processor is busy while the meter is being opened."""
 
     def __post_init__(self) -> None:
         """Reject unknown words.
@@ -87,7 +87,8 @@ class Gauge:
     files: tuple[str, str, str]
     """File names of current or power, of voltage, and of status."""
     how: str
-    """Text with the sources of the sign and the unit, and with the value when it was opened."""
+    """Text that states how sign and unit were determined, and the value when the meter was
+    opened."""
 
 
 def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
@@ -139,7 +140,7 @@ def files_of(folder: Path) -> tuple[str, str, str]:
 
 
 def sign_now(folder: Path) -> int:
-    """Sign of the current or power that the gauge shows now; 0: no value."""
+    """Sign of the current or power that the gauge shows now; 0 if it shows no value."""
     count = _count_of(folder / files_of(folder)[0]) or 0
     return (count > 0) - (count < 0)
 

@@ -1,4 +1,4 @@
-"""Instruments with a USB HID interface: reports of 64 bytes, through /dev/hidraw.
+"""Instruments with a USB HID interface, which exchange reports of 64 bytes through /dev/hidraw.
 
 Access through /dev/hidraw needs no library, and the kernel's driver need not be detached.
 

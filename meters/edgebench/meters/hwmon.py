@@ -4,9 +4,9 @@ Theory of operation. A chip is identified by its `name`, because the numbers of 
 with each boot. The best available quantity is read: an energy counter (uJ), otherwise power (uW),
 otherwise current times voltage, which are in whole mA and mV. With energy or power, the current is
 also read, because otherwise clipping of the converter would go unnoticed. ina238.c has no file for
-the shunt's resistance: if the device tree does not specify it either, the voltage across the shunt
-is read as well. With an energy counter, clipping that begins and ends between two reads remains
-undetected, so less clipping is detected on a busy bus, where reads are late.
+the shunt's resistance. If the device tree does not state the resistance either, the voltage across
+the shunt is read as well. With an energy counter, clipping that begins and ends between two reads
+remains undetected. So less clipping is detected on a busy bus, where reads are late.
 
 An INA3221 has three rails and no power values; its `in4` to `in6` are voltages across shunts and
 `in7` is their sum. `in0` of a TSC1641 is the rail voltage; `in0` of other chips with a single rail
@@ -46,8 +46,9 @@ _FOLDERS = (
 _RAILS_OF_INA3221 = (1, 2, 3)
 _SHUNT_VOLTAGE = "in0_input"
 PRODUCT_RATIO = 5.0
-"""Largest accepted ratio between power and the product of current and voltage. Assumed: a change of
-load between two readings rarely causes a larger ratio; a wrong unit causes a ratio of 1,000."""
+"""Largest accepted ratio between power and the product of current and voltage. The ratio is an
+assumption: a change of load between two readings rarely causes a larger ratio, while a wrong unit
+causes a ratio of 1,000."""
 _CONTRADICTIONS = 5
 _LEAST_MA = 5
 _UNWATCHED = "; the current is not readable, so values beyond its range are not detected"
@@ -103,8 +104,8 @@ def _only_rail(folder: Path, name: str) -> Rail | AbsentMeter | None:
 def _contradiction(folder: Path, chip: Chip) -> str | None:
     """Why the power of a chip contradicts its current and voltage; None if it does not.
 
-    The three values are read in succession, and the load may change in between. So a contradiction
-    counts only if all of several readings show it.
+    Power, current and voltage are read in succession, and the load may change in between. So only a
+    contradiction in all of several readings counts.
     """
     power_w = product_w = 0.0
     for _ in range(_CONTRADICTIONS):
@@ -129,7 +130,7 @@ def _contradiction(folder: Path, chip: Chip) -> str | None:
 def _watched(
     folder: Path, fitted: FittedChip, file: Path, kind: Literal["energy", "power"]
 ) -> tuple[tuple[Path, ...], RailPlan]:
-    """Add the files that show whether the converter is saturated; return all, and their plan."""
+    """Return the files with those added that show saturation, and the plan for decoding them."""
     current, shunt = folder / "curr1_input", folder / _SHUNT_VOLTAGE
     limit_a = fitted.sysfs_limit_a
     if not is_there(current):
@@ -175,7 +176,7 @@ def _rail(
 
 
 def _product(fitted: FittedChip) -> tuple[RailPlan, tuple[UncertaintyTerm, ...]]:
-    """Plan and uncertainty of power computed as current times voltage."""
+    """Decoding plan and uncertainty of a power that is computed as current times voltage."""
     plan = RailPlan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
     # The voltage's step is at most a thousandth of the voltage, which is below its gain error.
     step_a = max(SYSFS_CURRENT_STEP_A, fitted.current_step_a)

@@ -1,7 +1,7 @@
 """Power monitors through Linux industrial I/O: `ina2xx-adc`, and NVIDIA's driver of JetPack 4.
 
 Theory of operation. A chip is bound either to an IIO driver or to the hwmon driver. With
-`ina2xx-adc`, the raw voltages of shunt and bus are read, and edgebench computes the power: the raw
+`ina2xx-adc`, the raw voltages of shunt and bus are read, and edgebench computes the power. The raw
 voltages have the chip's full resolution, while the chip's power register and hwmon's values in mA
 are coarser. Scales convert raw values to mV, mA and mW. NVIDIA's driver ina3221x provides names of
 the rails, and values in whole mV, mA and mW.

@@ -1,4 +1,4 @@
-"""Life cycle that all drivers share: connect, describe, record while open, release.
+"""Life cycle that all drivers share.
 
     open      connect, then describe; an exception in either step becomes the reason of an
               `AbsentMeter`
@@ -21,7 +21,7 @@ from edgebench.protocol.errors import EdgebenchError, MeasurementError, NotPermi
 
 
 class Connection(Protocol):
-    """Resource of an open meter: a port, a link, open files."""
+    """Resource that an open meter holds, such as a port, a link or open files."""
 
     def close(self) -> None:
         """Release the resource; may be called twice."""

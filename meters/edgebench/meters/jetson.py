@@ -1,4 +1,4 @@
-"""Power rails of NVIDIA Jetson modules, and the rails that add up to the total.
+"""Names of the power rails of NVIDIA Jetson modules, and which rails add up to the total.
 
 The kernel's sensors and the output of tegrastats use the same names of rails.
 
@@ -20,11 +20,11 @@ _TOTALS = (
     ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"),  # AGX Xavier: all of them in parallel
 )
 _PROCESSOR_WORDS = {"CPU", "GPU", "SOC", "CV", "DDR"}
-"""Words in the names of rails that are part of a Jetson's total. For other rails, such as a TX2's
-VDD_MUX, it is unknown whether they are part of the total."""
+"""If a rail's name contains one of these words, the rail is part of a Jetson's total power. For
+rails without such a name, such as a TX2's VDD_MUX, this is unknown."""
 PARTS_LIMIT_RATIO = 1.1
-"""Maximum ratio of the sum of the parts to the total; it exceeds 1 because the readings of two
-channels may differ by 10 %."""
+"""Maximum ratio of the sum of the rails in a total to that total. The maximum exceeds 1 because the
+readings of two channels may differ by 10 %."""
 _BOUNDARIES = {"VIN": "board", "VDD_IN": "module", "POM_5V_IN": "module"}
 NOT_CONNECTED = "NC"
 _TEGRASTATS_RAIL = re.compile(r"(?<!\S)([A-Z]\w*) (\d+)(?:mW)?/\d+(?:mW)?(?!\S)")
@@ -34,12 +34,12 @@ Source: NVIDIA Jetson Linux Developer Guide, "tegrastats Utility"; JetPack 4 wri
 
 
 def total_of(names: Collection[str]) -> tuple[str, ...]:
-    """Which of these rails add up to the total power; empty: unknown."""
+    """Those of the rails that add up to the total power; empty if unknown."""
     return next((total for total in _TOTALS if set(total) <= set(names)), ())
 
 
 def parts_of(names: Iterable[str], total: Collection[str]) -> tuple[str, ...]:
-    """Processor rails that are included in the total, without the rails that make up the total.
+    """Processor rails whose power the total includes, without the rails in `total` themselves.
 
     >>> parts_of(["VDD_IN", "VDD_CPU_GPU_CV", "VDD_MUX"], ("VDD_IN",))
     ('VDD_CPU_GPU_CV',)

@@ -40,8 +40,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 PORT = 9999
 _FIRST_KEY = 171
 _RESPONSE_S = 2.0
-"""Time to wait for a response; assumed, as for the other plugs, to exceed the delay of a busy
-radio."""
+"""Time to wait for a response. This time is assumed to exceed the delay of a plug's busy radio."""
 _RESPONSE_MAX_BYTES = 1 << 16
 _SYSTEM: dict[str, Any] = {"system": {"get_sysinfo": {}}}
 _METER: dict[str, Any] = {"emeter": {"get_realtime": {}}}
@@ -103,7 +102,7 @@ class KasaLink:
         return self._talk(_METER | self._context)
 
     def close(self) -> None:
-        """Do nothing, because each request opens and closes its own connection."""
+        """Do nothing, because no connection stays open between two requests."""
 
     def _outlet(self, system: dict[str, Any], channel: int | None) -> Any:
         """Return the selected outlet; a power strip requires a selection."""

@@ -1,11 +1,11 @@
-"""NVIDIA GPUs: the driver's energy counter, through NVML.
+"""The energy counter that the driver of NVIDIA GPUs provides, through NVML.
 
 Theory of operation. GPUs since Volta count the energy of their board in millijoules, from the
 loading of the driver: `nvmlDeviceGetTotalEnergyConsumption`. Power is the difference of two
 readings divided by the time between them, so a value is a mean, never an instant. The counter has
-64 bits and does not wrap around: if a value is lower than the last, the driver was reloaded. The
-counter is updated about ten times per second, at unknown times. The counter is read only twice per
-second, so that these times matter less.
+64 bits and does not wrap around, so a value below the previous value means that the driver was
+reloaded. The counter is updated about ten times per second, at unknown times. The counter is read
+only twice per second, so that the unknown times of its updates matter less.
 
 The board is the GPU with its memory and regulators; the counter excludes the rest of the computer.
 
@@ -44,14 +44,14 @@ UPDATE_S = 0.1
 MIN_WINDOW_S = 100 * UPDATE_S
 _SENSOR_RATIO = 0.05
 _PART_TIME_RATIO = 0.25
-"""Assumed error of a sensor that measures during a quarter of the time, if the load varies in step
-with the sensor; the paper corrected errors of 35 % on average, and of up to 65 %."""
+"""Assumed error if the sensor measures only during a quarter of the time and the load varies in
+step with the sensor. The paper corrected errors of 35 % on average, and of up to 65 %."""
 _PART_TIME = re.compile(r"\b(A100|A30|H100|H200|GH200)\b")
 _PAPER = "arXiv 2312.02741"
 
 
 class Gpu:
-    """A GPU, reached through the driver's library, which stays open until `close`."""
+    """A GPU, reached through the driver's library. The library stays open until `close`."""
 
     def __init__(self, choice: str) -> None:
         """Open the library and find the GPU.

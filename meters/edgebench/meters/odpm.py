@@ -1,4 +1,4 @@
-r"""Google Pixel 6 and newer: the rail monitors in the phone's power chips, readable by root.
+r"""Rail monitors in the power chips of a Google Pixel 6 or newer, which only root can read.
 
 Theory of operation. Each of two chips has eight channels, and counts the energy of each channel
 since the chip's start. For each chip, a file lists all counters with the time at which the driver
@@ -7,10 +7,10 @@ read them, on the phone's boot clock:
     t=176103444
     CH0(T=176103444)[S1M_VDD_MIF], 45602150
 
-Times are in ms, energies in uWs. The driver reads a chip again only some 20 ms after the last read;
-until then, the content of the file does not change. A channel may be switched to another rail, and
-then counts from zero. Power is the difference of two counts divided by the difference of the times
-in the file, so a late read of the file causes no error.
+Times are in ms, energies in uWs. The driver reads a chip again only some 20 ms after the previous
+read, and the content of the file does not change before. A channel may be switched to another rail,
+and then counts from zero. Power is the difference of two counts divided by the difference of the
+times in the file, so a late read of the file causes no error.
 
 Source: kernel/google-modules/power/odpm, odpm.c: energy_value_show, odpm_take_snapshot_locked,
 enabled_rails_store
@@ -44,7 +44,7 @@ CLOCK = "device:boottime"
 UPDATE_S = 0.020
 _MIN_WINDOW_S = 100 * UPDATE_S
 GAIN_RATIO = 0.125
-"""Largest error of the chip's clock that the driver accepts; the driver corrects smaller errors."""
+"""Largest error of the chip's clock that the driver accepts and corrects."""
 _CHANNEL_COUNTS = "channel_counts"
 _TIME = re.compile(rb"^t=(\d+)$", re.MULTILINE)
 _CHANNEL = re.compile(rb"^CH(\d+)\(T=\d+\)\[([^\]\n]+)\], (-?\d+)$", re.MULTILINE)
@@ -61,7 +61,7 @@ class ChipCounters:
 
     time_ns: int
     energy_uj: dict[str, int]
-    """Energy since the chip's start, by rail."""
+    """Maps each rail to its energy since the chip's start."""
 
 
 def counters_in(content: bytes | None) -> ChipCounters | None:
@@ -140,7 +140,8 @@ class OdpmDecoder(PolledDecoder):
         super().__init__(header)
         self._counts: list[int] = header.facts[_CHANNEL_COUNTS]
         self._last: list[tuple[int, ChipCounters] | None] = [None] * len(self._counts)
-        """Host time and counters of each chip's last valid reading; None: no valid reading yet."""
+        """For each chip, the host time and the counters of its last valid reading; None before the
+        first."""
         self._end_ns = [0] * len(self._counts)
         """Time of each chip's last point."""
 

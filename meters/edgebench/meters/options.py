@@ -11,12 +11,12 @@ from pathlib import Path
 from edgebench.protocol.errors import UsageError
 
 MILLIVOLTS_FROM = 100.0
-"""Value above which the error suggests that the user meant millivolts: no small device has a supply
-of 100 V."""
+"""Above this supply voltage, the error message suggests that the user meant millivolts, because no
+small device has a supply of 100 V."""
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Split a meter's text into the driver's name and the address with its options.
+    """Split a meter's text into the driver's name and the rest: the address with its options.
 
     >>> split_name("ppk2:/dev/ttyACM0,supply=3.3"), split_name("fnirsi,reversed")
     (('ppk2', '/dev/ttyACM0,supply=3.3'), ('fnirsi', ',reversed'))
@@ -51,7 +51,7 @@ def with_absolute_paths(text: str) -> str:
 
 
 def meant_of(text: str, served: Sequence[str]) -> str | None:
-    """Find the only meter whose text starts with `text`; None: none or several match.
+    """Find the only meter whose text starts with `text`; None if no text or several match.
 
     >>> meant_of("ppk2", ("rapl", "ppk2:/dev/ttyACM0,supply=3.3"))
     'ppk2:/dev/ttyACM0,supply=3.3'
@@ -91,10 +91,10 @@ class Options:
 
     @classmethod
     def parse(cls, driver: str, text: str) -> Options:
-        """Split the text at its commas; the first word is the address unless it contains "=".
+        """Split the text at its commas. The first part is the address unless it contains "=".
 
-        A later word without "=" is a switch. A VISA address may contain a comma itself, as in
-        TCPIP::192.168.1.5::hislip0,4880::INSTR.
+        After the address, a part without "=" is a switch (an option without a value). A VISA
+        address may contain a comma itself, as in TCPIP::192.168.1.5::hislip0,4880::INSTR.
 
         Raises:
             UsageError: an option is given twice.
@@ -219,7 +219,7 @@ class Options:
         return self.values.get(name, default)
 
     def where(self) -> tuple[Path, str]:
-        """Root of the file system, and the name of the selected meter in it; empty: no selection.
+        """Root of the file system, and the name of the selected meter, empty without a selection.
 
         An address that starts with a slash is the root. Otherwise the address selects a meter, and
         the option `root` may name the root.

@@ -10,10 +10,10 @@ r"""Qoitech Otii Arc and Ace, through their maker's server: one JSON object per 
     session  enable channel mc · start a recording in the active project · fetch its data from the
              end of the last fetch · stop the recording, which stays in the project
 
-Lines end with \r\n. Samples are numbered, so none is lost between two fetches. The unit measures
-current; power is current times the configured voltage. Samples are assumed to be instantaneous
-values. An Arc takes 4000 samples per second, too few for the energy of a run; an Ace takes up to
-50,000.
+Lines end with \r\n. Samples are numbered, so no sample is lost between two fetches. The unit
+measures current; power is current times the configured voltage. Samples are assumed to be
+instantaneous values. An Arc takes 4000 samples per second, too few for the energy of a run; an Ace
+takes up to 50,000.
 
 Source: https://www.qoitech.com/help/tcpserver (requests); https://www.qoitech.com/?p=4659
 (accuracies in the low range); https://forum.qoitech.com/t/auto-ranging-issue-at-low-current/149
@@ -63,11 +63,12 @@ _SEARCH_S = 2
 _FETCH_S = 0.1
 _FETCH_COUNT = 40_000
 _LATE_S = 0.25
-"""Assumed delay of the earliest samples: the server's delay plus the time between two fetches."""
+"""Assumed delay of the samples that arrive fastest: server's delay plus time between two
+fetches."""
 _LIMIT_A = 5.0
 _VOLTAGE = "supply_v"
-"""Name of the fact that contains the voltage, which converts errors of current to errors of
-power."""
+"""Name of the header fact that contains the voltage. Errors of current times this voltage are
+errors of power."""
 _ACCOUNT = ("No license", "Not logged in", "License could not be reserved")
 _GAINS = {"Arc": 1e-3, "Ace": 5e-4}
 _SHEET = "qoitech.com/?p=4659, low range"
@@ -248,7 +249,7 @@ class OtiiRecording:
 
 
 class OtiiDecoder(UniformDecoder):
-    """Turns currents into power, by the configured voltage of the output."""
+    """Multiplies currents by the configured voltage of the output."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)
@@ -285,7 +286,7 @@ class OtiiDecoder(UniformDecoder):
 
 
 def values_of(line: bytes) -> list[Any]:
-    """Samples in a response; empty if it has none.
+    """Samples in a response; empty if the response has none.
 
     >>> values_of(b'{"type":"response","data":{"data_type":"analog","values":[0.1,0.2]}}')
     [0.1, 0.2]

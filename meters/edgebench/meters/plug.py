@@ -2,8 +2,7 @@
 
 A plug reports the power that its metering chip computed last. Cheap chips (HLW8012, BL0937) emit a
 pulse for each fixed amount of energy: every second at 12 W, every ten seconds at 1.2 W. So at low
-power, a value is some seconds late, and the value for a small board is an average over these
-seconds.
+power, a value is some seconds late, and is an average over these seconds.
 
 A missing response becomes a missing value, because a plug's radio may be busy. After five missing
 responses in a row, the recording ends. Plugs are only read, never switched.
@@ -36,9 +35,10 @@ from edgebench.protocol.text import one_line
 RATE_HZ = 1.0
 RATE_LIMITS_HZ = (0.1, 5.0)
 MIN_WINDOW_S = 60.0
-"""Shortest window: long enough for 60 values at 1 Hz, and many times the lag of a plug."""
+"""Shortest window whose energy is meaningful. The window holds 60 values at 1 Hz, and is much
+longer than the lag of a plug."""
 _HTTP_PORT = 80
-"""Port of a web server if the address contains no port: RFC 9110, section 4.2.1."""
+"""Port of a plug's web server if the address contains no port. Source: RFC 9110, section 4.2.1."""
 _RESPONSE_S = 2.0
 """Time to wait for a response; assumed to exceed the delay of a plug's busy radio. So five missing
 responses end a recording after 10 s."""
@@ -244,7 +244,7 @@ def object_of(content: bytes) -> dict[str, Any] | None:
 
 
 def number_in(values: dict[str, Any], name: str) -> float:
-    """Number of this name, or sum of a list of numbers (phases); NaN if it is neither."""
+    """Number with this name, or the sum if it is a list of numbers (phases); NaN otherwise."""
     value = values.get(name)
     parts = value if isinstance(value, list) else [value]
     numbers = [

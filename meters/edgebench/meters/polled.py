@@ -1,4 +1,4 @@
-"""Polled meters: a thread that takes readings at a mean rate.
+"""Session of polled meters, in which a thread takes readings at a mean rate.
 
 A packet holds a round of readings: the contents of files, and the times when they were read. The
 driver's decoder converts the contents to numbers later.
@@ -24,20 +24,20 @@ from edgebench.meters.recorder import Recorder
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
 INTERVAL_RATIOS = 0.5, 1.5
-"""Bounds of a polling interval relative to the mean interval, for instantaneous values: polling in
-step with the inferences would sample the same moment of each inference. Random intervals with a
-spread as wide as their mean do not stay in step with any period.
+"""Shortest and longest polling interval of instantaneous values, relative to the mean interval.
+Polling in step with the inferences would sample the same moment of each inference. If the longest
+and the shortest interval differ by the mean, random intervals stay in step with no period.
 
-Source: Shapiro and Silverman, Alias-free sampling of random noise (1960), additive random sampling.
-"""
+Source: Shapiro and Silverman, Alias-free sampling of random noise (1960), additive random
+sampling."""
 _LATE_RATIO = 1.9
-"""Rounds were missed if the time since the last round exceeds this many mean intervals."""
+"""Rounds were missed if more than this many mean intervals have passed since the previous round."""
 _ROUNDS = 256
-"""Number of rounds per block."""
+"""Number of polling rounds whose points form a block of samples."""
 _INTEGER_END = 1 << 64
 
 Reading = tuple[int, bytes | None]
-"""Time of the host's clock in ns, and the content of a file; None: the file could not be read."""
+"""Time of the host's clock in ns, and the content of a file, None if the file could not be read."""
 Read = Callable[[], list[Reading]]
 """Function that reads a round; raises TargetError if the meter is gone."""
 Clock = Callable[[], int]
@@ -130,14 +130,17 @@ class PolledSession(Recorder):
 
 
 class Point(NamedTuple):
-    """A value of a channel; a tuple for speed, because every round creates a value per rail."""
+    """A value of a channel.
+
+    Points are tuples for speed, because every round creates one for each rail.
+    """
 
     time_ns: int
     power_w: float
     channel: int = 0
     flags: Flag = Flag.NONE
     begin_ns: int | None = None
-    """Start of the averaging interval; None: an instant."""
+    """Start of the averaging interval; None if the value is instantaneous."""
     current_a: float = math.nan
     voltage_v: float = math.nan
 
@@ -163,7 +166,7 @@ class PolledDecoder(ABC):
 
     @abstractmethod
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Points of a round; the first round of a counter has none."""
+        """Return the points of a round; the first round of an energy counter has no points."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Return a block per channel after every `_ROUNDS` rounds, otherwise none."""
@@ -194,9 +197,10 @@ class PolledDecoder(ABC):
         )
 
     def _watch(self, time_ns: int) -> None:
-        """Record a gap if rounds are missing between this round and the last.
+        """Record a gap if rounds are missing between the previous round and this round.
 
-        Averaging meters lose nothing in a missed round: the next mean covers the whole time.
+        Averaging meters lose nothing in a missed round, because the next mean covers the whole
+        time.
         """
         if self._capability.is_averaging:
             return

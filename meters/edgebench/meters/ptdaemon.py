@@ -16,10 +16,10 @@ and without a time zone. RL returns all unread samples, so nothing is lost betwe
 power of -1 W means that the analyser supplied no value. The daemon of a direct-current analyser
 supports DC-RL instead of RL.
 
-Clocks. The daemon's clock and the host's clock differ by a constant. A sample cannot be read before
-it was taken, so the constant is estimated as the least difference between the time of a response
-and the time of its newest sample. The daemon is polled until a new sample arrives, so the error of
-this estimate is a few milliseconds.
+Clocks. The daemon's clock and the host's clock are assumed to differ by a constant. A sample cannot
+be read before it was taken, so the constant is estimated as the least difference between the time
+of a response and the time of its newest sample. The daemon is polled until a new sample arrives, so
+the error of this estimate is a few milliseconds.
 
 Source: mlcommons/power-dev, ptd_client_server/lib/server.py and compliance/check.py (Hello, RR, Go,
 RL, DC-RL, Stop); SPEC CPU 2017, power analyser client in Perl (fields of Identify, "No unread").
@@ -56,37 +56,38 @@ _LINE = re.compile(rb"\r?\n")
 _COUNT = re.compile(r"Last (\d+) samples?")
 _NO_SAMPLE = re.compile(r"(?:No|Insufficient) unread|No data|Last 0 ")
 _RESPONSE_S = 5.0
-"""Time to wait for a response; long, because the daemon may delay the response to RL until it has a
-sample."""
+"""Time to wait for a response. This time is long, because the daemon may delay its response to RL
+until a sample is available."""
 _PAUSE_S = 0.02
-"""Time between two requests while no new sample is available; a sample is late by up to this time.
-Assumed: 50 short requests per second are a negligible load for the daemon's machine."""
+"""Time between two requests while no new sample is available. A sample may arrive late by this
+time. 50 short requests per second are assumed to be a negligible load for the daemon's machine."""
 _SILENT_INTERVALS = 5
-"""Number of intervals without a sample after which the analyser counts as stopped."""
+"""Number of averaging intervals without a sample after which the analyser counts as stopped."""
 _SAMPLES_MAX = 1 << 16
 _MIN_WINDOW_SAMPLES = 20
 _LATE_RATIO = 1.9
-"""Samples were missed if the time since the last sample exceeds this many intervals."""
+"""Samples were missed if more than this many averaging intervals lie between two samples."""
 NOT_GIVEN_W = (-1.0, -2.0)
 """Powers that the daemon writes if the analyser supplies no value, or does not respond. Source:
 mlcommons/power-dev#38."""
 _EPOCH = datetime(1970, 1, 1)
 _INTERVALS_S = (0.01, 4.0)
-"""Shortest and longest averaging interval that is accepted; longer intervals are rejected, because
-a session waits for a last sample before it ends."""
+"""Shortest and longest averaging interval that is accepted. Longer intervals are rejected, because
+a session waits for one more sample before it ends."""
 _GAIN_RATIO = 0.01
 _GAIN_SOURCE = (
     "SPEC Power and Performance Benchmark Methodology: 1 % or better, as MLPerf Power requires; "
     "the daemon's own figure is in its log"
 )
 _OF_RANGE = 1e-3
-"""Error of a power as a share of the range, in addition to the share of the reading.
+"""Error of a power as a share of the range. The total error also contains a share of the reading.
 
 Source: Yokogawa IM WT310E-02EN, 7.3.2: 0.05 % at 45 to 66 Hz, and 0.1 % at crest factor 6; IM
 WT310-02EN: 0.1 % for the WT310."""
 _RANGE_MAX = 1e4
-"""Highest range in volts or amperes. Assumed: the ranges of a WT310E end at 600 V and 20 A, and a
-current transformer multiplies the amperes; a higher value in the response is not a range."""
+"""Highest plausible range in volts or amperes. A higher value in a response does not count as a
+range. This limit is assumed: the ranges of a WT310E end at 600 V and 20 A, and a current
+transformer multiplies the amperes."""
 _LEAST_FIELDS = 12
 """Minimum number of fields in an analyser's Identify response. Source: the Perl client of SPEC
 CPU 2017."""
@@ -164,7 +165,7 @@ class PtDaemon(InstrumentMeter[PtdLink]):
 
 
 class PtdSession(PolledSession):
-    """A measurement on the daemon: started, read as samples arrive, and stopped."""
+    """Starts a measurement on the daemon, reads its samples as they arrive, and stops it."""
 
     def __init__(self, link: PtdLink, header: Header, path: Path) -> None:
         super().__init__(self._samples, header, path)
@@ -220,14 +221,14 @@ class PtDaemonDecoder(PolledDecoder):
         super().__init__(header)
         self._interval_ns = round(1e9 / header.capability.rate_hz)
         self._offset_ns: int | None = None
-        """Host time minus daemon time; the lowest value so far."""
+        """Lowest value so far of host time minus daemon time."""
         self._newest_ns: int | None = None
         """Daemon time of the last sample."""
         self._end_ns: int | None = None
         """Host time of the last sample."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Return a point for each sample of the responses, and missing points for the gaps."""
+        """Return a point for each sample in the responses, and points without a value for gaps."""
         return [point for reading in readings for point in self._answered(*reading)]
 
     def _answered(self, rx_ns: int, content: bytes | None) -> Iterator[Point]:
@@ -245,7 +246,7 @@ class PtDaemonDecoder(PolledDecoder):
                 self._newest_ns = taken_ns
 
     def _placed(self, end_ns: int, power_w: float) -> Iterator[Point]:
-        """Yield the point that ends at this time, after missing points for a gap before it."""
+        """Yield points without a value for a gap, then the point that ends at this time."""
         begin_ns = end_ns - self._interval_ns if self._end_ns is None else self._end_ns
         while end_ns - begin_ns > _LATE_RATIO * self._interval_ns:
             yield Point.missing(begin_ns + self._interval_ns, begin_ns=begin_ns)

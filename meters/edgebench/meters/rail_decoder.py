@@ -1,4 +1,4 @@
-"""Decoder of power rails, independent of the driver that provides their files.
+"""Decoder of power rails, for all drivers that read rails from files.
 
     energy   a counter of microjoules: a point is the mean since the last reading; after a long
              interval, the point is missing if the sign of the current has changed
@@ -7,10 +7,11 @@
              conversions
 
 With energy or power, the current is read as well, because it has the sign, and shows clipping. If
-the current limit is unknown, the voltage across the shunt is also read, and shows clipping instead.
+the current limit is unknown, the voltage across the shunt is also read, and shows clipping instead
+of the current.
 
-A value is a duplicate if it equals the last value, and is read before the chip can have a new
-value. A later value that equals the last value is not a duplicate.
+A value is a duplicate if it equals the previous value and was read too early for the chip to have a
+new value. An equal value that was read later is not a duplicate.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ from edgebench.meters.polled import Point, PolledDecoder, Reading, number
 from edgebench.protocol.plain import from_plain
 
 RAILS, UPDATE_NS = "rails", "update_ns"
-"""Names of facts in a recording's header: the plan of each rail, and the chips' update interval."""
+"""Names of two facts in a recording's header: the plan of each rail, and the chips' update
+interval."""
 _SIGN_UPDATES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RailPlan:
-    """Meaning of the files of a rail; stored with the recording."""
+    """Meaning of the files of a rail. The plan is stored with the recording."""
 
     kind: Literal["energy", "power", "product"]
     scales: list[float]
-    """SI units per count, for each file."""
+    """For each file, the factor from its number to the SI unit."""
     limit_a: float | None = None
     """Current at which the converter saturates; None: unknown."""
     limit_shunt_v: float | None = None
-    """Voltage across the shunt at which the converter saturates; the last file contains this
-    voltage. None: no file contains this voltage."""
+    """Voltage across the shunt at which the converter saturates, compared with the value of the
+    last file. None if no file contains the voltage across the shunt."""
 
     def is_at_end(self, current_a: float, last: float) -> bool:
-        """Whether the converter is saturated, by the current or by the value of the last file."""
+        """Whether the current or the last file's value shows that the converter is saturated."""
         if self.limit_shunt_v is not None:
             return abs(last) >= self.limit_shunt_v
         return self.limit_a is not None and abs(current_a) >= self.limit_a
@@ -115,7 +117,7 @@ class RailState:
         return Point(time_ns, power_w, self.channel, flags, begin_ns=last_ns)
 
     def _is_again(self, time_ns: int, values: list[int]) -> bool:
-        """Whether the values are unchanged and the chip cannot have updated them yet."""
+        """Whether the values are unchanged, and too early for the chip to have new values."""
         last = self._last
         if last is not None and values == last[1] and time_ns - last[0] < self.update_ns:
             return True

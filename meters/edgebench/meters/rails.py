@@ -1,4 +1,4 @@
-"""Power rails exposed as kernel files: discovered, selected, and read at a suitable rate.
+"""Finds power rails in kernel files, selects some of them, and reads them at a suitable rate.
 
 Each value is read twice per update of its chip; rail_decoder.py defines the meaning of the values.
 """
@@ -31,14 +31,15 @@ from edgebench.protocol.plain import to_plain
 RATE_MAX_HZ = 60.0
 """Highest polling rate, about twice the update rate of an INA226 with the kernel's settings
 (35 ms). The device itself waits during each transfer on the bus, and a busy device delays the
-transfers. So more reads would disturb the device, and some of them would be missed."""
+transfers. So more reads would disturb the device, and some reads would be missed."""
 _READS_PER_UPDATE = 2
 _BUSY_RATIO = 0.5
-"""Maximum share of the time spent on reading; with a larger share, rounds would be missed."""
+"""Maximum share of the time that reading may take. If it took more, polling rounds would be
+missed."""
 _MIN_WINDOW_UPDATES = 100
 TOTAL = "total_rails"
 LEFT_OUT = "left_out"
-"""Name of a fact in the header: the rails that exist but are not measured, with the reasons."""
+"""Name of the header fact that lists the rails that exist but are not measured, with reasons."""
 _END = {
     "energy": "limit of the converter, checked only when it is read",
     "power": "converter limit",
@@ -53,7 +54,7 @@ class Rail:
     name: str
     chip: str
     address: str
-    """Address of the chip, because several chips may have the same name."""
+    """Address of the chip, which distinguishes chips of the same name."""
     files: tuple[Path, ...]
     plan: RailPlan
     update_s: float
@@ -67,7 +68,7 @@ class RailMeter(FileMeter):
     """Meter of all rails that a driver finds, or of the selected rails."""
 
     _patterns: tuple[str, ...]
-    """Patterns of folders that may belong to a power monitor."""
+    """Return the patterns of folders that may belong to a power monitor."""
 
     def __init__(
         self, root: Path = Path("/"), choice: str = "", clock_ns: Clock = time.perf_counter_ns
@@ -77,7 +78,7 @@ class RailMeter(FileMeter):
 
     @abstractmethod
     def _rails_in(self, folder: Path) -> Iterable[Rail | AbsentMeter]:
-        """Connected rails in this folder, or the reasons why rails are unusable."""
+        """Return the connected rails in this folder, and a reason for each unusable rail."""
 
     def _find(self) -> list[Path]:
         """Files of all readable rails."""
@@ -187,7 +188,7 @@ def _listed(rails: Iterable[Rail]) -> str:
 
 
 def _widest(rails: Sequence[Rail]) -> list[UncertaintyTerm]:
-    """Uncertainty terms of all channels; each has the largest value of any rail."""
+    """Uncertainty terms that hold for all rails: each has the largest value of any rail."""
     widest: dict[tuple[int, Kind, Unit], UncertaintyTerm] = {}
     for rail in rails:
         for place, uncertainty in enumerate(rail.terms):

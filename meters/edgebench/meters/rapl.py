@@ -1,4 +1,4 @@
-"""Intel and AMD processors: the energy counters of the Linux power-capping framework.
+"""Energy counters of Intel and AMD processors, from the Linux power-capping framework.
 
 Theory of operation. Each zone under /sys/class/powercap has a counter of microjoules that wraps at
 the zone's `max_energy_range_uj` and is updated about once per millisecond. Power is the difference
@@ -23,12 +23,12 @@ from edgebench.meters.uncertainty import Kind, term
 from edgebench.protocol.errors import TargetError
 
 RATE_HZ = 10.0
-"""Polling rate: a reading at every hundredth update of the counter."""
+"""Polling rate, with which every hundredth update of the counter is read."""
 UPDATE_S = 1e-3
-"""Interval between two updates of the counter, and so the maximum age of its value."""
+"""Interval between two updates of the counter, which is also the maximum age of its value."""
 MODEL_RATIO = 0.05
-"""Assumed error, because vendors state none. On some processors, the counter is the result of a
-model of the work, not of a measurement."""
+"""Assumed error, because vendors state no error. On some processors, the counter does not measure
+energy, but estimates it by a model of the work."""
 MIN_WINDOW_S = 100 * UPDATE_S
 OPEN_THEM = (
     "to let all users read the counters: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
@@ -106,7 +106,7 @@ class RaplDecoder(PolledDecoder):
         self._last: list[tuple[int, int] | None] = [None] * len(self._ranges)
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each zone that has a previous reading."""
+        """Return a point for each zone of which a previous reading exists."""
         points = (self._point(channel, *reading) for channel, reading in enumerate(readings))
         return [point for point in points if point is not None]
 

@@ -1,4 +1,4 @@
-"""Base class of sessions: the file, the thread that writes it, and the reason for an early end."""
+"""Base class of sessions, with the recording's file and the thread that writes the file."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NEWEST_COUNT = 32
-"""Number of recent packets kept in memory: some seconds, or for a fast meter, milliseconds."""
+"""Number of recent packets kept in memory. This number of packets covers some seconds, or
+milliseconds of a fast meter."""
 JOIN_S = 10.0
-"""Time to wait for the recording thread. Assumed: a read that takes longer than this is stuck, and
-the run must not wait for it."""
+"""Time to wait for the recording thread to end. A read that takes longer is assumed to be stuck,
+and the run must not wait for it."""
 
 
 class Recorder(ABC):
     """A session; subclasses define what the recording thread does."""
 
     _writer: SpoolWriter
-    """Exists only while the session is open."""
+    """Writer of the recording's file, which exists only while the session is open."""
 
     def __init__(
         self, header: Header, path: Path, *, set_up: Callable[[], Header] | None = None
@@ -77,7 +78,7 @@ class Recorder(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Start the meter before the thread starts; if this fails, `_finish` is still called."""
+        """Start the meter before the thread starts; `_finish` is called even if this fails."""
 
     @abstractmethod
     def _work(self) -> None:
@@ -107,12 +108,12 @@ class Recorder(ABC):
         self._end(f"recording cannot be written: {exc.strerror}: {self._path}")
 
     def _end(self, why: str) -> None:
-        """End the recording; if there are several reasons, the first is kept."""
+        """End the recording for a reason, and keep the first reason if there are several."""
         self.trouble = self.trouble or why
         self._is_over.set()
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Call `act`; any exception of a driver's library ends the recording."""
+        """Call `act`, and end the recording if a driver's library raises any exception."""
         try:
             act()
         except TargetError as exc:

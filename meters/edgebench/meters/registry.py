@@ -1,4 +1,4 @@
-"""Registry of meters, by the name that `--meter` takes: NAME or NAME:ADDRESS.
+"""Registry of meters, which `--meter` names as NAME or NAME:ADDRESS.
 
 An address may be followed by options: ppk2:/dev/ttyACM0,supply=3.3
 """
@@ -24,7 +24,7 @@ from edgebench.protocol.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Factories of a meter and its decoder; their modules are imported on first use.
+    """Names the functions that create a meter and its decoder, and imports them on first use.
 
     Importing all drivers takes 0.1 s, and several times as long on a Raspberry Pi.
     """
@@ -35,18 +35,18 @@ class Driver:
     summary: str
     """Description on a single line, for `edgebench meters`."""
     usage: str = ""
-    """Syntax of the address and the options after the name; empty: the driver takes neither."""
+    """Syntax of the address and the options after the name; empty if the driver takes neither."""
     is_external: bool = False
-    """Whether the meter has its own wires and can measure any device; other meters only measure the
-    machine on which they run."""
+    """Whether the meter is wired to a device and can measure any device. A meter that is not
+    external only measures the machine on which its driver runs."""
     extra: str = ""
     """Extra of pyproject.toml that installs the driver's library; empty: none is needed."""
     sets_supply: bool = False
-    """Whether the option `supply` sets the voltage of the meter's output; otherwise the option only
-    states the voltage of another source."""
+    """Whether the option `supply` sets the voltage of the meter's output. If not, the option only
+    states the voltage of another power supply."""
     supply_switch: str = ""
-    """Option that is necessary for `supply` to set a voltage; without it, `supply` only states the
-    voltage of another source. Empty: no option is necessary."""
+    """Option without which `supply` only states the voltage of another power supply instead of
+    setting a voltage. Empty if `supply` needs no other option."""
 
     @property
     def usage_parts(self) -> tuple[str, ...]:
@@ -298,9 +298,9 @@ def with_supply(text: str, supply_v: float) -> str:
 
 
 def supply_of(text: str) -> float | None:
-    """Supply voltage in volts that a meter with this text sets; None: it sets no voltage.
+    """Supply voltage in volts that a meter with this text sets; None if the meter sets no voltage.
 
-    A voltage that the text only states belongs to another supply, and is not returned.
+    If the text only states the voltage of another supply, that voltage is not returned.
 
     >>> supply_of("ppk2:/dev/ttyACM0,source,supply=1.8"), supply_of("ppk2:/dev/ttyACM0,supply=1.8")
     (1.8, None)
@@ -320,7 +320,7 @@ def supply_of(text: str) -> float | None:
 
 
 def is_external(text: str) -> bool:
-    """Whether the named meter can measure machines other than the machine that runs its driver.
+    """Whether the named meter can measure a machine on which its driver does not run.
 
     Raises:
         NoSuchMeter: no driver has that name.

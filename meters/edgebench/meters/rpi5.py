@@ -1,4 +1,4 @@
-"""Raspberry Pi 5: the converters of the power management chip, by `vcgencmd pmic_read_adc`.
+"""Converters in the power management chip of a Raspberry Pi 5, by `vcgencmd pmic_read_adc`.
 
 Theory of operation. The firmware prints a current and a voltage for each of twelve rails; pairs
 are matched by name, not by the numbers in parentheses:
@@ -6,11 +6,11 @@ are matched by name, not by the numbers in parentheses:
      VDD_CORE_A current(7)=1.91102000A
      VDD_CORE_V volt(15)=0.87355220V
 
-EXT5V and BATT have only a voltage. The rails are outputs of the chip, so the sum of their powers is
-less than the power of the supply: it includes neither the losses of the regulators nor the loads on
-5 V, such as USB and HATs. The sum is not scaled up, because published scale factors do not apply
-to other boards. Each query starts a process, which costs power on the measured board, so there are
-at most ten queries per second.
+EXT5V and BATT have only a voltage. The rails are outputs of the chip. So the sum of their powers
+includes neither the losses of the regulators nor the loads on 5 V, such as USB and HATs, and is
+less than the power of the supply. The sum is not scaled up, because published scale factors do not
+apply to other boards. Each query starts a process, which costs power on the measured board, so
+there are at most ten queries per second.
 
 Source: raspberrypi/documentation, os/graphics-utilities.adoc; zeus#273; raspberrypi/linux#6473
 """
@@ -43,7 +43,7 @@ RATE_MAX_HZ = 10.0
 MODEL_RATIO = 0.1
 """Assumed error, because the accuracy of the converters is undocumented."""
 _BUSY_RATIO = 0.1
-"""Maximum share of the time spent on queries, because they keep a core busy."""
+"""Maximum share of the time that queries may take, because a query keeps a core busy."""
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 _TIMEOUT_S = 2.0
 _MIN_WINDOW_VALUES = 100
@@ -167,7 +167,7 @@ class Rpi5Decoder(PolledDecoder):
     """Turns the command's output into power per rail."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point per rail and round."""
+        """Return a point for each rail from the output of one query."""
         [(time_ns, content)] = readings
         pairs = pairs_of(content or b"")
         points = []

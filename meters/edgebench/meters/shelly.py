@@ -35,7 +35,7 @@ from edgebench.meters.plug import (
 from edgebench.protocol.errors import TargetError
 
 _METHODS = {"switch": "Switch", "pm1": "PM1", "em1": "EM1", "em": "EM", "cover": "Cover"}
-"""RPC name of each kind of component that can measure power."""
+"""Maps each kind of component that can measure power to its name in RPC methods."""
 _POWERS = ("apower", "act_power", "total_act_power", "power")
 _TRAITS = PlugTraits(
     gain_ratio=0.02,
@@ -43,7 +43,7 @@ _TRAITS = PlugTraits(
     offset_w=0.5,
     lag_s=5.0,
 )
-"""The lag is assumed for all models, from the pulses of a HLW8012 at 2.4 W."""
+"""Measurement errors of all models. The lag is assumed, from the pulses of a HLW8012 at 2.4 W."""
 
 
 class ShellyLink:
@@ -77,7 +77,7 @@ class ShellyLink:
         return self._host.get(self._path)
 
     def close(self) -> None:
-        """Do nothing, because each request opens and closes its own connection."""
+        """Do nothing, because no connection stays open between two requests."""
 
     def _component(self, model: str, channel: int) -> str:
         """Find the component with this number that measures power, and return its path."""

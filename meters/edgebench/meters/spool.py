@@ -116,8 +116,8 @@ class Packets:
         """Number of bytes at the end that a crash left: zeros or a partial packet; valid after
         iteration."""
         self.damage: str | None = None
-        """Why the rest of the file cannot be read, on one line; None: there is no rest, or a crash
-        left it."""
+        """One line on why the file is unreadable after the last packet; None if nothing follows, or
+        only what a crash left."""
 
     def __iter__(self) -> Iterator[Packet]:
         self.torn_bytes, self.damage = 0, None
@@ -171,7 +171,7 @@ def _head_of(content: bytes) -> _Head | None:
 
 
 def _is_torn(file: BinaryIO, begin: int) -> bool:
-    """Whether a crash may have left the rest of the file: part of a packet, zeros, or nothing."""
+    """Whether the end of the file is a partial packet, zeros or nothing, as after a crash."""
     file.seek(begin)
     head = _head_of(file.read(_HEAD_BYTES))
     file.seek(begin)

@@ -1,4 +1,4 @@
-"""Session of streaming meters: a thread that only moves bytes to disk.
+"""Session of streaming meters, in which a thread only moves bytes to disk.
 
 Decoding is deferred until samples are requested, because bytes are lost if a read is late.
 """
@@ -14,11 +14,12 @@ from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
 
 _READ_S = 0.1
-"""Timeout of a read, and so the longest time for which a stop waits for the thread's read."""
+"""Timeout of a read. Stopping a session waits at most for this time, until the thread's read
+ends."""
 SILENT_S = 2.0
 """A meter that sends nothing for this time counts as stopped."""
 _SILENT_SAMPLES = 3
-"""A slow meter counts as stopped if this number of samples is overdue."""
+"""A slow meter counts as stopped after the time for this number of samples without any bytes."""
 
 
 class ByteSource(Protocol):

@@ -5,9 +5,9 @@
     GET /cm?cmnd=Status%2010   {"StatusSNS":{"Time":…,"ENERGY":{"Total":…,"Power":23,"Voltage":230,
                                 "Current":0.105,…}}}; before version 6: Status 8
 
-Power is in whole watts unless `PowerRes` is set; if there are several phases, it is a list. Tasmota
-runs on plugs of many makers, so the accuracy is unspecified unless the owner has calibrated the
-plug.
+Power is in whole watts unless `PowerRes` is set. A plug with several phases sends a list of powers.
+Tasmota runs on plugs of many makers, so the accuracy is unspecified unless the owner has calibrated
+the plug.
 
 Source: https://tasmota.github.io/docs/Commands (Status, PowerRes) and Power-Monitoring-Calibration.
 """
@@ -80,7 +80,7 @@ class TasmotaLink:
         return self._host.get(self._path)
 
     def close(self) -> None:
-        """Do nothing, because each request opens and closes its own connection."""
+        """Do nothing, because no connection stays open between two requests."""
 
 
 class TasmotaDecoder(PlugDecoder):

@@ -1,7 +1,7 @@
 """Timeline of a stream of samples at a constant rate, by the meter's own clock.
 
-The place of a sample is its number since the start of the recording; lost samples also have places.
-A decoder reports samples and losses, and the timeline assigns places and counts losses:
+The place of a sample is its number since the start of the recording. A lost sample has a place,
+too. A decoder reports samples and losses, and the timeline assigns places and counts losses:
 
     place      assigns places to the next samples
     lose       skips the places of lost samples
@@ -30,13 +30,13 @@ _SATURATED, _MISSING = np.uint8(Flag.SATURATED), np.uint8(Flag.MISSING)
 
 @dataclass(slots=True, eq=False)
 class UniformTimeline:
-    """Places of samples, and counts of missing samples."""
+    """Assigns places (numbers since the start) to samples, and counts missing samples."""
 
     rate_hz: float
     arrival_s: float = BIN_S
     """Length in seconds of a period that contains at least one prompt arrival."""
     next_index: int = 0
-    """Place of the next sample."""
+    """Place (number since the start) of the next sample."""
     received_count: int = 0
     missing_count: int = 0
     """Number of received samples without a value."""
@@ -52,7 +52,7 @@ class UniformTimeline:
     _arrival: ArrivalRate = field(init=False)
     _period_ns: float = field(init=False)
     _whole_period_ns: int | None = field(init=False)
-    """Period in whole nanoseconds, for exact times; None: the period is not a whole number."""
+    """Period in whole nanoseconds, for exact times; None if the period is not a whole number."""
 
     def __post_init__(self) -> None:
         self._arrival = ArrivalRate(self.rate_hz, self.arrival_s)
@@ -93,17 +93,17 @@ class UniformTimeline:
         return places
 
     def lose(self, count: int, cause: str) -> None:
-        """Skip the places of lost samples."""
+        """Leave out the places of `count` lost samples."""
         self.lose_in(self._gap(self.next_index + count, count, cause))
 
     def lose_in(self, gap: Gap) -> None:
-        """Skip the places of the lost samples of a gap; the decoder has determined its times."""
+        """Leave out the places of a gap's lost samples; the decoder knows the gap's times."""
         self.gaps.append(gap)
         self.lost_count += gap.count
         self.next_index += gap.count
 
     def desync(self) -> None:
-        """Record damaged bytes or lost framing: more samples may be missing than are counted."""
+        """Record damaged bytes or lost framing, which may hide an unknown number of losses."""
         self.desync_count += 1
         self.is_ambiguous = True
 

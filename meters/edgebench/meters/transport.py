@@ -22,7 +22,7 @@ from edgebench.protocol.text import one_line
 READ_BYTES = 1 << 16
 """Maximum number of bytes per read, more than a tty buffers."""
 _QUIET_S = 0.1
-"""Duration of a silence after which no more bytes are on the way."""
+"""If an instrument is silent for this time, no more bytes are expected."""
 _RECEIVED_MAX_BYTES = 1 << 20
 _CONNECT_S = 3.0
 DENIED = frozenset({errno.EACCES, errno.EPERM})
@@ -38,7 +38,7 @@ _REFUSALS = {
     errno.EISDIR: "not a serial port: {path}",
     errno.ENOTTY: "not a serial port: {path}",
 }
-"""Messages by system error; EAGAIN means that another program holds the lock."""
+"""Maps system errors to messages. EAGAIN means that another program has locked the port."""
 
 
 class ByteStream(Protocol):
@@ -151,7 +151,7 @@ class TcpTransport:
 
 
 class Dialog:
-    """Base of an instrument protocol on a ByteStream; forwards methods that are not overridden."""
+    """Base class of instrument protocols, which forwards its methods to a ByteStream."""
 
     def __init__(self, transport: ByteStream) -> None:
         self._transport = transport
@@ -251,7 +251,7 @@ def pyserial(needed_by: str = "serial meters") -> Any:
 
 
 def serial_refusal(path: str, exc: Exception) -> TargetError:
-    """Explain why a port cannot be opened, by the error number of `exc` or of its context.
+    """Explain why a port cannot be opened, from the error number of `exc` or of its context.
 
     pyserial raises some exceptions without a number; the number is then in the context.
     """

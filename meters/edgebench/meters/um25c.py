@@ -45,12 +45,12 @@ _SUMMED = (
 )
 _RESPONSE_S = 1.0
 _QUIET_S = 0.05
-"""Silence that ends a response after enough bytes for a record have arrived."""
+"""Once enough bytes for a record have arrived, a silence of this length ends the response."""
 _UNANSWERED_MAX = 5
 """Number of consecutive requests without a response after which the tester counts as gone."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
-"""Voltage of USB; at higher voltages, an error in digits is a smaller share of the value."""
+"""Lowest voltage of USB, at which an error in digits is the largest share of the value."""
 _ASSUMED = "assumed: no RuiDeng data sheet was available"
 """Source of range limits, gains and digits. If a tester is less accurate than assumed, the stated
 uncertainty is too small; if its range is smaller, clipped values have no flag."""
@@ -58,7 +58,7 @@ uncertainty is too small; if its range is smaller, clipped values have no flag."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Um25cModel:
-    """Properties in which the three models differ."""
+    """Properties of a model that differ among the three models."""
 
     name: str
     volt: float

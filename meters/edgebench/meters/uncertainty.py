@@ -1,7 +1,8 @@
-"""Uncertainty of a meter's values, term by term.
+"""Terms of the uncertainty of a meter's values.
 
-A term is a half-width or a standard uncertainty of a kind of error. The code that computes energy
-determines how terms combine over a window, and which terms cancel between two runs.
+A term states the size of a kind of error, such as a gain error, as a half-width or as a standard
+deviation. The code that computes energy determines how terms combine over a window, and which terms
+cancel between two runs.
 
 Source: JCGM 100:2008 (GUM), 4.3.7: a rectangular half-width a has u = a / sqrt(3).
 """
@@ -20,7 +21,7 @@ class Kind(Enum):
     OFFSET = "offset"
     """Error in A, V or W that is independent of the signal."""
     RESOLUTION = "resolution"
-    """Step of the converter."""
+    """Step of the values that the meter can distinguish."""
     NOISE = "noise"
     """Standard deviation of a sample."""
     TIMEBASE = "timebase"
@@ -96,7 +97,7 @@ _UNITS = {
     Kind.MODEL: Unit.RATIO,
 }
 _NEW_EACH_TIME = (Kind.RESOLUTION, Kind.NOISE, Kind.EDGE)
-"""Kinds whose error differs in each sample or window, and so does not cancel between runs."""
+"""Kinds of error that differ in each sample or window, and so do not cancel between runs."""
 
 
 def term(

@@ -1,4 +1,4 @@
-"""Wiring of a device: its owner declares it when the agent is started, and runs cannot change it.
+"""Wiring of a device, which its owner declares when starting the agent; runs cannot change it.
 
 `edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same options.
 The driver of a meter is imported only when the meter is checked, so an idle agent has loaded no
@@ -16,8 +16,8 @@ from edgebench.meters.options import Options, split_name
 from edgebench.protocol.errors import UsageError
 
 NOTHING = "none"
-"""Word in place of a meter or a sync line for the declaration that none is connected; it clears
-earlier declarations."""
+"""This word in place of a meter or a sync line declares that none is connected, and clears earlier
+declarations."""
 _AGENT_PREFIX = "agent:"
 """Prefix for a meter of the agent in `bench --meter`; without the prefix, the text refers to a
 meter of the host."""

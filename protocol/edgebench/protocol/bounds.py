@@ -1,14 +1,14 @@
-"""Lowest and highest valid values of numeric fields, by the unit in the field's name.
+"""Limits on the values of numeric fields; the unit in a field's name selects the limits.
 
 Theory of operation. Every number of a record is a field whose name ends in the unit of the number.
 The unit determines the valid range, so a single table covers the fields of all record types,
-including fields that later versions add. A number outside its range cannot be a measurement: a
-counter is broken, or the file was forged. In a computation, such a number would overflow 64 bits or
-become infinite.
+including fields that later versions add. A number outside its range cannot be a measurement, but
+results from a broken counter or a forged file. In a computation, such a number would overflow 64
+bits or become infinite.
 
-The bounds are limits of the representation, such as the range of a clock or the whole numbers that
-a double represents exactly. They are not limits of a plausible result: the rules of the verdict
-decide whether a result is plausible.
+The bounds follow from the representation, for example from the range of a clock, or from the range
+in which a double represents whole numbers exactly. The bounds do not show whether a result is
+plausible; the rules of the verdict decide this.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_TIME_NS = 2**62
-"""Largest time in nanoseconds, 146 years: the difference of two such times fits into 64 bits."""
+"""Largest time in nanoseconds (146 years). The difference of two such times fits into 64 bits."""
 MAX_DURATION_S = 1e12
-"""Largest time in seconds; the CPU time of 200 CPUs over 146 years is less."""
+"""Largest time in seconds. Even the CPU time of 200 CPUs over 146 years is shorter."""
 MAX_COUNT = 2**53
-"""Largest count: a double represents every whole number up to this limit exactly. Source: RFC 8259,
+"""Largest count. A double represents every whole number up to this limit exactly. Source: RFC 8259,
 section 6, https://www.rfc-editor.org/rfc/rfc8259#section-6."""
 MAX_WHOLE = 2**63 - 1
-"""Largest magnitude of any other whole number: the maximum of a signed 64-bit integer."""
+"""Largest magnitude of a whole number without a narrower limit: the maximum of a signed 64-bit
+integer."""
 MAX_VALUE = 1e18
-"""Largest magnitude of any other number, which no sensor reaches: a year at 5 GHz has 1.6e17
-cycles."""
+"""Largest magnitude of a number without a narrower limit. No real value reaches it; for example, a
+CPU at 5 GHz has 1.6e17 cycles in a year."""
 MAX_SHOWN_BITS = 64
 """Size in bits of the largest whole number that an error text quotes in full."""
 
@@ -42,7 +43,7 @@ class Bounds:
         """Check a number against the bounds.
 
         Args:
-            name: Name of the field, with which the error text begins.
+            name: Name of the field; the error text begins with this name.
             value: The number.
 
         Raises:
@@ -77,8 +78,8 @@ _SIGNED_TIMES = frozenset(
         *("first_rx_ns", "last_rx_ns", "came_ns"),
     )
 )
-"""Names of fields for times of clocks with an arbitrary zero, such as the clocks of meters; these
-times may be negative."""
+"""Names of the time fields that may be negative, because their clock has an arbitrary zero, such as
+a meter's clock."""
 
 
 def bounds_of(name: str, *, is_whole: bool) -> Bounds:

@@ -48,11 +48,12 @@ class BoardFit:
     board: str
     fits: bool
     is_linked: bool
-    """Whether the model fits only if it is linked into the firmware, and so stays in flash."""
+    """Whether the model fits only when it is linked into the firmware, which keeps the model in
+    flash."""
     flash_max_bytes: int
     """Space that the board has for the model, in flash or in RAM."""
     ram_max_bytes: int
-    """RAM that the board has for tensor arena and input."""
+    """RAM that the board has for the tensor arena and the input of the model."""
     firmware_flash_bytes: int
     """Flash of the firmware without a model."""
     firmware_ram_bytes: int
@@ -67,14 +68,14 @@ class ModelCheck:
 
     model: str
     problem: str | None = None
-    """Reason why the firmware cannot run the model; None if it can."""
+    """Reason why the firmware cannot run the model; None if it can run the model."""
     missing_operators: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Number of operators of each kind that the firmware does not support, by the operator's
-    name."""
+    """Maps the name of each operator kind that the firmware does not support to the number of such
+    operators in the model."""
     flash_bytes: int | None = None
     """Size of the model in the binary form in which it is sent to a board."""
     ram_bytes: int | None = None
-    """Size of tensor arena and input together."""
+    """Size of the tensor arena and the input of the model together."""
     arena_bytes: int | None = None
     input_bytes: int | None = None
     output_bytes: int | None = None
@@ -165,8 +166,9 @@ class BridgeTools(Protocol):
         Args:
             board: Kind of board, or the port, USB serial number or name of a known board.
             firmware: File to write; None: the firmware in the package for this kind of board.
-            memory: As for `ports`; after the command has run, the entry of the board is removed. If
-                the board cannot be determined, the entries of all possible boards are removed.
+            memory: File of identified boards, as for `ports`; after the command has run, the entry
+                of the board is removed. If the board cannot be determined, the entries of all
+                possible boards are removed.
             tool: Name of the tool to use; None: the first tool that is installed.
             serial: Serial number of the debug probe; None: the probe of the known board, or the
                 only connected probe.
@@ -182,12 +184,12 @@ class BridgeTools(Protocol):
     def converse(
         self, address: str, baud_rate: int, commands: Iterable[str], *, silence_s: float
     ) -> Iterator[str]:
-        """Yield the text that a board prints: at its start, then after each command.
+        """Yield the text that a board prints when it starts, then its output for each command.
 
         Args:
             address: Path of a port, or `socket://HOST:PORT`.
             baud_rate: Speed of the line.
-            commands: Commands as they are typed.
+            commands: Commands in the form in which a user would type them.
             silence_s: Maximum time without output while the board executes a command.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Conversion of times between two clocks: two-way probes, and a line fitted to them.
+"""Conversion of times between two clocks by a line that is fitted to two-way probes.
 
 Theory of operation. A probe consists of four times: the host sends at `t0`, the device receives at
 `t1` and replies at `t2`, the host receives at `t3`. If both directions take equally long, the
@@ -10,14 +10,15 @@ probes, so a single bad group has little effect.
 
 The error of the line is at most `error_ns` at the first and the last probe, and therefore also
 between them. Before the first and after the last probe, the error grows with the distance, because
-opposite errors at the two ends change the slope by up to 2 · error / span. If this slope error
-exceeds the largest drift that two clocks can have, as with a single group, the limit on the drift
-is used instead.
+opposite errors at the two ends change the slope by up to 2 · error / span. This slope error may
+exceed the largest drift that two clocks can have, for example with a single group; in this case,
+the limit on the drift is used instead.
 
-If no constant rate explains all probes, but a constant rate with a step between two successive
-probes does, a clock stood still between these two probes, as during a suspend or in a paused
-virtual machine. The step is then subtracted from the offsets of the later probes before the line is
-fitted, and the size of the step is added to the error.
+Sometimes, no constant rate explains all probes, but a constant rate with a step between two
+successive probes explains them. In this case, one of the clocks stood still between these two
+probes, for example during a suspend or in a paused virtual machine. The step is then subtracted
+from the offsets of the later probes before the line is fitted, and the size of the step is added to
+the error.
 
 Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
 Theil (1950) and Sen (1968) for the line.
@@ -32,15 +33,16 @@ from itertools import combinations, pairwise
 from edgebench.protocol.errors import MeasurementError
 
 DRIFT_LIMIT = 200e-6
-"""Largest drift between two clocks if no probes measure it: 100 ppm for each clock, in opposite
-directions. Source: IEEE 802.1AS-2020, annex B.1.1, for the clock of a networked device. The value
-assumes that the crystals of other devices are as good, and that no clock is set in the meantime."""
+"""Largest drift between two clocks, assumed if no probes measure the drift. Each clock may drift by
+100 ppm, in opposite directions. Source: IEEE 802.1AS-2020, annex B.1.1, for the clock of a
+networked device. The value assumes that the crystals of all devices are as good as in this
+standard, and that no clock is set between the probes."""
 SLEW_LIMIT = 500e-6
 """Largest relative change of a clock's rate by time synchronisation. Source: adjtimex(2),
 `freq`."""
 MIN_JUMP_NS = 20e6
-"""Smallest step that is attributed to a clock that stood still; a suspend and resume takes
-longer."""
+"""A step is attributed to a clock that stood still only if the step is at least this long; every
+suspend and resume takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class ClockJump:
     """A step of the device clock relative to the host clock, between two successive probes."""
 
     offset_ns: float
-    """Change of the difference between device clock and host clock: negative if the device clock
-    stood still, positive if the host clock stood still."""
+    """Amount by which the device clock moved relative to the host clock. The amount is negative if
+    the device clock stood still, and positive if the host clock stood still."""
     begin_ns: int
     """Time of the probe before the step, on the device's clock."""
     end_ns: int
@@ -88,8 +90,9 @@ class ClockModel:
     slope: float
     """Device seconds per host second, minus one."""
     error_ns: float
-    """Bound on the error of a conversion between the first and the last kept probe: the largest sum
-    of half the round trip of a kept probe and its distance to the line, plus the size of `jump`."""
+    """Bound on the error of a conversion between the first and the last kept probe. For each kept
+    probe, half the round trip is added to the distance from the line. The bound is the largest of
+    these sums, plus the size of `jump`."""
     residual_ns: float = 0.0
     """Largest distance of a kept probe to the line, plus the size of `jump`."""
     span_ns: int = 0
@@ -98,10 +101,11 @@ class ClockModel:
     """Bound on the error of the slope."""
     jump: ClockJump | None = None
     """Step that no constant rate explains; its size is part of `error_ns`, but it does not affect
-    the slope. None if a constant rate explains all probes, or if no single step does."""
+    the slope. None if a constant rate explains all probes, or if a single step is not enough to
+    explain them."""
 
     def error_ns_at(self, host_ns: int) -> float:
-        """Bound on the error of converting this host time; larger before and after the probes."""
+        """Bound on the error of converting this host time; it grows with the distance to probes."""
         since_ns = host_ns - self.reference_ns
         return self.error_ns + self.slope_error * max(-since_ns, since_ns - self.span_ns, 0)
 
@@ -186,7 +190,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _ProbePair:
-    """Bounds from two successive probes, whose clock readings may be off by half a nanosecond."""
+    """Two successive probes; each clock reading in them may be off by half a nanosecond."""
 
     index: int
     earlier: ClockProbe
@@ -203,7 +207,7 @@ class _ProbePair:
         return (self.later.t1 - self.earlier.t2 + 1) / (self.later.t0 - self.earlier.t3)
 
     def least_step_ns(self, low: float, high: float) -> float:
-        """Lower bound on a step between the two probes, if the rate is from `low` to `high`."""
+        """Lower bound on a step between the two probes, if the rate is between `low` and `high`."""
         earlier, later = self.earlier, self.later
         return max(
             later.t2 - earlier.t1 - 1 - high * (later.t3 - earlier.t0),
@@ -212,12 +216,12 @@ class _ProbePair:
 
 
 def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
-    """Step that explains the probes; None if a constant rate explains them, or if no step does.
+    """Step that explains the probes; None if no step is needed, or if no single step is enough.
 
     Every message arrives after it was sent, so each pair of successive probes bounds the rate
-    between them. Of several possible steps, the step that leaves the smallest deviation of the rate
-    elsewhere is chosen: a clock that stands still for a while is more likely than a clock whose
-    rate is wrong by as much.
+    between them. Of several possible steps, the chosen step is the one with which the rate deviates
+    least between all other probes. A clock that stands still for a while is more likely than a
+    clock with a very wrong rate.
     """
     pairs = [
         _ProbePair(index, earlier, later)
@@ -243,13 +247,13 @@ def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
 
 
 def _slope_error(slope: float, error_ns: float, span_ns: int) -> float:
-    """Bound on the error of a slope, from the bound on the error of the line within the span."""
+    """Compute the bound on a slope's error from the bound on the line's error within the span."""
     limit = abs(slope) + DRIFT_LIMIT
     return min(limit, 2 * error_ns / span_ns) if span_ns > 0 else limit
 
 
 def _median(values: Sequence[float]) -> float:
-    """Median; 0 for an empty list, because a single probe has no slope."""
+    """Median of slopes; 0 for an empty list, which results from a single probe."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:

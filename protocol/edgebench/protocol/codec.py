@@ -1,4 +1,4 @@
-"""Encoding of messages to bytes, and decoding, with size limits; sockets are not used.
+"""Encoding and decoding of messages, with size limits and without sockets.
 
 Theory of operation. A frame is a WebSocket message:
 
@@ -11,8 +11,8 @@ Theory of operation. A frame is a WebSocket message:
 is a map from field name to value. The receiver ignores unknown fields and rejects unknown kinds.
 The decoder replaces unprintable characters in texts, so no later code needs to escape texts for a
 terminal. The limits are checked before anything is allocated, because Python objects take up to 72
-times their packed size. For the same reason, only the small header is unpacked; the payload is
-passed on as a view of the received bytes, without a copy.
+times as much memory as their packed form. To save memory, only the small header is unpacked; the
+payload is passed on as a view of the received bytes, without a copy.
 
 Keep this format in sync with docs/wire-protocol.md.
 """
@@ -37,8 +37,8 @@ MAX_FRAME_BYTES = 4 + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES
 MAX_DEPTH = 16
 """Maximum levels of nesting in a message; the deepest real message has 6 levels."""
 MAX_NUMBER = 2**53 - 1
-"""Largest request number; a double represents it exactly, for peers in languages whose numbers are
-doubles."""
+"""Largest request number. A double represents it exactly, because some languages store all numbers
+as doubles."""
 
 _SIZE = struct.Struct("<I")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RuntimeReport:
-    """Whether a device can use a runtime: the version if it can, the reason if it cannot."""
+    """State of a runtime on a device: the version if it is usable, or the reason why it is not."""
 
     name: str
     formats: tuple[str, ...]
@@ -25,7 +25,7 @@ class RuntimeReport:
     library: str | None = None
     """Directory of the runtime's library."""
     is_target: bool = False
-    """Whether the device itself times the inferences; its runs have `Engine.TARGET`."""
+    """Whether the device itself times the inferences, so that its runs have `Engine.TARGET`."""
 
     @property
     def is_usable(self) -> bool:
@@ -48,8 +48,7 @@ class DeviceDescription:
 
 
 SAME_CLUSTER_RATIO = 0.1
-"""Largest relative difference of capacity, or of highest frequency, between CPUs of the same
-type."""
+"""CPUs whose capacity or highest frequency differs by at most this ratio count as the same type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,14 @@ class CpuDescription:
     governor: str | None = None
     """Governor of the first frequency policy; None if the kernel has no such policy."""
     features: tuple[str, ...] | None = None
-    """Instruction sets that every CPU has and that decide how quantised models are computed: avx2,
-    avx512f, avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None if the device does not report
-    them."""
+    """Instruction sets that all CPUs have and that affect the computation of quantised models.
+    Possible values: avx2, avx512f, avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve. None if the
+    device does not report its instruction sets."""
     kinds: tuple[tuple[int, ...], ...] | None = None
     """Numbers of the CPUs that the agent's process may run on, grouped by type, the fastest type
     first. CPUs whose capacity, or highest frequency, differs by at most `SAME_CLUSTER_RATIO` have
-    the same type. None if the kernel reports neither value for some CPU, and from older agents."""
+    the same type. None if the kernel reports neither value for some CPU. Older agents send None,
+    too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +87,29 @@ class AndroidSystem:
     security_patch: str | None
     """Date of the included security patches, such as 2025-11-05."""
     fingerprint_sha256: str | None
-    """SHA-256 of the build fingerprint, a text with the maker, the build and the date."""
+    """SHA-256 of the build fingerprint; the fingerprint is a text with the maker, the build and the
+    date."""
     is_shell: bool = False
-    """Whether agent and model have the rights of adb's shell, which exceed the rights of an app."""
+    """Whether agent and model run as adb's shell, which has more rights than an app."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockDescription:
-    """The monotonic clock that times the inferences."""
+    """The monotonic clock by which the inferences are timed."""
 
     source: str | None
     """Clock source of the kernel, such as tsc, kvm-clock or arch_sys_counter; None if not
     reported."""
     step_ns: float | None
-    """Resolution, the time between two successive values of the clock; None if it is below 8 ns, or
-    shorter than the time of a reading."""
+    """Resolution of the clock: the time between two successive values. None if it is below 8 ns, or
+    shorter than the time that a reading of the clock takes."""
     read_ns: float
     """Time that a reading of the clock takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Properties of the system that may change the results of a run; read when the run starts."""
+    """Properties of the system that may change the results of a run, read when the run starts."""
 
     cpu: CpuDescription
     memory_total_bytes: int | None
@@ -126,7 +127,7 @@ class Environment:
     load_1m: float | None
     """Load average over the last minute; None if the system does not report it."""
     packages: dict[str, str] = field(default_factory=dict)
-    """Version of each package that a run uses, by the package's name."""
+    """Maps the name of each package that a run uses to its version."""
     agent_version: str = "unknown"
     interpreter: str | None = None
     """Path of the Python interpreter that runs models; None from older agents."""
@@ -155,8 +156,8 @@ class SystemDescription:
     sync_line: str | None = None
     """Output line that is wired to a meter's digital input; None if no line is wired."""
     models_room_bytes: int | None = None
-    """Size of the largest model that fits on the device after all other models are removed; None
-    from older agents."""
+    """Size of the largest model that would fit on the device if all stored models were removed;
+    None from older agents."""
     own_model: str | None = None
     """Name of the model in the device's firmware, if the device accepts no other model; None if the
     device accepts model files."""
@@ -165,8 +166,8 @@ class SystemDescription:
     can verify the file."""
     open_files: str | None = None
     """Reason, on one line, why code in a model could open the files of the agent's user, including
-    keys. None if such code could not open them, if no model is opened on this machine, and from
-    older agents."""
+    keys. None if such code could not open them, or if no model is opened on this machine. Older
+    agents send None, too."""
     usable_cpus: tuple[int, ...] | None = None
     """Numbers of the CPUs that a model may be bound to; None if binding is not supported, and from
     older agents."""

@@ -1,4 +1,4 @@
-"""Digests of files that may be larger than memory: a meter may record a gigabyte per hour."""
+"""Digests of files that may be larger than memory, such as a meter's recording of 1 GB per hour."""
 
 from __future__ import annotations
 

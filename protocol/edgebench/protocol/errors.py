@@ -1,4 +1,4 @@
-"""All error classes of edgebench; the branches of the tree differ in who has to act.
+"""All error classes of edgebench; each branch of their tree has a different kind of cause.
 
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
@@ -135,14 +135,15 @@ from typing import Any, TypeVar
 from edgebench.protocol.text import one_line, printable
 
 MAX_TEXT = 1000
-"""Maximum number of characters of an error text from the other side; the rest is cut."""
+"""Maximum length, in characters, of an error text from a peer; a longer text is cut."""
 
 
 class ErrorCode(IntEnum):
     """Stable numbers of the errors that an agent may send; never renumber."""
 
     UNKNOWN = 0
-    """Any code that this version does not define, because a newer agent sent it."""
+    """Stands for every code that this version does not define because a newer agent sent the
+    code."""
     USAGE = 1
     TARGET = 2
     RUNTIME_UNAVAILABLE = 3
@@ -252,14 +253,14 @@ class NoSuchRun(UsageError):
 
 
 class NoSecondSide(UsageError):
-    """All runs of a comparison belong to the same side."""
+    """All runs that were given for a comparison belong to the same one of its two sides."""
 
     def __init__(
         self, text: str, comparison_id: str | None = None, *, sides: tuple[str, ...] = ()
     ) -> None:
         super().__init__(text)
         self.comparison_id = comparison_id
-        """Id of the comparison in pairs that the runs belong to; None if they belong to no
+        """Id of the comparison in pairs to which the runs belong; None if they were not made in
         pairs."""
         self.sides = sides
         """Names that the user may have meant as the two sides."""
@@ -296,7 +297,7 @@ class NotAModel(UsageError):
 
 
 class ModelNotFetched(NotAModel):
-    """A model file is a pointer of Git LFS: the model itself was not fetched."""
+    """A model file is only a pointer of Git LFS, because the model itself was not fetched."""
 
 
 class NotAKit(UsageError):
@@ -358,7 +359,7 @@ class AllQuarantined(NoSuchDevice):
 
 
 class BoardKnown(UsageError):
-    """An agent to pair with may be on the board of a known device, and no user can confirm it."""
+    """The agent to pair with may run on a known device's board, and no user can confirm this."""
 
 
 class NoSuchMeter(UsageError):
@@ -372,14 +373,14 @@ class NoSuchMeter(UsageError):
 
 
 class WrongMeterOption(UsageError):
-    """The driver of a meter rejects the options after the meter's name."""
+    """A meter's driver rejects the options that follow the meter's name."""
 
 
 class MeterNotServed(UsageError):
     """The agent was not started with the requested meter (`--meter`).
 
-    `meant` is the served meter whose address begins with the requested text; None if there is no
-    such meter, or several.
+    `meant` is the served meter whose address begins with the requested text; None unless exactly
+    one meter matches.
     """
 
     def __init__(self, text: str, meter: str, *, meant: str | None = None) -> None:
@@ -468,7 +469,7 @@ class NotComparable(UsageError):
 
 
 class MetersDiffer(NotComparable):
-    """Energies come from two meters, or from two boundaries; no option allows this comparison."""
+    """Two energies come from different meters or measurement boundaries; no option allows this."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, [])
@@ -504,12 +505,12 @@ class BoardModelRefused(ModelRefused):
     ) -> None:
         super().__init__(text)
         self.missing_operators = missing_operators
-        """Number of operators of each kind that the firmware does not support, by the operator's
-        name."""
+        """Maps the name of each operator kind that the firmware does not support to the number of
+        such operators in the model."""
 
     @property
     def kind(self) -> str:
-        """Kind of the base class: documents have the same kind for all refused models."""
+        """Kind of the base class, so that documents have the same kind for all refused models."""
         return "model_refused"
 
 
@@ -520,7 +521,7 @@ class NoBoardProfiler(ModelRefused):
 
     @property
     def kind(self) -> str:
-        """Kind of the base class: documents have the same kind for all refused models."""
+        """Kind of the base class, so that documents have the same kind for all refused models."""
         return "model_refused"
 
 
@@ -555,7 +556,7 @@ class OutputsTooLarge(DatasetRefused):
 
 
 class DatasetTooSlow(DatasetRefused):
-    """A device that times itself would need more time for a data set than its time limit."""
+    """A device that times its inferences itself would exceed the time limit for a data set."""
 
     code = ErrorCode.DATASET_TOO_SLOW
 
@@ -597,7 +598,7 @@ class WorkerTimeout(TargetError):
 
 
 class TooHot(TargetError):
-    """The device is above the temperature at which, by its profile, a run has to end."""
+    """The device is hotter than the limit in its profile, at which a run has to end."""
 
     code = ErrorCode.TOO_HOT
 
@@ -627,7 +628,7 @@ class SettingRefused(TargetError):
 
 
 class MeterLost(TargetError):
-    """An open energy meter has disappeared, or does not start another recording."""
+    """An open energy meter has disappeared, or does not start a new recording."""
 
 
 class NotPermitted(TargetError):
@@ -659,7 +660,7 @@ class BoardFault(TargetError):
 
 
 class OtherBoard(TargetError):
-    """The microcontroller at a port reports another name than when the port was probed."""
+    """The name that the microcontroller at a port reports has changed since the port was probed."""
 
     code = ErrorCode.OTHER_BOARD
 
@@ -669,7 +670,7 @@ class LineDamaged(TargetError):
 
 
 class LeaseHeld(TargetError):
-    """Another client holds the lease of the device, the right to measure there."""
+    """Another client holds the lease of the device, which is the right to measure on it."""
 
     code = ErrorCode.LEASE_HELD
     retryable = True
@@ -684,16 +685,16 @@ class LeaseHeld(TargetError):
     ) -> None:
         super().__init__(text)
         self.stoppable_on = stoppable_on
-        """Name of the device, if its run in progress belongs to the caller, who may stop the run;
-        else None."""
+        """Name of the device, if the caller started its run in progress and may therefore stop the
+        run; else None."""
         self.is_by_this_host = is_by_this_host
-        """Whether the holder has the same user name and machine name as the caller."""
+        """Whether the holder of the lease has the same user name and machine name as the caller."""
         self.waited_s = waited_s
         """Time for which the caller has waited for the lease without success."""
 
 
 class OtherEnvironment(TargetError):
-    """The agent on this machine runs in another Python environment than the command."""
+    """The agent on this machine and the command run in different Python environments."""
 
     def __init__(self, text: str, *, pid: int | None = None) -> None:
         super().__init__(text)
@@ -702,7 +703,7 @@ class OtherEnvironment(TargetError):
 
 
 class DeployRunning(TargetError):
-    """Another deploy is installing, starting or removing an agent in the same account."""
+    """Another `edgebench deploy` installs, starts or removes an agent in the same account."""
 
 
 class NoSpace(TargetError):
@@ -815,13 +816,13 @@ class NotPaired(TransportError):
 
 
 class WrongAgent(NotPaired):
-    """The agent at the address is not the pinned agent."""
+    """The agent at the address does not have the pinned certificate."""
 
 
 class WrongBoard(WrongAgent):
-    """An agent with the pinned identity is on another board, or several agents have the identity.
+    """The pinned agent is on an unexpected board, or several agents have its identity.
 
-    Both cases result from copies of an SD card.
+    The cause is a copied SD card, which contains the identity.
     """
 
 
@@ -912,7 +913,7 @@ class TraceOfAnotherRun(TraceRefused):
 
 
 class SamplesUnknown(TraceRefused):
-    """A power trace has too few samples if they are instantaneous, which it does not state."""
+    """A power trace has too few samples unless they are averages, which is not known."""
 
 
 class StoreError(EdgebenchError):
@@ -951,7 +952,7 @@ class BundleNotUnpacked(StoreError):
 
 
 class DirectoryTaken(StoreError):
-    """The directory for a recording exists already, with other content."""
+    """The directory for a recording exists already, and contains unrelated files."""
 
 
 class FileNotWritten(StoreError):
@@ -959,7 +960,7 @@ class FileNotWritten(StoreError):
 
 
 class SystemFailure(EdgebenchError):
-    """An operation of the operating system failed, and no other class is more specific."""
+    """An operation of the operating system failed, and there is no more specific class for it."""
 
     def __init__(self, text: str = "", number: int | None = None) -> None:
         super().__init__(text)
@@ -984,7 +985,7 @@ UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 @contextmanager
 def os_error_as(kind: type[EdgebenchError], what: str, place: object = None) -> Iterator[None]:
-    """Translate an OSError of the block to an error of class `kind`: what failed, why and where.
+    """Translate an OSError of the block to an error of class `kind` that says what failed, and why.
 
     Without `place`, the error text contains the file name of the OSError, if there is a file name.
     An OSError of a library may have only a text.
@@ -1005,8 +1006,8 @@ def with_meant(
     """Set `meant` of an error about an unknown name.
 
     `meant` becomes the first known name that starts with `name`, if `name` has at least 3 letters.
-    If there is no such name, `meant` becomes the known name closest to `name`, if their similarity,
-    as difflib defines it, is at least `cutoff`; else None.
+    If there is no such name, `meant` becomes the most similar known name, provided that difflib's
+    similarity ratio is at least `cutoff`; otherwise, it becomes None.
     """
     from difflib import get_close_matches  # only here: a correct command does not need it
 

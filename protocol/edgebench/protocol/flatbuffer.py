@@ -29,7 +29,7 @@ class FlatFile:
         self._items_left = max_items
 
     def root(self) -> FlatTable:
-        """The root table, which refers to all others."""
+        """The root table, from which all other tables of the file can be reached."""
         return FlatTable(self, self.number("<I", 0))
 
     def number(self, form: str, at: int) -> int:

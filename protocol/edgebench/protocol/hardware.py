@@ -13,12 +13,12 @@ from enum import Enum
 
 
 class BoardChange(str, Enum):
-    """Kind of evidence that the machine is not the same as before."""
+    """Kind of evidence that the machine differs from the machine with which it is compared."""
 
     SERIAL = "serial"
     """The serial number differs."""
     NETWORK_CARDS = "network_cards"
-    """None of the known network cards is present, but other cards are."""
+    """None of the known network cards is present, but unknown network cards are present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Hardware:
     """Hashed identifiers of a machine; an identifier that the kernel does not report is empty."""
 
     board: str = ""
-    """Hashed serial number of the board, or UUID of the mainboard; strong evidence, which is
-    sufficient alone."""
+    """Hashed serial number of the board, or UUID of the mainboard; this identifier alone is
+    sufficient evidence."""
     network_cards: tuple[str, ...] = ()
     """Hashed permanent addresses of the built-in network cards; weak evidence, because a card may
     be replaced."""
@@ -64,5 +64,5 @@ class Hardware:
         return bool(set(self.network_cards) & set(now.network_cards))
 
     def updated(self, now: Hardware) -> Hardware:
-        """Hardware with the identifiers in `now`; an identifier that `now` lacks is kept."""
+        """Copy with the identifiers in `now`; an identifier that `now` lacks is unchanged."""
         return Hardware(now.board or self.board, now.network_cards or self.network_cards)

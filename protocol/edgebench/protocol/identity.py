@@ -1,4 +1,4 @@
-"""Identities and pairing strings: self-signed certificates, pinned by fingerprint.
+"""Pairing strings, and identities: self-signed certificates that are pinned by fingerprint.
 
 Theory of operation. Host and agent each have a self-signed certificate, which is created once. Each
 side trusts exactly the certificates that it has pinned; there is no certificate authority. The
@@ -50,7 +50,7 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the certificate, by which pins, logs and pairing strings identify it."""
+        """Fingerprint that identifies the certificate in pins, logs and pairing strings."""
         return fingerprint(der_of(self.certificate_pem))
 
 

@@ -27,7 +27,7 @@ _ROW_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class LiveSamples:
-    """Samples of a device in order of time, as a tuple per column."""
+    """Samples of a device in order of time; each column is a tuple."""
 
     time_ns: tuple[int, ...]
     """Times of the samples on the device's monotonic clock."""

@@ -30,21 +30,22 @@ from edgebench.protocol.record import Outcome, Phase, PhaseProgress
 from edgebench.protocol.spec import RunSpec
 
 PROTOCOL_VERSION = 5
-"""Version of the protocol; increased with every change that an older peer would misinterpret, and
-by two if the change breaks compatibility.
+"""Version of the protocol. A change that an older peer would misinterpret increases it by one; a
+change that breaks compatibility increases it by two.
 
-Peers whose versions differ by one work together: the newer peer sends only what the older peer
-supports. Version 3 introduced six columns of queries and changed the worker's record; version 4
-added `Telemetry` and the cooling phase; version 5 added seats, `RunFollow` and `Watch`.
+Peers whose versions differ by one work together, because the newer peer sends only what the older
+peer supports. Version 3 introduced six columns of queries and changed the worker's record; version
+4 added `Telemetry` and the cooling phase; version 5 added seats, `RunFollow` and `Watch`.
 """
 SEATS_SINCE = 5
-"""First protocol version with seats; older agents serve a single device, and ignore the seat in
-`Hello`."""
+"""First protocol version with seats (a seat is one of an agent's devices). Agents with an older
+version serve a single device, and ignore the seat in `Hello`."""
 MAX_SEATS = 30
-"""Maximum number of seats of an agent: the states of all seats must fit into a frame."""
+"""Maximum number of seats (devices) of an agent, so that the states of all seats fit into a
+frame."""
 
 MAX_LISTED_RUNS = 500
-"""Maximum number of run ids in a message: so many ids of maximum length fit into a frame."""
+"""Maximum number of run ids in a message; a frame has space for this number of the longest ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Hello:
     session: str
     """Random id of the client, so that two clients of a host do not share a lease."""
     seat: str = ""
-    """Name of the seat that the connection is for; empty: the agent's first seat."""
+    """Name of the seat (one of the agent's devices) that the connection uses; empty for the agent's
+    first seat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,11 @@ class Welcome:
     protocol: int
     software: str
     device: DeviceDescription
-    """Device of the seat."""
+    """Description of the device that the connection uses."""
     seat: str = ""
-    """Name of the seat; empty from older agents."""
+    """Name of the seat that the connection uses; empty from older agents."""
     board: str = ""
-    """Id of the seat's board, which does not change with a new installation; empty if unknown."""
+    """Id of the device's board; a new installation does not change the id. Empty if unknown."""
     hardware: Hardware = field(default_factory=Hardware)
     """Hardware identifiers of the machine that the agent runs on; empty from older agents."""
     instance: str = ""
@@ -80,7 +82,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class SeatList:
-    """Request the state of every seat of the agent, not only of the connection's seat."""
+    """Request the state of every seat (device) of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Seats:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Subscribe to changes of seats until the connection ends; needs no lease.
+    """Subscribe to changes of seats (devices) until the connection ends; needs no lease.
 
     The reply is `Seats`, with the present state of each seat. `SeatChange` and `SeatReadings`
     follow under the same request number. A connection may subscribe only once, and the agent closes
@@ -129,14 +131,14 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class SeatChange:
-    """A change of a seat's holder, run, phase or connection; sent within about a second."""
+    """Notice that a seat's holder, run, phase or connection changed; sent within about a second."""
 
     state: SeatState
 
 
 @dataclass(frozen=True, slots=True)
 class SeatReadings:
-    """Samples of a seat since its previous message, in the payload; sent about once a second."""
+    """Notice with the samples of a seat since the previous notice; sent about once a second."""
 
     seat: str
     sample_count: int
@@ -178,8 +180,8 @@ class Acquire:
 
     ttl_s: float
     wait_s: float = 0.0
-    """Maximum time that the agent waits for a lease that another client holds; older agents reject
-    the request at once."""
+    """Maximum time that the agent waits if another client holds the lease; older agents reject the
+    request without waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +193,12 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give the lease back."""
+    """Give the lease (the right to measure) back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """Announce a model; the reply, a `ModelState`, states the offset of the first byte to send."""
+    """Announce a model; the `ModelState` in reply contains the offset of the first byte to send."""
 
     sha256: str
     size_bytes: int
@@ -237,7 +239,8 @@ class RunStart:
     run_id: str
     spec: RunSpec
     model_sha256: str
-    """SHA-256 of a model that was sent to the device; empty: the model in the device's firmware."""
+    """SHA-256 of a model that was sent to the device; empty for the model in the device's
+    firmware."""
     model_name: str
     """Name for display and for the record; only the digest identifies the model."""
 
@@ -265,7 +268,7 @@ class RunFollow:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Notice that a run entered a phase, or advanced within the phase."""
+    """Notice that a run entered a phase, or advanced within its present phase."""
 
     run_id: str
     phase: Phase
@@ -273,13 +276,13 @@ class Progress:
     """Expected duration of the phase; None if it is unknown."""
     detail: str = ""
     reached: PhaseProgress | None = None
-    """Completed part of the phase; None when the phase begins, and in phases that report no
+    """Progress within the phase; None when the phase begins, and in phases that report no
     progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Sensor readings during a run, sent about once a second; None if a sensor is missing."""
+    """Sensor readings during a run, sent about once a second; a missing sensor reads None."""
 
     run_id: str
     time_ns: int
@@ -312,7 +315,7 @@ class RunCancel:
 
 @dataclass(frozen=True, slots=True)
 class RunStop:
-    """Local socket only: stop the runs of all seats and owners, and keep their measurements."""
+    """Stop the runs of all owners on all seats, and keep their measurements; local socket only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,18 +431,19 @@ class ClaimOutcome(Enum):
     """An agent's reaction to the `AgentClaim` of a command on this machine."""
 
     SAME = "same"
-    """The agent runs in the command's environment, and serves the command."""
+    """The agent runs in the same Python environment as the command, and serves the command."""
     LEAVES = "leaves"
-    """The agent, which a command of another environment started, is idle and exits now."""
+    """A command of another Python environment started the agent, which is idle and exits now."""
     BUSY = "busy"
-    """The agent, which a command of another environment started, is in use."""
+    """A command of another Python environment started the agent, which is in use."""
     SERVES = "serves"
-    """The agent runs in another environment, and does not exit by itself."""
+    """The agent and the command run in different Python environments, and the agent does not exit
+    by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentClaim:
-    """Local socket only, before `Hello`: request an agent in the command's Python environment.
+    """Request an agent in the command's Python environment; local socket only, before `Hello`.
 
     Different Python environments of a machine have different runtimes, but share a single agent,
     because the device has a single lease. `libraries` and `settings` are digests from

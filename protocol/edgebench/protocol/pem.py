@@ -5,5 +5,5 @@ from __future__ import annotations
 from typing import NewType
 
 Pem = NewType("Pem", str)
-"""A certificate in PEM format; it has many lines, so unlike other received texts it is not made
-printable."""
+"""A certificate in PEM format. It has many lines, so its line feeds are not replaced as in other
+received texts."""

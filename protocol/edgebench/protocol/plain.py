@@ -1,9 +1,9 @@
 """Strict conversion between dataclasses and plain values.
 
 By default, cattrs converts "5" into 5 and "abc" into ("a", "b", "c"). In this module, a value of
-the wrong type is an error, because it results from a bug of the program that sent or wrote the
-value. Numbers are checked against the bounds of their unit (`bounds`) when a dataclass is created
-from them.
+the wrong type is an error, because only a bug of the program that sent or wrote the value can cause
+it. Numbers are checked against the bounds of their unit (`bounds`) when a dataclass is created from
+them.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def make_bounded(converter: Converter) -> Converter:
 
 
 def number_hooks(converter: Converter, kind: Any) -> dict[str, Callable[[Any, Any], Any]]:
-    """Structure hooks for the numeric fields of a dataclass, by field name; they check bounds."""
+    """Map the name of each numeric field of a dataclass to a cattrs hook that checks its bounds."""
     origin = get_origin(kind) or kind
     types = get_type_hints(origin)
     return {
@@ -136,7 +136,7 @@ def _number_kinds(kind: Any) -> set[type]:
 
 
 def _bounded(converter: Converter, name: str, kind: Any) -> Callable[[Any, Any], Any]:
-    """Structure hook of a numeric field: the converter's own hook, then a check of the bounds."""
+    """Create the hook of a numeric field; it calls the converter's own hook, then checks bounds."""
     bounds = bounds_of(name, is_whole=float not in _number_kinds(kind))
     for number in (int, float):
         if kind is number:
@@ -169,7 +169,7 @@ def _bounded_number(kind: type, name: str, bounds: Bounds) -> Callable[[Any, Any
 
 
 def _check(bounds: Bounds, name: str, value: Any) -> None:
-    """Check every number in a field; the keys of a map end in a unit, like names of fields."""
+    """Check every number in a field; in a map, the unit at the end of a key selects the bounds."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         bounds.check(name, value)
     elif isinstance(value, tuple):
@@ -232,7 +232,7 @@ def _strict_tuple(converter: Converter) -> Any:
 
 
 def _noted(converter: Converter, value: Any, kind: Any, index: int) -> Any:
-    """Structure an item of a list; if this fails, add the index of the item to the error."""
+    """Convert an item of a list; if this fails, add the index of the item to the error."""
     try:
         return converter.structure(value, kind)
     except Exception as exc:  # any error of cattrs, or of a constructor of edgebench

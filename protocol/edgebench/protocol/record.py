@@ -12,8 +12,8 @@ from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.thermal import CooldownFacts, Expectation
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Pattern of a run id, which names a directory on both sides, and so must not contain a path
-separator."""
+"""Pattern of a run id. It allows no path separator, because agent and host use the id as the name
+of a directory."""
 
 
 class Outcome(Enum):
@@ -46,7 +46,7 @@ class Phase(Enum):
 
 
 class ProgressUnit(Enum):
-    """Unit of a phase's progress."""
+    """Unit in which the progress of a phase is counted."""
 
     BYTES = "bytes"
     """Bytes that were sent to a target."""
@@ -57,7 +57,7 @@ class ProgressUnit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PhaseProgress:
-    """Completed part of a phase."""
+    """Progress of a run in its present phase."""
 
     done: int
     total: int
@@ -75,8 +75,7 @@ class TensorSpec:
     """Scale of a quantised tensor: value = scale · (number − zero_point)."""
     zero_point: int | None = None
     open_axes: tuple[int, ...] = ()
-    """Axes of an input for which the model leaves the size open; also empty in records of older
-    agents."""
+    """Axes of an input whose size the model does not fix; also empty in records of older agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,8 @@ class QuantizedOperands:
     activation: str
     weight: str
     weight_bits: int
-    """Bits of the widest weight: the bits of the element type, or 7 if the weights use only a
-    reduced range of int8."""
+    """Number of bits of the widest weight. This is the width of the element type, or 7 if the
+    weights use only a reduced range of int8."""
     is_qdq: bool
     """Whether the operator works on floats between DequantizeLinear and QuantizeLinear, in which
     case the runtime decides how to compute it."""
@@ -115,17 +114,17 @@ class ModelFacts:
     int8-dynamic, fp16-weights, …; None if the file does not state it."""
     quantized: tuple[QuantizedOperands, ...] | None = None
     """Element types that the quantised operators multiply, without duplicates; None if the file
-    states none."""
+    states no types."""
     signature: str | None = None
-    """Name of the signature of the measured graph; None if the graph has no signature, or the
-    format has no signatures."""
+    """Name of the signature of the measured graph; None if the graph has no signature, or if the
+    file format does not support signatures."""
     signatures: tuple[str, ...] = ()
     """All signatures of the file, in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFacts:
-    """The runtime, with the delegates that were requested and used."""
+    """The inference runtime, with the requested delegates and the delegates that were used."""
 
     name: str
     version: str
@@ -154,12 +153,13 @@ class MemoryFacts:
     peak_rss_bytes: int | None
     """Largest resident set; 0 from older agents that could not read it."""
     model_bytes: int | None
-    """Growth of the resident set from before the load to after the first inference."""
+    """Growth of the worker's resident set from the start of the load to the end of the first
+    inference."""
     steady_rss_bytes: int | None = None
     """Resident set after the first inference."""
     steady_pss_bytes: int | None = None
-    """Proportional set size after the first inference: a shared page counts in part, divided among
-    the processes that share it."""
+    """Proportional set size after the first inference. In this size, each shared page is divided
+    among the processes that share it."""
     arena_bytes: int | None = None
     """Memory that the runtime planned for tensors; None if the runtime does not report it."""
 
@@ -194,7 +194,7 @@ class HarnessFacts:
 
 @dataclass(frozen=True, slots=True)
 class OutputFacts:
-    """Digest and finiteness of the model's outputs."""
+    """Digest of the model's outputs, and whether the outputs are finite."""
 
     sha256: str
     """SHA-256 of the output bytes of the first inference."""
@@ -206,7 +206,7 @@ class OutputFacts:
 
 @dataclass(frozen=True, slots=True)
 class CpuTime:
-    """Busy time of a CPU since boot."""
+    """Time since boot for which a CPU was busy."""
 
     cpu: int
     busy_s: float
@@ -239,14 +239,14 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Clocks and counters before or after the timed loop; None for a counter the kernel lacks."""
+    """Clocks and counters before or after the timed loop; an unavailable counter is None."""
 
     monotonic_ns: int
     wall_ns: int
     own_cpu_s: float
     """Processor time of the worker."""
     involuntary_switch_count: int
-    """Context switches forced on the worker."""
+    """Number of context switches that the kernel forced on the worker."""
     major_fault_count: int = 0
     """Number of memory pages for which the worker had to wait (major page faults)."""
     cpu_busy_s: float | None = None
@@ -280,8 +280,8 @@ class YardstickReading:
     """Speed of the device at the start or end of a run, measured by fixed work in many parts.
 
     Each part takes less than a millisecond. Times and rates are computed from the first decile of
-    the parts' times, because other processes slow down some parts. A spread is the interquartile
-    range of the parts' times divided by their median.
+    the parts' times, because other processes slow down some parts. Each spread field is the
+    interquartile range of the parts' times, divided by their median.
     """
 
     integer_ns_per_unit: float
@@ -295,7 +295,7 @@ class YardstickReading:
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Speed of the device before the warm-up and after the timed loop, for the same work."""
+    """Speed of the device at the same fixed work, before the warm-up and after the timed loop."""
 
     before: YardstickReading
     after: YardstickReading
@@ -303,12 +303,12 @@ class Yardstick:
 
 @dataclass(frozen=True, slots=True)
 class CpuQuota:
-    """Limit of a control group on the CPU time of its processes."""
+    """Limit that a control group sets on the CPU time of its processes."""
 
     cpu_count: float
     """Limit on CPU time divided by wall time, as a number of CPUs."""
     period_s: float
-    """Period of the quota; a group that exhausts it is stopped until the next period."""
+    """Period of the quota; a group that exhausts its quota is stopped until the next period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,24 +353,25 @@ class Scheduling:
     """Scheduling requests that the kernel refused, each as a line of text."""
     quotas: tuple[CpuQuota, ...] | None = None
     """Quotas of the worker's control group and of its parent groups, the outermost first; empty if
-    no group has a quota. None if the quotas could not be read, and from older agents."""
+    no group has a quota. None if the quotas could not be read, or if the agent is too old to read
+    them."""
     android: AndroidGroups | None = None
     """Android's control groups of the worker; None if the system is not Android."""
     realtime: RealtimeLimit | None = None
     """Limit on real-time tasks; None if the worker has no real-time priority, if the limit could
-    not be read, and from older agents."""
+    not be read, or if the agent is too old."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlacement:
-    """Place where operators of a kind ran, and the number of these operators."""
+    """Number of operators of a kind that ran in the same place, such as a delegate."""
 
     place: str
     """Name of a delegate or execution provider, or `builtin` for the runtime's own kernels."""
     operator: str
     """Kind of operator in the runtime's terms, such as CONV_2D or Conv."""
     count: int
-    """Number of operators of this kind in this place."""
+    """Number of operators of this kind that ran in this place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,11 +391,12 @@ class OperatorTime:
     total_ns: int
     """Sum of the times of all `count` executions."""
     p50_ns: int | None = None
-    """Median time of an execution, which single preempted executions do not affect; None from older
-    agents, and for a target, which reports only the sum of the times."""
+    """Median time of an execution; a few preempted executions do not affect it. None from older
+    agents, and for a target (a device that times itself), because a target reports only the sum of
+    the times."""
     instructions: float | None = None
-    """Instructions per execution, for an emulated target, whose `total_ns` is virtual time; None
-    for other devices."""
+    """Instructions per execution on an emulated target, where `total_ns` is virtual time; None for
+    all other devices."""
     cycles: float | None = None
     """Processor cycles per execution, for a target that counts them; None for other devices."""
 
@@ -409,10 +411,9 @@ class CheckFacts:
     """Checks of the outputs, and reasons for missing checks; the outputs are in a separate file."""
 
     sample_count: int = 0
-    """Number of prepared samples on which the measured model and the reference ran again."""
+    """Number of prepared samples on which the checks ran the measured model and the reference."""
     distinct_count: int = 0
-    """Number of different inputs among the samples of `sample_count`; 0 if they were not
-    counted."""
+    """Number of different inputs among the `sample_count` samples; 0 if they were not counted."""
     reference: str | None = None
     """Name of the reference kernels; None if there is no reference."""
     reference_runtime: RuntimeFacts | None = None
@@ -422,7 +423,8 @@ class CheckFacts:
     dataset_sample_count: int = 0
     """Number of samples of the data set that were run."""
     dataset_wanted_count: int = 0
-    """Number of samples of the data set that were to be run; 0 if the agent does not report it."""
+    """Number of samples of the data set that the run had to process; 0 if the agent does not report
+    it."""
     dataset_error: str | None = None
     """Reason why outputs for the data set, or for a part of it, are missing."""
     operators: tuple[OperatorTime, ...] = ()
@@ -430,13 +432,13 @@ class CheckFacts:
     profile_run_count: int = 0
     profile_error: str | None = None
     profile_reading_ns: float | None = None
-    """Time for a reading of a target's counter; virtual time for an emulated target, None for other
-    devices. This time is subtracted from the times of the operators, but not from the times of the
-    inferences."""
+    """Time that a target (a device that times itself) takes to read its counter. It is virtual time
+    for an emulated target, and None for devices that are not targets. This time is subtracted from
+    the times of the operators, but not from the times of the inferences."""
 
     @classmethod
     def undone(cls, reason: str) -> CheckFacts:
-        """Facts of a run in which no check was made, all for the same reason."""
+        """Facts of a run without any check; a single reason explains all missing checks."""
         return cls(reference_error=reason, dataset_error=reason, profile_error=reason)
 
 
@@ -446,10 +448,11 @@ class TimedPathFault(Enum):
     FORM = "form"
     """The number of outputs, a shape or an element type differs."""
     OTHER_SAMPLE = "other_sample"
-    """The outputs belong to another sample: an inference was skipped, or inputs or outputs are
-    stale."""
+    """The outputs are those of a different sample, because an inference was skipped, or because
+    inputs or outputs are stale."""
     VALUES = "values"
-    """The outputs belong to no sample: other inputs were run, or other outputs were read."""
+    """The outputs match no sample, because unknown inputs were run, or the wrong outputs were
+    read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,8 +460,7 @@ class TimedPathFacts:
     """Comparison of the timed calls with the calls of the checks, made after the timed loop."""
 
     inference_count: int = 0
-    """Number of inferences of the timed calls that were compared; 0 if the comparison is
-    undecided."""
+    """Number of timed inferences whose outputs were compared; 0 if the comparison is undecided."""
     differing_count: int = 0
     """Number of inferences whose outputs differ from the outputs of the checks for the same
     sample."""
@@ -467,19 +469,19 @@ class TimedPathFacts:
     reason: str | None = None
     """Reason, on one line, why the comparison is undecided; None if it is decided."""
     is_repeatable: bool = True
-    """False if repeated inferences of a sample have different outputs that belong to no other
-    sample: the model then draws random numbers, or has a state that the runtime driver does not
-    reset."""
+    """False if repeated inferences of the same sample have different outputs, and these are not the
+    outputs of a different sample. Such a model draws random numbers, or has a state that the
+    runtime driver does not reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadCode:
-    """An executed load code: a sequence of active and idle intervals, which are called chips."""
+    """An executed load code: a sequence of active and idle intervals (chips)."""
 
     edges_ns: tuple[int, ...]
     """Start time of each chip, and end time of the last chip, on the device's monotonic clock."""
     is_busy: tuple[bool, ...]
-    """Whether each chip is active; the tuple has one item fewer than `edges_ns`."""
+    """Whether each chip (interval) is active; the tuple has one item fewer than `edges_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,8 +491,8 @@ class Pulse:
     before_ns: int
     """Timestamp immediately before the write that makes the line fall."""
     after_ns: int
-    """Timestamp immediately after the write that makes the line fall. The edge is between the two
-    timestamps, or at most `SyncFacts.latency_ns` after the second timestamp."""
+    """Timestamp immediately after the write that makes the line fall. The line falls between
+    `before_ns` and `after_ns`, or at most `SyncFacts.latency_ns` later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,10 +533,11 @@ class WorkerRecord:
     sample_count: int
     """Number of prepared samples."""
     inputs_clipped_ratio: float | None = None
-    """Share of the given values that are beyond the range of a quantised input, for the input with
-    the largest share; None if no given value was quantised."""
+    """Share of the user's input values that are beyond the range of a quantised input. The largest
+    share of all inputs counts. None if no given value was quantised."""
     placement: tuple[OperatorPlacement, ...] = ()
-    """Places where the operators ran; empty if the runtime does not report them."""
+    """Places (such as delegates) where the operators ran; empty if the runtime does not report
+    them."""
     check: CheckFacts = field(default_factory=CheckFacts)
     timed_path: TimedPathFacts | None = None
     """Comparison of the timed calls with the checks; None from older agents, and in runs that were
@@ -551,7 +554,7 @@ class EmulatorFacts:
     name: str
     version: str
     machine: str
-    """Emulated board, by the name that the emulator uses."""
+    """The emulator's name of the emulated board."""
     instruction_ns: float | None = None
     """Virtual time of an instruction, if the emulator counts instructions. None if the emulator's
     clock follows the clock of the machine on which it runs, and so is unrelated to the target's
@@ -560,7 +563,7 @@ class EmulatorFacts:
 
 @dataclass(frozen=True, slots=True)
 class FirmwareFacts:
-    """The program on a target."""
+    """The program on a target (a device that runs inferences without an agent)."""
 
     name: str
     """Name that the firmware reports."""
@@ -572,8 +575,8 @@ class FirmwareFacts:
     emulator: EmulatorFacts | None = None
     """Emulator that runs the target; None for a real board."""
     rounding: str | None = None
-    """Library, litert or tflm, whose reference kernels compute the same outputs to the last bit, as
-    the firmware reports; None if it reports no library."""
+    """Name of the library (litert or tflm) whose reference kernels compute exactly the same outputs
+    as the firmware. The firmware reports the name; None if it reports none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,7 +586,7 @@ class TargetMemory:
     flash_bytes: int | None
     """Flash that the model uses."""
     ram_bytes: int | None
-    """RAM for tensor arena and input of the model."""
+    """RAM for the tensor arena and the input of the model."""
     arena_bytes: int | None
     firmware_flash_bytes: int | None = None
     """Flash that the firmware uses, without the model."""
@@ -597,15 +600,16 @@ class TargetMemory:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Consecutive inferences between two timestamps of the target."""
+    """A window: consecutive inferences between two timestamps that the target makes."""
 
     begin_ns: int
-    """Arrival of the target's first timestamp, or of the text line before the first pulse if the
-    timestamps are pulses; on the monotonic clock of the machine to which the target is connected.
+    """Time at which the target's first timestamp arrived, on the monotonic clock of the machine to
+    which the target is connected. If the timestamps are pulses, this is the arrival of the text
+    line before the first pulse.
     """
     end_ns: int
-    """Arrival of the target's second timestamp, or of the text line after the last pulse, on the
-    same clock as `begin_ns`."""
+    """Time at which the target's second timestamp arrived, on the same clock as `begin_ns`. If the
+    timestamps are pulses, this is the arrival of the text line after the last pulse."""
     count: int
     ticks: int | None
     """Difference of the two timestamps on the target's own counter; None if the timestamps are
@@ -632,12 +636,12 @@ class TargetRecord:
     memory: TargetMemory
     output: OutputFacts
     warmup_count: int
-    """Number of untimed inferences before each window."""
+    """Number of untimed inferences before each window (series of timed inferences)."""
     windows: tuple[Window, ...]
     is_interrupted: bool
     inference_ticks: tuple[int, ...] = ()
-    """Ticks of single inferences in the order of the windows, as far as the firmware kept them;
-    empty if the firmware does not time single inferences."""
+    """Duration of each inference in ticks, in the order of the windows, as far as the firmware
+    stored the durations; empty if the firmware does not time single inferences."""
     upload_s: float | None = None
     """Time for sending the model to the target; None if the model was there already."""
     is_read_back: bool = True
@@ -650,15 +654,17 @@ class TargetRecord:
     `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)
     is_dataset_stopped: bool = False
-    """Whether the run was stopped while it processed the data set, so that another run may complete
+    """Whether the run was stopped while it processed the data set, so that a later run may process
     more samples."""
 
 
 MeasuredRecord = WorkerRecord | TargetRecord
-"""Record of a worker process, for inferences that either the worker or a target timed."""
+"""Record of a worker process that timed inferences itself, or that drove a target that timed
+them."""
 
 TOO_HOT = "too_hot"
-"""Kind of the event by which the temperature guard ends a run; the event's detail is the reason."""
+"""Kind of the event that is recorded when the temperature guard ends a run; the event's detail is
+the reason."""
 UNWATCHED = "unwatched"
 """Kind of the event after which the device's temperature is not monitored."""
 METER_TROUBLE = "meter_trouble"
@@ -680,7 +686,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class MeterFacts:
-    """The recording of an energy meter that the agent makes during a run."""
+    """The recording of an energy meter, made by the agent during a run."""
 
     meter: str
     """Address of the meter, as the run specification contains it."""
@@ -694,8 +700,8 @@ class Safeguard:
 
     is_applied: bool
     detail: str = ""
-    """Description of the applied mechanism; if it was not applied, the reason, and what the worker
-    can do as a result."""
+    """Description of the mechanism. If it was not applied, the text gives the reason and says what
+    the worker can therefore do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -750,8 +756,8 @@ class RunRecord:
     confinement: Confinement | None = None
     """Confinement of the worker; None if no worker was confined yet, and from older agents."""
     target: TargetRecord | None = None
-    """Record of a device that timed itself, for which `worker` is None; None for all other
-    devices."""
+    """Record of a device that timed its inferences itself; `worker` is None for such a device. None
+    for all other devices."""
 
     @property
     def has_measured(self) -> bool:

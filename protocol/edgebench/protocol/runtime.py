@@ -4,9 +4,9 @@ A driver is a module that implements `Runtime`. A driver imports the inference l
 methods, never at module level, so that an agent starts without the library. The life cycle of a
 model is `load → set_inputs → invoke… → outputs → close`; the timed loop calls only the callables
 that `prepare()`, `invoker()` and `reader()` return, which copy a sample in, run the model, and copy
-the outputs out. Facts about the model (`placement`, `profile`, `arena_bytes`) are read outside the
-timed loop, and never during the load. A fact that the runtime does not report is an empty tuple or
-None, never a guess.
+the outputs out. Facts about the model (`placement`, `profile`, `arena_bytes`) are queried outside
+the timed loop, and never during the load. A fact that the runtime does not report is an empty tuple
+or None, never a guess.
 
 `edgebench-agent check-runtime` checks that a driver's methods behave as described here
 (docs/add-a-runtime.md).
@@ -32,14 +32,14 @@ RUNTIME_PACKAGES = {
     "litert": "ai-edge-litert",
     "onnx": "onnxruntime",
 }
-"""Package of each built-in runtime, by the runtime's name; the extra with the runtime's name
-installs the package."""
+"""Maps the name of each built-in runtime to its package; the extra with the runtime's name installs
+the package."""
 RUNTIME_MODULES = {
     "tflite": "tflite_runtime",
     "litert": "ai_edge_litert",
     "onnx": "onnxruntime",
 }
-"""Module of each built-in runtime, by the runtime's name; packages other than those in
+"""Maps the name of each built-in runtime to its Python module; packages other than those in
 `RUNTIME_PACKAGES` may contain the same module."""
 
 
@@ -57,7 +57,7 @@ class UsableRuntime:
 
 @dataclass(frozen=True, slots=True)
 class MissingRuntime:
-    """A runtime that does not work on this device: the reason, and the installation command."""
+    """A runtime that does not work on this device, with the reason and an installation command."""
 
     reason: str
     install: str | None = None
@@ -76,7 +76,7 @@ class LoadOptions:
     and no optimisation; `threads` and `delegate` are ignored. The reference is slow; the outputs of
     all other loads are compared with the outputs of the reference."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Shapes by input name, for inputs with open dimensions."""
+    """Maps the name of each input with open dimensions to its shape."""
     is_profiled: bool = False
     """Whether to prepare for `LoadedModel.profile`; a model loaded in this way runs slower and is
     never timed."""
@@ -119,14 +119,14 @@ class LoadedModel(Protocol):
         ...
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Create a callable per sample, which copies the sample into the inputs.
+        """Create a callable for each sample; it copies the sample into the model's inputs.
 
         The callables have minimal overhead. They refer to the given samples, which are neither
         copied nor changed; the caller must not change the samples either. The callables are valid
         until `prepare` or `set_inputs` is called with other shapes.
 
         Args:
-            samples: For each sample, a tensor per input in the order of `inputs`.
+            samples: Each sample is a sequence of tensors, with one tensor for each of `inputs`.
         """
         ...
 
@@ -156,10 +156,10 @@ class LoadedModel(Protocol):
         ...
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Places where the operators run; empty if the runtime does not report them.
+        """Places (such as delegates) where the operators run; empty if they are not reported.
 
-        The operators are the operators of the model file, or the operators into which the runtime
-        converted them before it assigned places. The result is sorted by place, then by operator.
+        The operators are those of the model file, or those into which the runtime converted the
+        model. The result is sorted by place, then by operator.
         """
         ...
 
@@ -187,7 +187,7 @@ class LoadedModel(Protocol):
 class SignedModel(Protocol):
     """A model of a format whose files may contain several named graphs.
 
-    A driver whose models have these two properties supports `LoadOptions.signature`.
+    A driver supports `LoadOptions.signature` if its models have `signature` and `signatures`.
     """
 
     @property
@@ -216,7 +216,7 @@ class Runtime(Protocol):
 
     @property
     def no_profiler(self) -> str | None:
-        """Reason why the runtime cannot profile, with an alternative; None if it can."""
+        """Reason why the runtime cannot profile, with an alternative; None if it can profile."""
         ...
 
     def probe(self) -> UsableRuntime | MissingRuntime:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "edgebench.simulation"
 SIMULATED_SUFFIX = "-simulated"
-"""Suffix of a simulated device's name, after the key of the device's profile or the name of the
-device's seat."""
+"""Suffix of a simulated device's name. The text before the suffix is the key of the device's
+profile, or the name of the device's seat in its agent."""
 
 
 class Simulation(Protocol):
@@ -63,7 +63,7 @@ class Simulator(Protocol):
         ...
 
     def simulate(self, text: str, root: Path) -> Simulation:
-        """Create a device of the board and seed in `text`; its files are written below `root`.
+        """Create the device that `text` names; the files of the device are written below `root`.
 
         Raises:
             UsageError: there is no such board, or the seed is not a number.

@@ -58,8 +58,8 @@ class ScenarioTraits:
     is_scheduled: bool = False
     """Whether queries arrive by a schedule, even if the previous query is not complete."""
     settings: tuple[str, ...] = ()
-    """Names of numeric fields of `RunSpec` that apply only to this scenario and change the results:
-    `show` prints them, and runs that differ in them are not compared."""
+    """Names of numeric fields of `RunSpec` that apply only to this scenario and change the results.
+    `show` prints these fields, and runs that differ in them are not compared."""
     is_one_query: bool = False
     """Whether all samples form a single query, so that the result has a throughput, but no latency
     of queries."""
@@ -94,7 +94,7 @@ SCENARIOS: dict[Scenario, ScenarioTraits] = {
         is_one_query=True,
     ),
 }
-"""Properties of every scenario.
+"""Maps every scenario to its properties.
 
 Source of `compared`: mlcommons/inference, loadgen/README.md, table of scenarios.
 """
@@ -108,7 +108,7 @@ class Engine(Enum):
     LOADGEN = "loadgen"
     """MLPerf's LoadGen, which also writes its own logs."""
     TARGET = "target"
-    """The device itself, such as a microcontroller, which times windows of inferences."""
+    """The device itself, such as a microcontroller, which times series of inferences."""
 
 
 class Priority(Enum):
@@ -171,16 +171,18 @@ class RunSpec:
     """Name of the preset that the settings are based on; for information only."""
     engine: Engine = Engine.NATIVE
     duration_s: float = 60.0
-    """Minimum duration of the timed loop, which also has at least `min_query_count` queries."""
+    """Minimum duration of the timed loop; the loop also issues at least `min_query_count`
+    queries."""
     min_query_count: int = 1024
-    """Minimum number of queries of the timed loop; in the offline scenario, of samples."""
+    """Minimum number of queries of the timed loop; in the offline scenario, minimum number of
+    samples."""
     max_query_count: int = 1_000_000
     """Maximum number of inferences of the timed loop; each takes 48 bytes of memory on the
     device."""
     max_duration_s: float | None = None
-    """Maximum duration of the timed loop, which ends at the first query that is complete after this
-    time, even with fewer than `min_query_count` queries; None: no limit. An agent of an earlier
-    version ignores this field."""
+    """Maximum duration of the timed loop; None: no limit. The loop ends with the first query that
+    is complete after this time, even if fewer than `min_query_count` queries were issued. An agent
+    of an earlier version ignores this field."""
     warmup_query_count: int = 10
     """Minimum number of inferences before the timed loop; the warm-up ends when both this number
     and `warmup_duration_s` are reached."""
@@ -203,7 +205,7 @@ class RunSpec:
     """Signature in a .tflite file whose graph is measured; None: the first graph of the file. An
     agent of an earlier version always measures the first graph."""
     seed: int = 0
-    """Seed of the generated inputs, of their order, and of the arrivals."""
+    """Seed of the generated inputs, of their order, and of the arrival times of queries."""
     cpus: tuple[int, ...] = ()
     """Numbers of the CPUs that the worker is bound to; empty: the kernel chooses the CPUs."""
     priority: Priority = Priority.NORMAL
@@ -222,11 +224,12 @@ class RunSpec:
     is_checked: bool = True
     """Whether to compare the outputs of the model with the outputs of reference kernels."""
     input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Shapes of inputs with open dimensions, by input name; the size of an open dimension is 1 by
-    default."""
+    """Maps the name of an input with open dimensions to its shape; by default, an open dimension
+    has the size 1."""
     inputs_sha256: str | None = None
-    """SHA-256 of a file on the device with arrays by input name, whose first axis is the sample;
-    None: no file. Inputs that are not in the file are generated from the seed."""
+    """SHA-256 of a file on the device that maps names of inputs to arrays; None: no file. The first
+    axis of each array is the sample. Inputs that are not in the file are generated from the
+    seed."""
     dataset_sha256: str | None = None
     """SHA-256 of a file on the device with a labelled data set, for which the accuracy is measured;
     None: no data set."""
@@ -237,8 +240,8 @@ class RunSpec:
     """Time limit for the data set on a device that times itself; a data set that would take longer
     is rejected before the measurement."""
     telemetry_rate_hz: float = 10.0
-    """Sampling rate of the device's sensors during the run; 0: no sampling, except for the
-    temperature guard if the device's profile has a limit."""
+    """Sampling rate of the device's sensors during the run; 0: no sampling. Even at 0, the
+    temperature guard reads temperatures if the device's profile has a temperature limit."""
     is_sustained: bool = False
     """Whether the run measures sustained performance; such a run has a duration instead of a number
     of queries."""
@@ -246,7 +249,8 @@ class RunSpec:
     """Maximum time to wait until the device is cool; None: the time in the device's profile; 0: do
     not wait."""
     meter: str | None = None
-    """Energy meter of the agent, which records during the run; None: no meter of the agent."""
+    """Energy meter at the agent that records during the run; None: no meter at the agent
+    records."""
     idle_duration_s: float = 0.0
     """Idle time before the worker loads the model, and after the worker has ended."""
     load_code_chip_s: float | None = None
@@ -425,7 +429,7 @@ class RunSpec:
 
 MAX_WARMUP_QUERIES = 2**40
 MAX_SEED = 2**63
-"""Limit on a seed, exclusive."""
+"""Exclusive upper limit on a seed: every seed is smaller."""
 MAX_THREADS = 256
 """Maximum number of threads; on any supported device, a larger number is a typing mistake."""
 
@@ -439,16 +443,16 @@ MAX_NAME_CHARS = 80
 MAX_SAMPLES = 65536
 MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
-"""Maximum number of arrivals in a schedule, which is kept in memory; at 1000 arrivals per second,
-this schedule lasts a quarter of an hour."""
+"""Maximum number of query arrivals in a schedule, because the schedule is kept in memory. At 1000
+arrivals per second, the longest schedule lasts a quarter of an hour."""
 MAX_CPUS = 4096
 MAX_SUSTAINED_QUERIES = 10_000_000
-"""Maximum number of queries of a sustained run: they take 480 MB of memory on the device, and 20
-minutes with a model that takes 120 µs."""
+"""Maximum number of queries of a sustained run. This number of queries takes 480 MB of memory on
+the device; with a model that takes 120 µs per query, it takes 20 minutes."""
 MAX_IDLE_S = 600.0
 MIN_CHIP_S, MAX_CHIP_S = 1e-3, 10.0
-"""Shortest and longest chip of a load code; a sleep of less than a millisecond does not end on
-time."""
+"""Shortest and longest chip (interval of a load code). A sleep of less than a millisecond does not
+end on time."""
 MAX_JITTER_S = 0.1
 """Longest gap between queries; during a longer gap, the device would cool down and reduce its
 clock."""
@@ -482,15 +486,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_duration_s": None,  # MLPerf's rules require the count, without a time limit
     },
 }
-"""Field values of `RunSpec` by preset name."""
+"""Maps the name of each preset to the values of the `RunSpec` fields that it sets."""
 
 DEFAULT_RUN_COUNT = 5
-"""Default number of runs of a model: the smallest number for which an interval between runs is
-computed."""
+"""Default number of runs of a model. It is the smallest number for which a confidence interval over
+the runs is computed."""
 RUN_COUNTS = {"quick": 8}
-"""Number of runs of a model, for presets that do not have the default number. A single disturbed
-run among eight short runs has little effect, because the confidence interval of the median hardly
-extends to the highest and the lowest run."""
+"""Maps each preset that does not use the default number of runs to its number of runs. A single
+disturbed run among eight short runs has little effect, because the confidence interval of the
+median hardly extends to the highest and the lowest run."""
 
 
 def usual_run_count(preset: str) -> int:
@@ -503,12 +507,12 @@ def usual_run_count(preset: str) -> int:
 
 
 LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
-"""Lower limit on a run's maximum duration, by preset; `MAX_DURATION_RATIO` may give a longer
-duration. With up to 1.75 s per inference, a model completes the 1024 queries of the default preset
-within half an hour; with up to 0.47 s, it completes the 128 queries of the quick preset within a
-minute, a time for which users wait."""
+"""Maps each preset to a lower limit on the maximum duration of a run; `MAX_DURATION_RATIO` may give
+a longer maximum duration. With up to 1.75 s per inference, a model completes the 1024 queries of
+the default preset within half an hour; with up to 0.47 s, it completes the 128 queries of the quick
+preset within a minute, a time for which users wait."""
 MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
-"""Ratio of a run's maximum duration to its duration, by preset."""
+"""Maps each preset to the ratio of a run's `max_duration_s` to its `duration_s`."""
 
 SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
     # For multi-stream, the smallest count that MLPerf's rule for a p99 allows; for offline,
@@ -517,7 +521,7 @@ SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
     (MLPERF_PRESET, Scenario.MULTI_STREAM): {"min_query_count": 662},
     (MLPERF_PRESET, Scenario.OFFLINE): {"min_query_count": 24576},
 }
-"""Field values that a preset has only in a particular scenario."""
+"""Maps a preset and a scenario to the field values that the preset has only in this scenario."""
 
 
 def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
@@ -535,7 +539,8 @@ def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
 def is_divided(spec: RunSpec) -> bool:
     """Whether the requested duration and number of queries are divided among several runs.
 
-    Under MLPerf's preset they are not divided: each run has the length that MLPerf's rules require.
+    Under MLPerf's preset, they are not divided, because each run must have the length that MLPerf's
+    rules require.
     """
     return not spec.preset.startswith(MLPERF_PRESET)
 
@@ -578,7 +583,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def has_gaps(scenario: Scenario, engine: Engine) -> bool:
-    """Whether a run may have gaps between queries, which would change results in other cases."""
+    """Whether a run may have gaps between queries; in all other runs, gaps would change results."""
     return scenario.traits.is_single and engine is Engine.NATIVE
 
 
@@ -588,7 +593,7 @@ def samples_per_query(spec: RunSpec) -> int:
 
 
 class SpecChanges(TypedDict, total=False):
-    """Fields of `RunSpec` that differ from the preset; None leaves the preset's value.
+    """Fields of `RunSpec` to change in a preset; a field that is None keeps the preset's value.
 
     Fields that a meter determines, such as `idle_duration_s`, are not included.
     """
@@ -671,7 +676,7 @@ _ENUMS: tuple[tuple[str, type[Enum]], ...] = (
 
 
 def _member(kind: type[Enum], name: str, value: Any) -> Enum:
-    """Convert the value of a member to the member of an enum; members are returned unchanged."""
+    """Convert a value to the enum member with this value; return an enum member unchanged."""
     try:
         return kind(value)
     except ValueError:

@@ -68,13 +68,13 @@ class TargetSighting:
 
 
 class TargetPorts(Protocol):
-    """The ports of a machine, at which targets are connected and disconnected."""
+    """The ports of a machine; targets may be connected to them or disconnected at any time."""
 
     def look(self) -> Sequence[TargetSighting]:
         """List the targets that are present now, without waiting for the probe of a new port.
 
-        A target that is absent for a moment because it restarts is included. A target whose address
-        has changed is omitted from a single list, so that callers treat it as removed.
+        A target that is absent for a moment because it restarts is included. After the address of a
+        target has changed, the next list omits the target, so that callers treat it as removed.
 
         Raises:
             TargetError: the ports cannot be listed.
@@ -84,13 +84,13 @@ class TargetPorts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimedWindow:
-    """A window of inferences, with the ticks of each inference if the firmware times them."""
+    """A window (series of timed inferences), with the ticks of each inference if known."""
 
     window: Window
     inference_ticks: tuple[int, ...] = ()
     is_repeated: bool = False
-    """Whether an earlier attempt to run this window may have run as well; in energy mode, the
-    pulses of that attempt then precede the pulses of this window."""
+    """Whether an earlier attempt at this window may have run on the target, too. In energy mode,
+    the pulses of the earlier attempt then come before the pulses of this window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class OpenTarget(Protocol):
 
     @property
     def no_profiler(self) -> str | None:
-        """Reason why the target cannot time operators; None if it can."""
+        """Reason why the target cannot time operators; None if it can time them."""
         ...
 
     @property
@@ -159,7 +159,8 @@ class OpenTarget(Protocol):
     def is_stateful(self) -> bool:
         """Whether an inference may depend on earlier inferences since the last `set_input`.
 
-        This is the case if the model has variables, or if the firmware may overwrite the input.
+        An inference depends on earlier inferences if the model has variables, or if the firmware
+        overwrites the input.
         """
         ...
 
@@ -211,7 +212,7 @@ class OpenTarget(Protocol):
 
     @property
     def busy_s(self) -> float:
-        """Maximum time that `close` waits for an interrupted window to end; 0 if no window runs."""
+        """Maximum time that `close` waits for interrupted inferences to end; 0 if none runs."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Facts of a run's telemetry; separate from the run record, which the sampler does not import."""
+"""Facts of a run's telemetry, in a separate module so that the sampler need not import `record`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TelemetryFacts:
     """Names of the sampled sensors, each with the unit as suffix; `sensor` in the trace is an index
     into this tuple."""
     constants: dict[str, float] = field(default_factory=dict[str, float])
-    """Values that are constant during a run, such as trip points and maximum clocks; their names
-    have the same form as names of sensors."""
+    """Maps names to values that are constant during a run, such as trip points and maximum clocks.
+    The names have the same form as names of sensors."""
     absent: tuple[AbsentSensor, ...] = ()
     rate_hz: float = 0.0
     """Sampling rate of the fast sources; slow sources were read less often."""

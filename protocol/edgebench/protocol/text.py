@@ -1,4 +1,4 @@
-"""Text from other sources (a device, a model file, a library), made safe to print."""
+"""Functions that make text from devices, model files and libraries safe to print."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ SLOWING_PREFIXES = (
     *("devfreq", "thermal-devfreq", "thermal-gpufreq"),
     *("cpuidle", "thermal-idle", "idle"),
 )
-"""Prefixes of the types of cooling devices that limit a clock or force CPUs to be idle; a number or
-a name follows."""
+"""Prefixes of the type names of cooling devices that limit a clock or force CPUs to be idle. In a
+type name, a number or a name follows the prefix."""
 SLOWING_TYPES = frozenset({"Processor", "intel_powerclamp"})
 """Types of the cooling devices for ACPI's processor throttling and for Intel's idle injection."""
 
 
 def slows_down(kind: str) -> bool:
-    """Whether a cooling device of this type slows the device down in a state above 0.
+    """Whether a cooling device of this type slows the computer down while its state is above 0.
 
     Only the listed types count, because board makers choose arbitrary types for fans and other
     coolers. `intel_powerclamp` is in state -1 while it is inactive.
@@ -86,7 +86,7 @@ class Mismatch:
 
 
 class CooldownOutcome(Enum):
-    """How the wait for the device to cool down ended."""
+    """Result of the wait until the device has cooled down."""
 
     COOL = "cool"
     TIMED_OUT = "timed_out"
@@ -125,8 +125,9 @@ class Expectation:
     """Nominal frequencies of the CPU clusters; empty if the kernel's frequency limit at the start
     of the run is the nominal frequency."""
     is_limit_sustained: bool = False
-    """Whether all CPUs can run at the kernel's frequency limit at the same time, unlike a turbo
-    frequency of a few cores. False for generic profiles, and from older agents."""
+    """Whether all CPUs can run at the kernel's frequency limit at the same time. They cannot if the
+    limit is a turbo frequency, which only a few cores reach at a time. False for generic profiles,
+    and from older agents."""
     accelerators: tuple[ExpectedAccelerator, ...] = ()
     """Accelerators of the device; only the clock of the accelerator that runs the model matters."""
     indicators: tuple[str, ...] = ()

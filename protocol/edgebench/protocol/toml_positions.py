@@ -20,7 +20,7 @@ _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 def line_of(text: str, path: Path) -> int:
-    """Line of a key, from 1; else the line of the nearest enclosing key; 1 if neither is found."""
+    """Line number of a key, or of the nearest enclosing key that is found; 1 if none is found."""
     lines = {found: number for number, found in reversed(_paths(text))}
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
@@ -52,7 +52,7 @@ def _parts(dotted: str) -> tuple[str, ...]:
 
 
 def _within(names: tuple[str, ...], arrays: Counter[Path]) -> Path:
-    """The path of a header: after `[[a]]`, `[a.b]` belongs to the last item of a."""
+    """The path of a header; for example, a header `[a.b]` after `[[a]]` belongs to the last `a`."""
     path: Path = ()
     for name in names[:-1]:
         path = (*path, name)

@@ -59,7 +59,7 @@ class TomlText:
         """Parse the text, which must contain `schema = N` with N equal to `schema_version`.
 
         Raises:
-            UsageError: the text is not TOML, or its schema has another version.
+            UsageError: the text is not TOML, or its schema is not `schema_version`.
         """
         try:
             table = tomllib.loads(self.text)

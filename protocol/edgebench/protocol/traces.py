@@ -24,14 +24,16 @@ ANSWERS_FILE = "answers.npz"
 `reference.N` contain output N of the measured model and of the reference; for the data set, the
 array `dataset.N` contains output N. The first axis is the sample. The file is not compressed."""
 DATASET_INDEX = "dataset_index"
-"""Name of an array in `ANSWERS_FILE` with the index of the data set's sample for each output.
-Without this array, the outputs are for all samples in order."""
+"""Name of an array in `ANSWERS_FILE` that gives, for each output, the index of its sample in the
+data set. Without this array, the outputs are for all samples in order."""
 RECORD_FILE = "record.json"
 METER_FILE = "meter.spool"
-"""Undecoded recording of a meter during the run, with a header that describes the encoding."""
+"""File with the undecoded recording of a meter during the run; its header describes the
+encoding."""
 WORKER_LOG_FILE = "worker.log"
 HOST_FILE = "host.bin"
-"""Data from the host that started the run, for the host of the same owner that fetches the run."""
+"""File with data that one host stores when it starts a run, for the host that later fetches the
+run. Both hosts have the same owner."""
 CONSOLE_FILE = "console.log"
 """Log of the communication with a target that timed itself."""
 LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"

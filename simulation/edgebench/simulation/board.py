@@ -41,11 +41,12 @@ class SimulatedBoard:
 
     name: str
     compatible: tuple[str, ...] = ()
-    """`compatible` entries of its device tree, which select its profile; empty: no device tree."""
+    """`compatible` entries of its device tree, which select its profile; empty without a device
+    tree."""
     zones: tuple[SimulatedZone, ...]
     policies: tuple[Policy, ...]
     controller: Callable[[int], Controller]
-    """Creates the board's controller from a seed."""
+    """Function that creates the board's controller from a seed."""
     cooling: tuple[str, ...] = ()
     """Types of the cooling devices; all are in the same state."""
     has_videocore: bool = False

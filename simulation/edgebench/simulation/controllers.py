@@ -17,15 +17,15 @@ from typing import Protocol
 RPI_SOFT_LIMIT, RPI_THROTTLED, RPI_CAPPED, RPI_UNDERVOLTAGE = 0x8, 0x4, 0x2, 0x1
 STICKY_SHIFT = 16
 POWER_EXPONENT = 2.5
-"""Power is proportional to the clock to this exponent; it exceeds 1 because the voltage rises with
-the clock."""
+"""Power is proportional to the clock raised to this exponent, which exceeds 1 because the voltage
+rises with the clock."""
 BUDGET_NOISE_S = 1e-6
-"""Tolerance of the budget, for the rounding errors of hundreds of small steps."""
+"""Tolerance of the energy budget, which covers the rounding errors of hundreds of small steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """State of a device under a controller: the actual state, and the state that it reports."""
+    """State of a device under a controller, both the actual state and the state that it reports."""
 
     clock: float = 1.0
     """Actual frequency relative to the nominal frequency, 0…1."""
@@ -89,7 +89,7 @@ class Progressive:
 
 @dataclass(slots=True)
 class BangBang:
-    """Raspberry Pi 3B+: 1200 MHz above the soft limit, 1400 MHz again below it."""
+    """Raspberry Pi 3B+: above the soft temperature limit, the clock is 1200 MHz, else 1400 MHz."""
 
     soft_c: float = 60.0
     hysteresis_c: float = 1.0
@@ -107,7 +107,10 @@ class BangBang:
 
 @dataclass(slots=True)
 class StepWise:
-    """The kernel's step_wise governor: per period, a step up above the trip point, else down."""
+    """The kernel's step_wise governor, which throttles a step more or less in each period.
+
+    Above the trip point it throttles a step more, otherwise a step less.
+    """
 
     trip_c: float = 85.0
     steps: int = 8

@@ -36,7 +36,7 @@ STEP_C = 0.5
 
 
 class SimulatedDevice:
-    """A device; implements `edgebench.protocol.simulation.Simulation`."""
+    """A simulated device; implements `edgebench.protocol.simulation.Simulation`."""
 
     def __init__(self, board: SimulatedBoard, seed: int, root: Path) -> None:
         self.board = board

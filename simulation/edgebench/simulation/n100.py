@@ -34,4 +34,5 @@ N100_FILES: dict[str, str | bytes] = {
     f"{_RAPL}/constraint_1_name": "short_term\n",
     f"{_RAPL}/constraint_1_power_limit_uw": "25000000\n",
 }
-"""Contents of the files by path. The energy counter is missing, because only root can read it."""
+"""Maps the path of each file to its content. The energy counter is missing, because only root can
+read it."""

@@ -1,4 +1,4 @@
-"""An inference on a simulated device, slowed down by the device's present speed.
+"""An inference on a simulated device, slowed down to the device's present speed.
 
 The worker and the simulated device share two numbers in a file: the device writes its speed, and
 the worker writes its active seconds, which heat the device. Active seconds are wall-clock time, not

@@ -38,7 +38,7 @@ RESTORE_TIMEOUT_S = 10.0
 CHARGING_PROPERTY = "power.battery_input.suspended"
 _VALUE = re.compile(r"true|false|[0-9]{1,5}")
 _GUARD = 'trap "" HUP INT TERM; read -r line; restored=true; {commands} $restored && rm -f "$0"'
-"""Script that waits until its standard input ends; `$0` is the mark."""
+"""Script of the guard, which waits until its standard input ends; `$0` is the mark (a file)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,11 @@ class AndroidSetting:
     put: tuple[str, ...]
     """The command, to which the value is appended."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Argument of `put` by the value that `get` prints; has only the values for which the two
+    """Maps a value that `get` prints to the argument of `put`; has only values for which these
     differ."""
     unset: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Value of a setting that was never set, by the text that `get` prints in that case."""
+    """Maps the text that `get` prints for a setting that was never set to the value of this
+    setting."""
     is_lost_at_boot: bool = False
     needs: str = ""
     """First version of Android with this setting."""
@@ -105,7 +106,7 @@ class ChangedSettings:
         """Change settings until `restore` is called; settings with the wanted value are skipped.
 
         Args:
-            wanted: Value of each setting by its name in `SETTINGS`, in the order of the changes.
+            wanted: Maps names in `SETTINGS` to wanted values, in the order of the changes.
 
         Raises:
             TargetError: the system is not Android, or a setting cannot be changed; all settings are

@@ -11,13 +11,13 @@ enter. In two cases, a socket file cannot be used directly:
                         which is not a file. A file in the directory contains the name, which has a
                         random part.
 
-An abstract name has no permissions: any process may bind it, also after its agent has ended. So
+An abstract name has no permissions, so any process may bind it, also after its agent has ended. So
 agent and client check the user at the other end with SO_PEERCRED. The user must be root or the user
 of the checking process; a client also accepts the owner of the directory. The same check is made
 for a socket file.
 
 A client looks for either of the two files. To stop accepting connections, the agent renames the
-file: connections that exist by then are accepted, and later clients find no agent.
+file; connections that exist by then are accepted, and later clients find no agent.
 
 Source: unix(7); proc(5).
 """
@@ -41,7 +41,7 @@ from edgebench.system.whole_files import write_whole
 CONTROL_NAME = "agent.address"
 """Name of the file that contains the abstract name of a socket."""
 SHUT_SUFFIX = ".shut"
-"""Suffix of the socket file or the name file while the agent accepts no connections."""
+"""Suffix that the socket file or name file has while the agent accepts no connections."""
 MAX_SOCKET_PATH = 107
 """Maximum bytes of sun_path, without the NUL. Source: unix(7)."""
 _NO_SOCKET_FILES = {errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
@@ -55,7 +55,7 @@ _CREDENTIALS = "3i"
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """Id of the user at the other end of a connected unix socket, for either end."""
+    """Id of the user at the other end of a connected unix socket; both ends can use this."""
     size = struct.calcsize(_CREDENTIALS)
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     uid: int = struct.unpack(_CREDENTIALS, packed)[1]
@@ -63,7 +63,7 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def may_control(uid: int) -> bool:
-    """Whether a user may control an agent of this process's user: root and the same user may."""
+    """Whether a user may control an agent of this process's user; only root and this user may."""
     return uid in (0, os.geteuid())
 
 
@@ -167,7 +167,7 @@ class ControlAddress:
 
     @contextmanager
     def _reached(self, name: str) -> Iterator[str]:
-        """Path of a file in the directory that fits into a socket address, inside the block."""
+        """Short path of a file in the directory, for a socket address; valid inside the block."""
         path = str(self.state / name)
         if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
             yield path

@@ -1,4 +1,7 @@
-"""Kinds of files that cannot be read like a regular file: pipes block, devices may have no end."""
+"""Kinds of files that cannot be read like regular files.
+
+Pipes block, and devices may have no end.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import stat
 from pathlib import Path
 
 _OTHER_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-"""Kinds of files other than regular files and devices, by their format bits."""
+"""Maps format bits of stat(2) to kinds of files, without regular files and devices."""
 
 
 def fault_of_file(path: str | Path) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from edgebench.protocol.errors import UsageError
 
 MODEL_SUFFIXES = (".tflite", ".onnx")
-"""Suffixes of the files of models."""
+"""File name suffixes of models."""
 APPLICATION = "edgebench"
 
 
@@ -55,10 +55,10 @@ class Paths:
 
 
 MAX_NAME_BYTES = 255
-"""NAME_MAX. Source: linux/limits.h."""
+"""Maximum bytes of a file name (NAME_MAX). Source: linux/limits.h."""
 MAX_DIRECTORY_BYTES = 4095 - 256
-"""PATH_MAX without the NUL, less 256 bytes for the name of a file in the directory. Source:
-linux/limits.h."""
+"""Maximum bytes of the path of a directory: PATH_MAX without the NUL, minus 256 bytes for the name
+of a file in the directory. Source: linux/limits.h."""
 CONTROL_SOCKET = "agent.sock"
 """Name of the agent's unix socket inside its state directory."""
 

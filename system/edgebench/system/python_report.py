@@ -1,4 +1,4 @@
-"""Report of a short-lived Python process: the last line that it prints, as JSON.
+"""Report of a short-lived Python process, which prints it as JSON in its last line.
 
 Code that may crash or hang runs in such a process: a runtime's library, a model, a mechanism of the
 kernel. The caller writes the error message, because only the caller can name the failed operation.

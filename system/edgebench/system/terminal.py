@@ -22,7 +22,7 @@ _COLOURS = {
     "next": _CYAN,
     "note": _DIM,
 }
-"""Colours of the labels of messages, by label; other labels have no colour."""
+"""Maps the labels of messages to their colours; labels that are not in the map have no colour."""
 DEFAULT_WIDTH = 80
 """Columns that are assumed for a terminal that reports no width, such as a serial console."""
 

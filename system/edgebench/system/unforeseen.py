@@ -155,7 +155,7 @@ def _text_of(exc: BaseException) -> str:
 
 
 def _program() -> str:
-    """Name of the program of this process: only `edgebench` loads the modules of the host."""
+    """Name of this process's program: `edgebench` if modules of the host are loaded."""
     return "edgebench" if "edgebench.host" in sys.modules else "edgebench-agent"
 
 

@@ -63,7 +63,7 @@ begin with NAME."""
 WIRING_VARIABLES = ("EDGEBENCH_METERS", "EDGEBENCH_SYNC_LINE")
 """Variables with the meters and the sync line of a machine, for an agent that a command starts."""
 _UNMEASURED = ("places", "language")
-"""Groups of the list that do not change measurements."""
+"""Names of groups in the list whose variables do not change measurements."""
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(?:^|_)(?:API|ACCESS|AUTH)?_?KEY(?:_|$)"
 )
@@ -78,8 +78,8 @@ def worker_environment(
     Args:
         variables: Variables of the agent.
         directory: Directory that the process may write to, also for temporary files of libraries.
-        is_target: Whether the process drives a target. Such a process gets all variables: it loads
-            no model, and the programs that its driver starts may need any variable.
+        is_target: Whether the process drives a target. Such a process gets all variables, because
+            it loads no model, and the programs that its driver starts may need any variable.
     """
     listed = dict(variables) if is_target else listed_variables(variables)
     return listed | {"TMPDIR": str(directory)}

@@ -1,7 +1,7 @@
 """Files that are replaced atomically and survive a power cut.
 
 Theory of operation. Until a sync, a file system may write names and contents in any order, or not
-at all. ext4 writes a new name 5 s after the rename and the content up to 30 s later: after a power
+at all. ext4 writes a new name 5 s after the rename and the content up to 30 s later. After a power
 cut between the two writes, the file has its new name and 0 bytes. So a file is written in four
 steps:
 
@@ -135,8 +135,8 @@ def make_directory(path: Path, *, mode: int = 0o777) -> Path:
 def exchange(path: Path, other: Path) -> None:
     """Exchange the names of two directories, and wait until the exchange is written to disk.
 
-    The exchange is atomic on ext4, XFS, Btrfs, F2FS and tmpfs. On other file systems, if the
-    process is killed during the exchange, no directory may have the first or the second name.
+    The exchange is atomic on ext4, XFS, Btrfs, F2FS and tmpfs. On other file systems, a process
+    that is killed during the exchange may leave one of the two names without a directory.
 
     Raises:
         OSError: the names cannot be exchanged.

@@ -1,4 +1,4 @@
-"""Confinement of a worker process, so that a hostile model cannot act outside it.
+"""Confines a worker process, so that a hostile model cannot act outside this process.
 
 A model is parsed and run by C++ code that was not written for untrusted files, so the author of a
 model may be able to run code in the worker, with all rights of the worker. The worker therefore

@@ -33,7 +33,7 @@ MAX_FILES = 1024
 """Maximum number of open files of a worker; a runtime opens about ten. The limit also bounds the
 disk space of files that are deleted while they are open, which no directory shows."""
 GRACE_S = 5
-"""CPU time, in seconds, between the signal at the limit and the kill."""
+"""CPU time, in seconds, from the signal that announces the limit until the worker is killed."""
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 """Source: prctl(2), include/uapi/linux/prctl.h."""
@@ -56,7 +56,7 @@ class ConfinementResult:
 
     record: Confinement
     moved: dict[str, str]
-    """New name of each path of the run that can no longer be opened by its own name."""
+    """Maps each path of the run that can no longer be opened to a new name that can be opened."""
 
     def path(self, name: str) -> str:
         """Name by which a file of the run can be opened."""
@@ -166,10 +166,10 @@ class _Change:
     rights: int = 0
     """Capabilities that the worker has to keep, as a mask."""
     moved: dict[str, str] = field(default_factory=dict[str, str])
-    """New names of paths, as in `ConfinementResult`."""
+    """Maps paths to new names that can be opened, as in `ConfinementResult`."""
 
     def renamed(self, paths: AllowedPaths) -> AllowedPaths:
-        """Replace each path by the name by which it can be opened."""
+        """Replace each path by a name that can be opened."""
         return replace(
             paths,
             readable=tuple(self.moved.get(path, path) for path in paths.readable),
@@ -182,7 +182,7 @@ def _with_writable(paths: AllowedPaths, more: tuple[str, ...]) -> AllowedPaths:
 
 
 def _namespace(kind: str) -> int:
-    """Number of a namespace of this process; 0 if the kernel has no such kind."""
+    """Number of this process's namespace of a type; 0 if the kernel lacks the type."""
     path = f"/proc/self/ns/{kind}"
     return os.stat(path).st_ino if os.path.exists(path) else 0
 
@@ -206,12 +206,12 @@ def _attempt(
 
 
 def _is_filtered() -> bool:
-    """Whether this process has a filter already, such as Android's, which kills apps."""
+    """Whether this process already has a filter of system calls, as every app has on Android."""
     return "\nSeccomp:\t2\n" in read_text(Path("/proc/self/status"))
 
 
 def _try_in_child(apply: Callable[[], str]) -> None:
-    """Apply a mechanism in a child process, because the system may kill the process for it.
+    """Try a mechanism in a child process, because the system may kill a process that applies it.
 
     Raises:
         OSError: the child was killed.
@@ -265,7 +265,7 @@ def _enter_view(kernel: Kernel, paths: AllowedPaths, *, has_own_mounts: bool) ->
 
 
 def _rehearse_view(kernel: Kernel, paths: AllowedPaths) -> str:
-    """Enter the view in a child process, with new mounts, because a child shares its parent's."""
+    """Enter the view in a child process; it gets new mounts, else it would share its parent's."""
     mounts = _namespace("mnt")
     kernel.unshare(_CLONE_NEWNS)
     return _enter_view(kernel, paths, has_own_mounts=_namespace("mnt") != mounts)
@@ -291,7 +291,7 @@ def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, chang
 
 
 def _limit_threads(*, is_alone: bool) -> Safeguard:
-    """Limit the threads, which the kernel counts per user, if the user has no other threads."""
+    """Limit the threads if the user has no other threads; the kernel counts threads per user."""
     if os.geteuid() == 0:
         return Safeguard(is_applied=False, detail="the kernel does not limit the threads of root")
     if not is_alone:
@@ -341,7 +341,7 @@ def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> 
 
 
 def _can_work(paths: AllowedPaths) -> bool:
-    """Whether the run's files can be opened; access(2) would count rights that were dropped."""
+    """Whether the run's files can be opened; access(2) is not used, as it counts dropped rights."""
     try:
         for path in (os.__file__, __file__, *paths.readable):
             with suppress(FileNotFoundError):

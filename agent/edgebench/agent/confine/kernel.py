@@ -19,7 +19,7 @@ from edgebench.agent.confine.syscalls import (
 _PR_GET_PDEATHSIG = 2
 """Source: include/uapi/linux/prctl.h."""
 _CAPABILITY_VERSION = 0x20080522
-"""`_LINUX_CAPABILITY_VERSION_3`, capget(2): sets of 64 bits."""
+"""`_LINUX_CAPABILITY_VERSION_3` of capget(2), with which sets of capabilities have 64 bits."""
 
 
 class Kernel:
@@ -119,7 +119,7 @@ class Kernel:
         self._syscall(LANDLOCK_RESTRICT, ruleset, 0)
 
     def seccomp(self, number: int, flags: int, program: Program) -> None:
-        """Install a filter of system calls, by the call with this number on this architecture."""
+        """Install a filter of system calls; `number` is the number of this call on this machine."""
         self._syscall(number, 1, flags, ctypes.byref(program))
 
     def _syscall(self, number: int, *arguments: Any) -> int:
@@ -135,5 +135,5 @@ class Kernel:
 
 
 def _long(value: Any) -> Any:
-    """Widen an int to a whole register: as a variadic argument, its upper half is undefined."""
+    """Widen an int to a whole register, because a variadic int leaves the upper half undefined."""
     return ctypes.c_long(value) if isinstance(value, int) else value

@@ -22,12 +22,13 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_FILE, _MAKE_REGULAR = 1 << 5, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _ALL_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""All accesses to files that a version of Landlock can deny, by the first such version."""
+"""Maps a version of Landlock to all accesses to files that it can deny. A version that is not a key
+can deny the same accesses as the highest key below it."""
 _TCP_SINCE, _TCP = 4, 0b11
-"""First version that can restrict TCP, and the rights to bind and to connect."""
+"""First version of Landlock that can restrict TCP, and mask of the rights to bind and connect."""
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""First version with scopes, and the scopes that are denied: abstract unix sockets of processes
-outside this confinement, and signals to such processes."""
+"""First version of Landlock with scopes, and a mask of the denied scopes. These are abstract unix
+sockets of processes outside this confinement, and signals to such processes."""
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_REGULAR
@@ -42,7 +43,7 @@ class AllowedPaths:
 
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
-    """Files, and directories in which files may be created."""
+    """Files that may be written, and directories in which files may also be created."""
     devices: tuple[str, ...] = ()
     """Devices, and directories of devices, that may be read, written and controlled; patterns of
     glob(3) are expanded."""

@@ -34,7 +34,7 @@ _PROC = (
 )
 """Files of /proc that libraries read, without the files of other processes."""
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-"""Devices without hardware behind them."""
+"""Devices without hardware, such as /dev/null."""
 ACCELERATOR_DEVICES = (
     # Linux Documentation/gpu/drm-uapi.rst, Documentation/accel/introduction.rst.
     *("/dev/dri", "/dev/accel"),
@@ -87,7 +87,7 @@ def _loader_directories() -> list[str]:
 
 
 def _without_homes(paths: Iterable[str]) -> list[str]:
-    """These directories, except directories that contain a user's home, and thus the user's keys.
+    """Leave out the directories that contain a user's home, and thus the user's keys.
 
     A home may be in the interpreter's search path, as with PYTHONPATH=/home/pi.
     """

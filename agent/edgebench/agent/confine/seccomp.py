@@ -105,8 +105,8 @@ _REFUSED = _return(_ERRNO | errno.EPERM)
 _UNKNOWN = _return(_ERRNO | errno.ENOSYS)
 _UNKNOWN_COMMAND = _return(_ERRNO | errno.EINVAL)
 _UNSUPPORTED = _return(_ERRNO | errno.EOPNOTSUPP)
-"""The error of a file system that lacks a feature. posix_fallocate(3) then writes to the file
-instead, and Python's tempfile uses files with names."""
+"""The error by which a file system reports that it lacks a feature. posix_fallocate(3) then writes
+to the file instead, and Python's tempfile uses files with names."""
 
 
 def _argument(index: int) -> Instruction:
@@ -119,7 +119,7 @@ def _argument(index: int) -> Instruction:
 
 
 def _unless(values: Sequence[int], leaf: list[Instruction]) -> list[Instruction]:
-    """Instructions that run `leaf` if the loaded word is in `values`, and else skip `leaf`."""
+    """Instructions that run the instructions `leaf` only if the loaded word is one of `values`."""
     checks = [(JUMP_EQUAL, len(values) - 1 - place, 0, value) for place, value in enumerate(values)]
     # The last check jumps to the leaf, which is next, or skips it.
     checks[-1] = (JUMP_EQUAL, 0, len(leaf), values[-1])
@@ -181,12 +181,12 @@ def build_filter(
 
 
 def _leaves(pid: int) -> dict[str, list[Instruction]]:
-    """Instructions for each call of `CONDITIONAL`, for the process with this id."""
+    """Maps each call of `CONDITIONAL` to its instructions, for the process with this id."""
     by_this = [_argument(0), *_unless((pid,), _ALLOWED), *_REFUSED]
     by_this_or_0 = [_argument(0), *_unless((0, pid), _ALLOWED), *_REFUSED]
 
     def of_kind(kind: int) -> list[Instruction]:
-        """Allow this process as the second argument, if the first argument is of this kind."""
+        """Allow a call with `kind` as first argument, and 0 or this process's id as second."""
         leaf = [_argument(1), *_unless((0, pid), _ALLOWED), *_REFUSED]
         return [_argument(0), *_unless((kind,), leaf), *_REFUSED]
 
@@ -245,7 +245,7 @@ def _opening(flags: Instruction) -> list[Instruction]:
 
 
 def _search(segments: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Bisection that runs the instructions of the segment in which the loaded number lies."""
+    """Instructions that find the loaded number's segment by bisection, and run its instructions."""
     if len(segments) == 1:
         return segments[0][1]
     middle = len(segments) // 2

@@ -50,7 +50,7 @@ def become_stranger(kernel: Kernel, allowed: AllowedPaths, held: Mapping[str, st
     Args:
         kernel: The kernel.
         allowed: All paths that the worker may open.
-        held: Other names of some of these paths, as from `hold`.
+        held: Maps some of these paths to other names, as `hold` returns them.
 
     Returns:
         Capabilities that the worker has to keep, as a mask.
@@ -96,7 +96,7 @@ def _nodes(path: str) -> list[str]:
 
 
 def _readable(allowed: AllowedPaths) -> list[str]:
-    """Files that must be readable: the files of the run, Python, and each of its packages."""
+    """Files that must be readable, which are the run's files, Python, and Python's packages."""
     paths = [os.__file__, __file__, *allowed.readable]
     for folder in filter(os.path.isdir, sys.path):
         paths.append(folder)

@@ -50,12 +50,12 @@ times."""
 _MAX_LINKS = 40
 """Maximum number of links that are followed for a path, as in the kernel: path_resolution(7)."""
 _COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
-"""Errors of the remount of a mount that another mount covers, so that no path leads to it."""
+"""Errors of remounting a mount that has no path, because another mount covers it."""
 _EMPTY = "/mnt"
 """Directory over which the tree is mounted if a worker has no directory of its own, as in tests and
 benchmarks."""
 _SIZE = "size=1m,mode=755"
-"""Limits of the root's file system, which holds directories and links only."""
+"""Mount options of the tree's root, a file system that holds directories and links only."""
 
 
 def enter_view(kernel: Kernel, allowed: AllowedPaths) -> None:
@@ -104,7 +104,7 @@ class _View:
         self._ways: set[str] = set()
         """Directories and links that lead to bound paths."""
         self._bound: dict[str, bool] = {}
-        """Bound paths; the value of each is whether the path is writable."""
+        """Maps each bound path to whether the path is writable."""
 
     def build(self, allowed: AllowedPaths) -> None:
         """Bind all paths, and make all mounts read-only except the mounts of writable paths.
@@ -179,7 +179,7 @@ class _View:
         return status.st_mode
 
     def _is_shown(self, place: str) -> bool:
-        """Whether a path exists in the tree: bound, or as a directory or link to a bound path."""
+        """Whether a path exists in the tree, because it is bound or leads to a bound path."""
         return self._is_held(place) or place in self._ways
 
     def _is_held(self, place: str) -> bool:

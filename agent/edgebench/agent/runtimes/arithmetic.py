@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 _NAMES = {"float16": "fp16", "float32": "fp32", "float64": "fp64"}
 _REDUCED = bytes(range(65)) + bytes(range(192, 256))
-"""Bytes of int8 weights from -64 to 64: the range of 7 bits, and the value 64."""
+"""Byte values of int8 weights from -64 to 64, which is the 7-bit range plus the value 64."""
 
 
 def arithmetic_name(*, activation: str, stored: str, multiplied: str) -> str:
@@ -42,7 +42,7 @@ def is_float(kind: str) -> bool:
 
 
 def precision_of(weight_counts: Mapping[str, int]) -> str | None:
-    """Precision of a model: the kind of arithmetic with the most weights; None without weights."""
+    """Precision of a model, which is the arithmetic of most weights; None without weights."""
     return max(weight_counts, key=lambda name: weight_counts[name], default=None)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 INVOKE = "_ZN6tflite4impl11Interpreter6InvokeEv"
 """`tflite::impl::Interpreter::Invoke()` in the name mangling of the Itanium C++ ABI."""
 _ONNX_ELEMENTS = {"float32": (1, 4), "uint8": (2, 1), "int8": (3, 1)}
-"""`ONNXTensorElementDataType`, and bytes per element."""
+"""Maps each element type to its `ONNXTensorElementDataType` and its number of bytes."""
 _ONNX_FUNCTIONS = {
     "CreateEnv": 3,
     "CreateSession": 7,
@@ -64,7 +64,7 @@ class CCall:
     function: c_void_p
     arguments: Sequence[Any]
     read_output: Callable[[], bytes]
-    """Bytes of the output of the last inference."""
+    """Function that returns the output of the last inference, as bytes."""
     alive: tuple[object, ...] = ()
     """Objects that must exist as long as the function is called."""
 

@@ -65,7 +65,7 @@ class Graph:
 
     @property
     def argument(self) -> tuple[int, ...]:
-        """Last arguments of the native calls; empty for the first graph."""
+        """Arguments that select this graph in native calls; empty for the first graph."""
         return () if self.is_first else (self.number,)
 
     def name(self, interpreter: Any) -> str | None:

@@ -72,7 +72,7 @@ class InterpreterModel:
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that the file's quantised operators multiply; None without such operators."""
+        """Types that the file's quantised operators multiply; None if it has no such operators."""
         return self._facts.quantized
 
     @cached_property
@@ -124,7 +124,7 @@ class InterpreterModel:
         self._interpreter.reset_all_variables()
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Operators by place, as in `interpreter_placement`; empty except for the first graph."""
+        """Counts of operators by the place where they run; empty unless the first graph runs."""
         if not self._graph.is_first:
             return ()
         nodes = read_nodes(self._interpreter._interpreter)
@@ -132,14 +132,14 @@ class InterpreterModel:
         return place(nodes, self._delegate_nodes, wanted)
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Times of the operators, by the library's profiler: the interpreter has no profiler."""
+        """Times of the operators, from the library's profiler; the interpreter has no profiler."""
         if not self._graph.is_first:
             raise ModelRefused("only the first graph of a file is profiled, not another signature")
         inputs, outputs = self._values(self._input_details), self._values(self._output_details)
         return self._profiler(ModelTensors(inputs, outputs), run_count)
 
     def arena_bytes(self) -> int | None:
-        """None: the interpreter does not report the size of its arena."""
+        """Return None, because the interpreter does not report the size of its arena."""
         return None
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> 
 
 
 def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
-    """Indices in `rest` of nodes on which these tensors depend, directly or through `rest`."""
+    """Indices of the nodes of `rest` that these tensors need, directly or through such nodes."""
     producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
     needed: set[int] = set()
     waiting = list(tensors)

@@ -33,7 +33,7 @@ _AGENT_DIRECTORY = Path(__file__).resolve().parents[1]
 
 
 def read_reports() -> dict[str, RuntimeReport]:
-    """Reports that were made under the current circumstances, by name of the runtime."""
+    """Maps the name of a runtime to its report, if one was made in the current circumstances."""
     with suppress(OSError, ValueError, LookupError, TypeError, EdgebenchError):
         reports = _read(_path())[_circumstances()]
         return {

@@ -58,7 +58,7 @@ class ProfilerEvent:
 
 
 def operators(events: Sequence[ProfilerEvent]) -> list[ProfilerEvent]:
-    """The operators of a run, without operators whose time contains the time of other operators."""
+    """The operators of a run, except those whose time includes the time of other operators."""
     timed = [event for event in events if event.type == _OPERATOR or event.is_delegated]
     if any(event.tag in _WITH_GRAPHS for event in timed if not event.is_delegated):
         raise ModelRefused("no profile: LiteRT counts operators in loops twice")

@@ -52,7 +52,7 @@ read."""
 
 @dataclass(frozen=True, slots=True)
 class ModelTensors:
-    """The inputs and outputs of the main graph by tensor index, with their values."""
+    """Inputs and outputs of the main graph; each maps the index of a tensor to its value."""
 
     inputs: Mapping[int, Tensor]
     outputs: Mapping[int, Tensor]
@@ -72,7 +72,7 @@ def profile_model(
 
     Args:
         tensors: Inputs for the runs, and outputs of the interpreter, whose sizes are compared.
-        run_count: Number of profiled runs, without a first run that is not profiled.
+        run_count: Number of profiled runs; a first run, which is not profiled, is not counted.
         path: The model file.
         version: Version of ai-edge-litert.
         threads: Threads of the kernels.

@@ -22,8 +22,8 @@ _LOG_ERRORS_ONLY = 3
 onnxruntime, `OrtLoggingLevel`."""
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-"""Configuration entry by which a session records the execution provider of each operator. The cost
-is not measurable (20000 operators take 390 ms with and without the entry). Versions of the library
+"""Configuration entry by which a session records the execution provider of each operator. The entry
+has no measurable cost (20000 operators take 390 ms with and without it). Versions of the library
 that do not support the entry ignore it. Source: onnxruntime_session_options_config_keys.h."""
 
 # From 1.29 on, the library uploads which models it runs and stores an id of the device, unless

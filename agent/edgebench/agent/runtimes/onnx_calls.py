@@ -1,4 +1,4 @@
-"""Calls of an ONNX Runtime session: on bound tensors, or with a dictionary if there are strings.
+"""Runs an ONNX Runtime session on bound tensors, or on a dictionary if the model has strings.
 
 Theory of operation. In every call, `session.run` looks up names and copies inputs, which takes 3 to
 7 µs that do not belong to the model. `BoundCall` instead binds a buffer for each input once; the
@@ -76,7 +76,7 @@ class BoundCall:
         return partial(self._native.run_with_iobinding, bound, self._run_options)
 
     def reader(self) -> Callable[[], Any]:
-        """A function that returns copies of the outputs, with a check where it could crash."""
+        """A function that copies the outputs; where that could crash, the function checks first."""
         read: Callable[[], Any] = self._binding._iobinding.copy_outputs_to_cpu
         # Outputs that are never bound again stay computed.
         return read if self._has_fixed_outputs and self._is_computed() else self._read_checked

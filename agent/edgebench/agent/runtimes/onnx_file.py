@@ -109,12 +109,12 @@ _WEIGHTS = {
     "DynamicQuantizeMatMul": (1,),
     "MatMulIntegerToFloat": (1,),
 }
-"""Positions of the inputs that may be weights, by operator. Source: onnx, docs/Operators.md;
-onnxruntime, docs/ContribOperators.md."""
+"""Maps each operator to the positions of its inputs that may be weights. Source: onnx,
+docs/Operators.md; onnxruntime, docs/ContribOperators.md."""
 _PASSING = {"DequantizeLinear", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity"}
 """Operators that may lie between constants and the operator that uses them as weights."""
 MAX_PASSED = 8
-"""Maximum number of operators of `_PASSING` that are followed between constants and an operator."""
+"""Maximum number of `_PASSING` operators between a constant and the operator that uses it."""
 MAX_RANK = 16
 """Maximum number of dimensions of a constant that are read; real constants have 5 or fewer."""
 
@@ -126,19 +126,19 @@ class OnnxFacts:
     operators: set[str] = field(default_factory=set)
     weight_types: set[int] = field(default_factory=set)
     weight_counts: Counter[str] = field(default_factory=Counter[str])
-    """Number of weights by the arithmetic in which they are used, as `arithmetic_name` names it."""
+    """Maps the name of an arithmetic (see `arithmetic_name`) to the number of its weights."""
     operands: set[QuantizedOperands] = field(default_factory=set)
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that quantised operators multiply, sorted; None without such operators."""
+        """Types that quantised operators multiply, sorted; None if there are no such operators."""
         return tuple(sorted(self.operands, key=repr)) or None
 
     @property
     def precision(self) -> str | None:
-        """Precision of most weights; without weights, derived from operators and constants.
+        """Precision of most weights, or of operators and constants in a model without weights.
 
-        None for a file without operators.
+        None if the file has no operators.
         """
         if not self.operators or self.weight_counts:
             return precision_of(self.weight_counts)
@@ -399,7 +399,7 @@ def _string(value: memoryview) -> str:
 
 
 def _varints(message: memoryview, limit: int) -> list[int]:
-    """The first integers of a packed list, at most `limit`."""
+    """The first `limit` integers of a packed list."""
     values, at = list[int](), 0
     while at < len(message) and len(values) < limit:
         value, at = _varint(message, at)
@@ -408,7 +408,7 @@ def _varints(message: memoryview, limit: int) -> list[int]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field: an integer, or the bytes of a length-delimited field."""
+    """Number and value of each field; the value is an integer, or bytes of a given length."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

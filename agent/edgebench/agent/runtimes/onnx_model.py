@@ -44,7 +44,7 @@ class OnnxModel:
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """Providers that run an operator; all providers if the library does not report this."""
+        """Execution providers that run an operator, or all providers if this is not reported."""
         present = map(short_provider, self._session.get_providers())
         busy = {place for place, _ in _assigned(self._session)}
         return tuple(name for name in present if name in busy or not busy)
@@ -73,14 +73,14 @@ class OnnxModel:
         """Do nothing, because a session keeps no state between two runs."""
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Operators by provider, as assigned before fusion; inner graphs are included."""
+        """Counts of operators by provider, before operators are fused; includes inner graphs."""
         return tuple(
             OperatorPlacement(*kind, count)
             for kind, count in sorted(Counter(_assigned(self._session)).items())
         )
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Operator times by the session's profiler; fewer runs if its file would be too large."""
+        """Operator times from the session's profiler; fewer runs if its file would be too large."""
         if not self._is_profiled:
             raise ModelRefused("the session was created without profiling")
         self._is_profiled = False
@@ -92,7 +92,7 @@ class OnnxModel:
         return read_profile(self._session.end_profiling(), count)
 
     def arena_bytes(self) -> int | None:
-        """None: only events of the session's profiler contain the size of the arena."""
+        """Return None: the arena's size is known only in events of the session's profiler."""
         return None
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class OnnxModel:
 
 
 def short_provider(provider: str) -> str:
-    """Name of an execution provider as `--delegate` takes it: cpu, cuda."""
+    """Name of an execution provider in the form for `--delegate`, such as cpu or cuda."""
     return provider.removesuffix(PROVIDER_SUFFIX).lower()
 
 

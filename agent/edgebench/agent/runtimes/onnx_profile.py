@@ -28,7 +28,7 @@ FILE_PREFIX = "profile-of-operators"
 MAX_FILE_BYTES = 8 * 2**20
 """Maximum size of the profile's file; reading a file takes ten times its size in memory."""
 BYTES_PER_EVENT = 800
-"""Size of an event in the file, rounded up: 600 to 750 were observed."""
+"""Upper bound for the bytes of an event in the file; 600 to 750 were observed."""
 NS_PER_US = 1000
 _SUFFIX = "_kernel_time"
 _WITH_GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}

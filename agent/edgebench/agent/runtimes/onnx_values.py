@@ -1,8 +1,7 @@
-"""Outputs of an ONNX model other than tensors: lists and dictionaries, as in scikit-learn's models.
+"""Converts outputs of ONNX models that are lists or dictionaries, as in models of scikit-learn.
 
-The library converts such outputs to Python objects, also in the timed copy of the outputs. For the
-checks, each of these outputs is converted to a tensor of one dimension with all its values in
-order.
+The library returns such outputs as Python objects, also while inferences are timed. For the checks,
+each of these outputs is converted to a tensor of one dimension with all its values in order.
 """
 
 from __future__ import annotations

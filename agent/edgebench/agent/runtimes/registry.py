@@ -35,7 +35,7 @@ from edgebench.system.variables import worker_environment
 ENTRY_POINT_GROUP = "edgebench.runtimes"
 PROBE_TIMEOUT_S = 60.0
 _OPEN = "open"
-"""Argument of a probe that is not confined."""
+"""Command-line argument with which a probe runs unconfined."""
 BUILT_IN: tuple[type[Runtime], ...] = (LiteRt, TfliteRuntime, OnnxRuntime)
 """Built-in drivers, in order of preference for a format."""
 
@@ -73,7 +73,7 @@ def _built_in() -> dict[str, Runtime]:
 
 
 def built_in_for(driver: Runtime) -> list[Runtime]:
-    """Built-in drivers with a file format of a third-party driver; empty for a built-in driver."""
+    """Built-in drivers that share a format with this driver; empty if it is built in itself."""
     if type(driver) in BUILT_IN:
         return []
     return [other for other in _built_in().values() if set(other.formats) & set(driver.formats)]
@@ -97,7 +97,7 @@ def probe_all() -> tuple[RuntimeReport, ...]:
 
 
 def _is_lasting(driver: Runtime, report: RuntimeReport) -> bool:
-    """Whether a report is valid until packages change, as the library is packaged or missing.
+    """Whether a report is valid until packages change, like one on a packaged or missing library.
 
     A report on a build tree or on a third-party driver is not stored, because these may change
     unnoticed; nor is a report on a library that fails, because it may work the next time.
@@ -175,7 +175,7 @@ def _confine(directory: str) -> None:
 
 
 def _leave_home(directory: str) -> None:
-    """Use a directory as the home: some vendors' libraries write a device id to the home.
+    """Use a directory as the home, because some vendors' libraries write a device id there.
 
     The function is called after the confinement, which needs the real home to decide which files a
     worker may read. Packages in the user's own site directory are still found.

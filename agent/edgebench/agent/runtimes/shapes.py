@@ -11,7 +11,7 @@ from edgebench.protocol.errors import InputsRefused
 from edgebench.protocol.record import TensorSpec
 
 Dimension: TypeAlias = "int | str"
-"""Size of a dimension, or the name of an open dimension; equal names have equal sizes."""
+"""Size of a dimension, or name of an open dimension; dimensions of one name have one size."""
 Shape: TypeAlias = tuple[int, ...]
 DEFAULT_SIZE = 1
 """Size of an open dimension that is not specified."""

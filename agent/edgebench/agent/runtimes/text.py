@@ -8,7 +8,7 @@ from edgebench.protocol.text import one_line
 
 MAX_CHARS = 300
 _SOURCE_FOLDERS = re.compile(r"(/[\w.+-]+)+/(?=[\w.-]+\.(cc|h)\b)")
-"""Directories of the build machine in front of the name of a library's source file."""
+"""Pattern of the build machine's directories that precede the name of a library's source file."""
 
 
 def library_line(text: object) -> str:

@@ -89,7 +89,7 @@ class InterpreterRuntime:
             raise RuntimeUnavailable(needs_old_numpy(f"{self._package} {version}")) from exc
 
     def profiler(self, path: str, options: LoadOptions) -> Profiler:
-        """A function that profiles this model file; here, it raises `ModelRefused`."""
+        """A function that profiles this model file; by default, it raises `ModelRefused`."""
         del path, options
 
         def refuse(tensors: ModelTensors, run_count: int) -> tuple[OperatorTime, ...]:

@@ -1,4 +1,4 @@
-"""Facts about a TensorFlow Lite file: the types that its operators multiply.
+"""Reads from a TensorFlow Lite file which types its operators multiply.
 
 Theory of operation. A .tflite file is a FlatBuffer:
 
@@ -50,13 +50,14 @@ MAX_CHECKED_BYTES = 256 * 2**20
 
 _TRANSPOSE_CONV, _CONV_3D_TRANSPOSE = 67, 133
 _MULTIPLYING = {3, 4, 9, 16, 24, 27, 35, 44, 46, 52, 126, 132, _TRANSPOSE_CONV, _CONV_3D_TRANSPOSE}
-"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, LSTM, RNN, SVDF, unidirectional and bidirectional
-sequence RNN and LSTM, BATCH_MATMUL, CONV_3D, TRANSPOSE_CONV and CONV_3D_TRANSPOSE."""
+"""Codes of the operators that multiply by weights: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED,
+LSTM, RNN, SVDF, unidirectional and bidirectional sequence RNN and LSTM, BATCH_MATMUL, CONV_3D,
+TRANSPOSE_CONV and CONV_3D_TRANSPOSE."""
 _ACTIVATION = {_TRANSPOSE_CONV: 2, _CONV_3D_TRANSPOSE: 2}
-"""Position of the activation among the inputs, if it is not the first."""
+"""Maps an operator to the position of the activation among its inputs, if it is not the first."""
 _VAR_HANDLE = 142
 _UNPACKING = {6, 124}
-"""DEQUANTIZE and DENSIFY."""
+"""Codes of the operators that unpack weights or convert them to floats: DEQUANTIZE and DENSIFY."""
 _TYPES = {
     0: "float32",
     1: "float16",
@@ -75,14 +76,14 @@ class TfliteFacts:
     """Numeric types of a model's weights, tensors and multiplications."""
 
     weight_counts: Counter[str] = field(default_factory=Counter[str])
-    """Number of weights by the arithmetic in which they are used, as `arithmetic_name` names it."""
+    """Maps the name of an arithmetic (see `arithmetic_name`) to the number of its weights."""
     tensor_counts: Counter[str] = field(default_factory=Counter[str])
-    """Number of tensors that operators read, by element type."""
+    """Maps each element type to the number of tensors of this type that operators read."""
     operands: set[QuantizedOperands] = field(default_factory=set[QuantizedOperands])
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that quantised operators multiply, sorted; None without such operators."""
+        """Types that quantised operators multiply, sorted; None if there are no such operators."""
         return tuple(sorted(self.operands, key=repr)) or None
 
     @property
@@ -185,7 +186,7 @@ def _read_graph(
 ) -> None:
     """Count the weights: constants of two or more dimensions (other constants are biases)."""
     sources: dict[int, _Tensor] = {}
-    """Constant from which a tensor is derived, by the number of the derived tensor."""
+    """Maps the number of each derived tensor to the constant from which it is derived."""
     for operator in operators:
         present = [index for index in operator.inputs if index >= 0]  # the others are left out
         kinds = [tensors[index].type for index in present]

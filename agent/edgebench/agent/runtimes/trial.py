@@ -1,4 +1,4 @@
-"""Trial of a runtime: a model with a single addition is loaded and run.
+"""Tries a runtime: loads and runs a model with a single addition.
 
 A successful import is not enough: with numpy 2, tflite-runtime can be imported and builds an
 interpreter, but fails at the first model.

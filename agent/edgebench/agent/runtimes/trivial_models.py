@@ -19,5 +19,5 @@ TRIVIAL_MODELS = {
         ),
     }.items()
 }
-"""Contents of the model files by format, unpacked. A test builds each file field by field, and
-compares the results with these contents."""
+"""Maps each file format to the unpacked content of its model file. A test builds each file field by
+field, and compares the results with these contents."""

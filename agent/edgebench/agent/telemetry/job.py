@@ -11,9 +11,9 @@ FACTS_FILE = "sampled.json"
 """File with the sensors that the sampler found, and the sampler's CPU time; the content becomes
 part of the run's record."""
 WATCHED, UNWATCHED = b"+", b"-"
-"""Messages to a sampler: from now on, the seat has watchers, or has no watchers."""
+"""Messages which tell a sampler that its device now has watchers, or no longer has watchers."""
 READY = "ready"
-"""First line that a sampler prints: its sources are open, and the worker may start."""
+"""First line that a sampler prints, when its sources are open and the worker may start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The sampler's reports: highest temperature, CPU frequency, and whether the run must end."""
+"""Reports the highest temperature, the CPU frequency, and whether the run must end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from edgebench.protocol.live import MAX_SAMPLES, WATCH_HZ
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
-"""Consecutive readings after which a state is certain, because a single reading may fail or be
-wrong."""
+"""Number of readings in a row that must show a state, because one may fail or be wrong."""
 SANE_C = (-40.0, 125.0)
 """Range of temperatures that are accepted from a zone that the profile does not list."""
 
 SAMPLE_GAP_NS = 0.9e9 / WATCH_HZ
-"""Shortest time between two samples for watchers: a tenth less than the nominal period, because the
-times of the rounds are not exact."""
+"""Shortest time between two samples for watchers. It is a tenth less than the nominal period,
+because the times of the rounds are not exact."""
 
 _Sensors = Sequence[tuple[int, str]]
 
@@ -87,7 +86,7 @@ class Observer:
             _print({"watched": asdict(watched) | {"heat": heat.value}})
 
     def _heat(self, found_c: float | None, limit_c: float) -> HeatState | None:
-        """Heat state by the temperature of the hottest zone; None while the state is uncertain."""
+        """Heat state, by the temperature of the hottest zone; None while it is uncertain."""
         if found_c is None:
             self._blind_count += 1
             # A sensor that fails while the device is hot does not show that it has cooled.

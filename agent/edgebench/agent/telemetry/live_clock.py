@@ -57,7 +57,7 @@ class LiveClock:
         return max((hz for hz in read if hz > 0), default=None)
 
     def _mean_hz(self, time_ns: int, cycles: dict[int, float]) -> dict[int, float]:
-        """Mean frequencies since the previous round, in Hz, by the index of the sensor."""
+        """Maps the index of each sensor to its mean frequency since the previous round, in Hz."""
         passed_s = (time_ns - self._last_ns) / 1e9
         last, self._last_cycles, self._last_ns = self._last_cycles, cycles, time_ns
         return {

@@ -35,8 +35,7 @@ SILENCE_S = 30.0
 
 A sampler reports once a second, and takes some seconds to start on a small board."""
 END_TIMEOUT_S = 120.0
-"""Time for the last readings and for the trace, which takes half a minute to sort on a small
-board."""
+"""Maximum time for the last readings and for the trace; a small board sorts it in half a minute."""
 MAX_LINE_BYTES = 4096
 LOG_FILE = "sampler.log"
 """File with the sampler's standard error, from which the reason of a failure is read."""

@@ -37,8 +37,8 @@ from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 
 JOIN_TIMEOUT_S = 10.0
-"""Time for the last readings of all slow sources; a command that reads a sensor also has its own
-limit."""
+"""Maximum time for the last readings of all slow sources; a command that reads a sensor also has
+its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class OpenedSource:
     rate_hz: float
     is_slow: bool
     every: int = 1
-    """Number of rounds between readings, for a source without its own thread."""
+    """Number of rounds from one reading to the next, for a source without its own thread."""
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ class Reader(Protocol):
 
     @property
     def constants(self) -> Mapping[str, float]:
-        """Values that do not change during a run, such as trip points, with names like sensors."""
+        """Values that do not change during a run, such as trip points, by name."""
         ...
 
     @property
@@ -48,12 +48,12 @@ class TelemetrySource(Protocol):
 
     @property
     def name(self) -> str:
-        """Stable lower-case name."""
+        """Lower-case name of the source, which must not change between versions."""
         ...
 
     @property
     def rate_hz_max(self) -> float:
-        """Highest rate at which the source may be read; low if a bus or a command is involved."""
+        """Highest rate at which the source may be read; low if it uses a bus or a command."""
         ...
 
     def open(self, root: Path, worker_pid: int) -> Reader | NoData:
@@ -216,7 +216,7 @@ def found_sensors(sensors: Sequence[str], prefix: str, suffix: str) -> list[tupl
 
 
 class Names:
-    """Makes names that do not change between boots: a type, and an ordinal among equal types."""
+    """Makes names that stay equal between boots, from a type and an ordinal within this type."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class TelemetryColumns:
-    """Readings in the order of time; a reading of a sensor takes 24 bytes."""
+    """Readings of sensors in the order of time; a reading takes 24 bytes."""
 
     def __init__(self) -> None:
         self._time_ns = array("q")

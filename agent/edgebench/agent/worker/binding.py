@@ -1,15 +1,16 @@
 """Overhead of a runtime's Python binding per invocation, measured with a trivial model.
 
-Theory of operation. An empty loop does not include the work of the binding inside a call: the
+Theory of operation. An empty loop does not include the work of the binding inside a call, where the
 binding parses arguments, and releases and reacquires Python's global lock. So a model with next to
 no work is run in two ways: through the driver, in the same loop as the model under test, and
 through the C function of the library, if the library exports it (see `c_calls`). The C function is
 called with ctypes in the same loop; the cost of ctypes itself is measured with an empty C function,
-and subtracted. The three kinds of calls alternate in rounds, and a fast round of each kind counts.
+and subtracted. The three kinds of calls alternate in rounds, and the time of a fast round of each
+kind is used.
 
-The difference between driver and C function is a lower bound of the cost. After a real model, whose
-data and code fill the caches, both a binding and a C function that Python calls take longer
-(docs/performance.md).
+The difference between driver and C function is a lower bound of the cost. After a real model, which
+fills the caches with its data and code, calls take longer, both calls through a binding and calls
+of a C function from Python (docs/performance.md).
 
 The worker measures the binding last, when all results are on disk. The worker's memory, which is a
 result, then does not include the trivial model, and if the library crashes or hangs, only the cost
@@ -30,17 +31,17 @@ from edgebench.protocol.runtime import Runtime
 
 ROUNDS = 20
 ROUND_INVOCATIONS = 100
-"""Invocations per round and kind of call. Measured: all rounds take 15 ms, and 30 to 150 ms
-together with loading the model."""
+"""Invocations per round and kind of call. Measured: all rounds take 15 ms; with the loading of the
+model, they take 30 to 150 ms."""
 FAST_ROUND = 2
-"""Index of the round that counts, among the rounds of a kind sorted from fast to slow: the first
-decile. Other programs only make rounds slower, and may have been idle during most inferences of the
-model under test."""
+"""Index of the round that is used after the rounds of a kind of call are sorted, fastest first. The
+round at this index is the first decile. Other programs only make rounds slower, and may have been
+idle during most inferences of the model under test."""
 TIMEOUT_S = 3
 """Seconds after which the kernel ends a worker that is still measuring; 20 times the 150 ms that
 the measurement takes at most, for slow boards."""
 _THREADS = 1
-"""Threads of the trivial model: a single addition cannot be divided."""
+"""Number of threads of the trivial model, which is a single addition and cannot be divided."""
 _TEXT = "object"
 
 

@@ -1,9 +1,9 @@
 """Checks of the model's outputs, after the measurement is over and safely on disk.
 
 The measured model runs again on the prepared samples, and on the labelled data set if the run has a
-data set. Then reference kernels run on the prepared samples: kernels of the same library or, for a
-third-party driver, kernels of a built-in runtime that loads the file. All outputs are written to a
-single file, which the host evaluates.
+data set. Then reference kernels run on the prepared samples. They are kernels of the same library
+or, for a third-party driver, kernels of a built-in runtime that loads the file. All outputs are
+written to a single file, which the host evaluates.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 CHECKED_SAMPLES = 8
-"""Number of prepared samples on which the model runs again, and the reference kernels run."""
+"""Number of prepared samples on which the model and the reference kernels run after the
+measurement."""
 REFERENCE_BUDGET_S = 20.0
 """Time limit of the reference kernels, which are up to a hundred times slower than the measured
 model; samples beyond the limit are not run."""
 FINITE_BUDGET_S = 10.0
-"""Time limit for the other samples, whose outputs are only searched for NaN and infinity."""
+"""Time limit for the samples that are not compared; their outputs are only searched for NaN and
+infinity."""
 PROFILE_BUDGET_S = 5.0
 PROFILE_RUNS = (10, 1000)
-"""Least and largest number of profiled inferences."""
+"""Minimum and maximum number of inferences in which operators are timed."""
 MAX_OUTPUT_BYTES = 64 * 2**20
 
 
@@ -61,7 +63,7 @@ class Subject:
     first_outputs: list[Tensor]
     """Outputs of the first inference, for the first sample."""
     query_ns: int
-    """Typical latency, for estimates."""
+    """Typical latency of a query; used to estimate the time of the checks."""
     is_repeatable: bool = True
     """False if a comparison showed that `reset` does not restore the state of the model."""
 
@@ -85,7 +87,7 @@ def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFac
     """Run every check that the run requests; a failed check does not affect the others."""
     facts = CheckFacts()
     arrays: dict[str, Tensor] = {}
-    """Outputs by their names in the file."""
+    """Maps the name of each array in the file to its outputs."""
     if subject.dataset_path:
         facts = _attempt(
             lambda: _run_dataset(subject, facts, arrays),
@@ -134,7 +136,7 @@ def _write(path: Path, arrays: dict[str, Tensor], facts: CheckFacts) -> CheckFac
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
-    """Write named arrays to a file, completely or not at all: the worker may die meanwhile.
+    """Write named arrays to a file completely or not at all, even if the worker dies meanwhile.
 
     Raises:
         OSError: the file cannot be written.
@@ -176,7 +178,7 @@ def _run_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) 
 
 
 def _check_others(subject: Subject, output: OutputFacts, done: int) -> OutputFacts:
-    """Search the outputs of the other samples for NaN and infinity, as far as the time allows."""
+    """Look for NaN and infinity in the outputs that are not compared, as far as the time allows."""
     deadline_s = time.monotonic() + FINITE_BUDGET_S
     is_finite, count = output.is_finite, max(1, done)
     for sample in subject.samples[done:] if done else []:
@@ -196,12 +198,12 @@ def reference_outputs(
     *,
     is_repeatable: bool = True,
 ) -> list[list[Tensor]]:
-    """Outputs of the reference kernels for the first samples, for as many as the time allows.
+    """Outputs of the reference kernels for as many of the first samples as the time allows.
 
     Args:
         runtime: Runtime whose reference kernels are used.
         model_path: File of the model.
-        samples: A tensor per input for each sample.
+        samples: For each sample, a tensor per input.
         shapes: Shapes of inputs by name, for a model that leaves dimensions open.
         signature: Signature whose graph is run; None: the first graph.
         is_repeatable: Whether `reset` restores the state of the model; if not, the model is loaded
@@ -222,7 +224,7 @@ def outputs_from_start(
 
     Args:
         load: Function that loads the model.
-        samples: A tensor per input for each sample.
+        samples: For each sample, a tensor per input.
         is_repeatable: Whether `reset` restores the state of the model; if not, the model is loaded
             again for each sample.
     """
@@ -265,7 +267,7 @@ def _run_reference(
 def _reference(
     subject: Subject, samples: Sequence[Sequence[Tensor]]
 ) -> tuple[list[list[Tensor]], RuntimeFacts | None]:
-    """Outputs of the reference kernels, and their runtime; None: the runtime of the model.
+    """Outputs of the reference kernels, and the kernels' runtime (None: the model's runtime).
 
     A third-party driver may have the same fault in its reference kernels, so a built-in runtime
     that loads the file is preferred.

@@ -17,10 +17,10 @@ from edgebench.system.android_commands import is_android
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 REALTIME_PRIORITY = 10
-"""Priority from 1 to 99: above every normal process, below the kernel's own threads."""
+"""Real-time priority (1 to 99), above every normal process and below the kernel's own threads."""
 SUSPEND_TRIES = 3
 SUSPEND_READ_NS = 5_000_000
-"""Longest time between the readings of two clocks if their difference is to be used."""
+"""The difference of two clocks is used only if they are read within this time of each other."""
 _POLICIES = {
     os.SCHED_OTHER: "other",
     os.SCHED_FIFO: "fifo",
@@ -33,7 +33,7 @@ _NO_GROUPS = QuotaGroups()
 
 
 def read_moment(root: Path = Path("/"), groups: QuotaGroups = _NO_GROUPS) -> Moment:
-    """Read the counters and clocks; clocks are last, so that they are nearest to the next work."""
+    """Read the counters, and then the clocks, as close as possible to the work that follows."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     ticks_by_cpu = read_cpu_ticks(root)
     ticks = ticks_by_cpu.get("all")
@@ -88,7 +88,7 @@ def _suspended_ns() -> int | None:
 def _cpu_times(
     folder: Path, allowed: tuple[int, ...], ticks_by_cpu: dict[str, CpuTicks]
 ) -> tuple[CpuTime, ...]:
-    """Busy times of these CPUs and of their siblings, the hardware threads of the same core."""
+    """Busy times of these CPUs and of their siblings (hardware threads on the same cores)."""
     cpus = set(allowed)
     for cpu in allowed:
         # A mask in hexadecimal, with a comma between words of 32 bits.
@@ -145,7 +145,7 @@ def describe_scheduling(
     Args:
         refused: Settings that `apply_scheduling` could not apply, with reasons.
         groups: Control groups with a CPU quota.
-        android: Groups of Android; None on another system.
+        android: Control groups of Android; None on another system.
     """
     return Scheduling(
         cpus=own_cpus(),
@@ -174,7 +174,7 @@ def android_groups(root: Path = Path("/")) -> AndroidGroups | None:
 
 
 def _clamps(mount: Path, group: str | None) -> tuple[float | None, float | None]:
-    """Least utilisation of a control group, and the greatest that it and its parents allow."""
+    """Minimum utilisation of a control group, and the maximum that it and its parents allow."""
     if group is None:
         return None, None
     folder = mount / group.strip("/")

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 MAX_SAMPLES_BYTES = 64 * 2**20
 """Maximum memory for all prepared samples; for large inputs, fewer samples are prepared."""
 CLIPPED_LIMIT_RATIO = 0.01
-"""Largest share of a quantised input's given values that may be clipped. Above this share, the
-given values have another range than the input, such as images of 0 to 255 for an input of 0 to 1.
+"""A quantised input may clip at most this share of its given values. Above this share, the given
+values must have a different range from the input, such as images of 0 to 255 for an input of 0 to
+1.
 
 A calibration by percentiles clips at most 0.1 % of the calibration data. Source: Wu et al., Integer
 Quantization for Deep Learning Inference (2020), 3.3 and table 5: percentiles 99.9 to 99.9999.
@@ -45,7 +46,7 @@ _BLOCK_VALUES = 1 << 18
 
 
 def read_inputs(path: str) -> dict[str, Tensor]:
-    """Read the arrays of a file, by input name; the first axis of each counts the samples.
+    """Read a file that maps input names to arrays; the first axis of each array counts samples.
 
     Raises:
         InputsRefused: the file cannot be read, or an array has no samples.
@@ -101,7 +102,7 @@ def make_samples(
 def clipped_ratio(
     specs: Sequence[TensorSpec], given: Mapping[str, Tensor], *, count: int
 ) -> float | None:
-    """Largest share of given values that any quantised input clips.
+    """Share of the given values that a quantised input clips; of several inputs, the largest share.
 
     Args:
         specs: The inputs of the model.
@@ -238,7 +239,7 @@ def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
 
 
 def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
-    """Refuse 8-bit integers for an input of real values: such integers are usually quantised.
+    """Refuse 8-bit integers for an input of real values; such integers are usually quantised.
 
     Wider integers are accepted as plain numbers. An input of text refuses all data.
     """

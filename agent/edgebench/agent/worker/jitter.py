@@ -1,10 +1,10 @@
 """Random idle gaps in the timed loop, for a meter that takes instantaneous samples.
 
-Theory of operation. The meter samples by its own clock. If the duration of an inference is close to
-a multiple of the sample interval, every sample falls on the same few moments of an inference, and
-the energy is wrong as far as the power at these moments differs from the mean power. After a gap of
-random length, the samples fall on other moments. So the loop makes a gap from time to time, with a
-length that is drawn uniformly from 0 to a sample interval:
+Theory of operation. The meter times its samples with its own clock. If the duration of an inference
+is close to a multiple of the sample interval, every sample falls on the same few moments of an
+inference, and the energy is wrong as far as the power at these moments differs from the mean power.
+After a gap of random length, the samples fall on other moments. So the loop makes a gap from time
+to time, with a length that is drawn uniformly from 0 to a sample interval:
 
     inferences   |----|----|----|    |----|----|----|  |----|----|----|
     samples      '         '         '         '         '         '
@@ -27,8 +27,8 @@ STRETCH_GAPS = 50
 """Time between two gaps, as a multiple of the longest gap. On average, a gap is half as long as the
 longest gap, so the gaps take 1 % of the time."""
 STRETCH_QUERIES = 20
-"""Least number of queries between two gaps, because the first query after a gap may be slower: its
-data may no longer be in the cache."""
+"""Least number of queries between two gaps, because the first query after a gap may be slower if
+its data is no longer in the cache."""
 
 
 def jitter_for(spec: RunSpec, run_id: str, inference_ns: int) -> Pauses | None:

@@ -22,7 +22,7 @@ REACHED = "reached"
 REACHED_PERIOD_S = 1.0
 """Least interval between lines of progress; the last line of a phase may come sooner."""
 REPORTED_BYTES = 4096
-"""Least size of an upload whose progress is reported; a smaller upload takes only a moment."""
+"""Uploads of at least this size report their progress; a smaller upload takes only a moment."""
 COMPLETE = "complete"
 """Key of the line after which a worker's record is final, regardless of how the worker ends."""
 
@@ -42,7 +42,7 @@ class Job:
     inputs_path: str | None = None
     """File with the inputs; None: the inputs are drawn at random."""
     root: str = "/"
-    """Directory with the device's files: / except for a simulated device."""
+    """Directory with the files of the device (`/`, except for a simulated device)."""
     speed_path: str | None = None
     """File with the speed of a simulated device; None for a real device."""
     sync_line: str | None = None
@@ -61,7 +61,7 @@ class Pipe:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._reached_s: dict[ProgressUnit, float] = {}
-        """Time of the last report of progress, by unit."""
+        """Maps each unit of progress to the time of its last report."""
 
     def send(self, **fields: Any) -> None:
         """Write a line of JSON."""
@@ -72,7 +72,7 @@ class Pipe:
         self.send(phase=phase.value, expected_s=expected_s, time_ns=time.perf_counter_ns())
 
     def reached(self, done: int, total: int, unit: ProgressUnit) -> None:
-        """Report the progress of the phase, at most every `REACHED_PERIOD_S`."""
+        """Report the progress of the phase, at most once per `REACHED_PERIOD_S`."""
         now_s = time.monotonic()
         if unit is ProgressUnit.BYTES and total < REPORTED_BYTES:
             return

@@ -20,13 +20,14 @@ from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 BASE_MEMORY_BYTES = 2**30
 """Memory for a runtime with its libraries, which take 0.1 GiB, and for a small model's arena."""
 MEMORY_PER_MODEL_BYTE = 8
-"""Memory per byte of the model file: the weights may be in memory as read, unpacked and repacked,
-and models with larger weights have larger activations."""
+"""Allowed memory per byte of the model file. The weights may be in memory three times (as read,
+unpacked and repacked), and models with larger weights have larger activations."""
 LOADGEN_BYTES_PER_QUERY = 400
 """Memory of LoadGen per query, because it generates all queries before it starts. Measured: 317
 bytes, and 397 bytes in the offline scenario."""
 TRACE_BYTES_PER_QUERY = 100
-"""Memory of the times of a query: 24 bytes in a block, and then 48 bytes in the columns."""
+"""Memory for the times of a query: 24 bytes in a block of the timed loop, plus 48 bytes in the
+columns of the trace."""
 LOG_BYTES = 64 * 2**20
 DISK_LIMIT_FILES = 8
 """Limit on all bytes that a worker writes, as a multiple of its largest allowed file. A worker
@@ -68,12 +69,12 @@ def free_bytes(directory: Path) -> int:
 
 
 def largest_file_bytes(max_query_count: int) -> int:
-    """Largest file that a worker may write."""
+    """Maximum size of a file that a worker may write, bytes."""
     return LOG_BYTES + max_query_count * COLUMN_BYTES * len(QUERY_COLUMNS)
 
 
 class DiskUse:
-    """Disk space that a worker uses."""
+    """Measures the disk space that a worker uses."""
 
     def __init__(self, directory: Path, free_bytes: Callable[[Path], int] = free_bytes) -> None:
         """Record the free space, before the worker writes anything.
@@ -87,14 +88,14 @@ class DiskUse:
         self._free_before = free_bytes(directory)
 
     def taken_bytes(self, pid: int, *, is_counted: bool) -> int:
-        """Disk space that the worker has used so far, bytes: the largest of several counts.
+        """Disk space that the worker has used so far, bytes, as the largest of several counts.
 
         The first count is the size of the files present, the second is the kernel's count of
         written bytes, which includes deleted files. Some kernels have no such count, and no kernel
         counts writes to a file system in memory. Without the kernel's count, or if the worker can
         allocate space without writing, the decrease of the disk's free space is a third count,
-        because a worker cannot hide it. More than `MAX_FILES` files exceed any limit: the result is
-        then `sys.maxsize`.
+        because a worker cannot hide it. If there are more than `MAX_FILES` files, the result is
+        `sys.maxsize`, which exceeds any limit.
 
         Args:
             pid: The worker's process.

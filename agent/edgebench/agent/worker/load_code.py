@@ -1,18 +1,18 @@
-"""A code of active and idle chips, by which a meter's trace is aligned with the device's clock.
+"""A code of active and idle chips (time slots) that aligns a meter's trace with the device's clock.
 
 Theory of operation. A meter without a digital input still records the power of the device. So the
 device is active and idle in a pattern that resembles no shifted copy of itself, and the host
-searches for that pattern in the trace. The pattern belongs to the run: it is drawn from the run's
-id, so that the recording of another run does not contain it. Patterns are drawn until a pattern has
-about as many active as idle chips, many changes, and small aperiodic side lobes. A pattern begins
-and ends with an active chip, so that its first and last edges are visible against the idle time
-around it.
+searches for that pattern in the trace. The pattern is drawn from the id of the run, so that the
+recording of another run does not contain it. Patterns are drawn until a pattern has about as many
+active as idle chips, many changes, and small aperiodic side lobes. A pattern begins and ends with
+an active chip, so that its first and last edges are visible against the idle time around it.
 
-The record of a code contains the actual times of the edges, not the scheduled times: a timestamp is
+The record of a code contains the actual times of the edges, not the scheduled times; a timestamp is
 taken right after each change. Each chip is scheduled relative to the beginning of the code, so that
-a late chip does not delay the next chips. The edges between chips are shifted at random: evenly
-spaced edges may all lie at the same position between two samples of a meter, so that all have the
-same error, and the rates of the two clocks can be compared only to within a sample interval.
+a late chip does not delay the next chips. The edges between chips are shifted at random. Without
+the shifts, evenly spaced edges may all lie at the same position between two samples of a meter. All
+edges would then have the same error, and the rates of the two clocks could be compared only to
+within a sample interval.
 
 Source: M. Golay, The merit factor of long low autocorrelation binary sequences, IEEE Trans. Inf.
 Theory 28 (1982), for side lobes as the measure of such a pattern; I. Bilinskis & A. Mikelsons,
@@ -31,17 +31,18 @@ from edgebench.protocol.record import LoadCode
 
 CHIP_COUNT = 31
 BUSY_COUNTS = (15, 16, 17)
-"""Allowed numbers of active chips: about half of all chips, for the steepest correlation."""
+"""Allowed numbers of active chips (time slots). The correlation is steepest if about half of all
+chips are active."""
 MIN_CHANGES = 14
-"""Least number of changes between active and idle chips; each change is a mark. A drawn pattern has
-15 changes on average."""
+"""Minimum number of changes between active and idle chips; the alignment uses every change. A drawn
+pattern has 15 changes on average."""
 MAX_SHIFT_CHIPS = 1 / 16
-"""Largest shift of an edge in either direction, in chips. The range of the shifts is 1/8 chip: the
-sample interval of a meter with eight samples per chip, the slowest meter for which a code is
-played."""
+"""Largest shift of an edge in either direction, in chips. The range of the shifts is 1/8 chip,
+because the slowest meter for which a code is played takes eight samples per chip."""
 MAX_SIDE_LOBE = 6
-"""Largest allowed side lobe of the aperiodic autocorrelation, whose peak is 31. The largest side
-lobe of an m-sequence of 31 chips is 5 or more; of 60 drawn patterns, about 1 has none above 6."""
+"""A pattern is drawn again if a side lobe of its aperiodic autocorrelation (peak: 31) is above
+this. The largest side lobe of an m-sequence of 31 chips is 5 or more; about 1 of 60 drawn patterns
+has no side lobe above 6."""
 
 
 def chips_of(run_id: str, number: int) -> tuple[bool, ...]:
@@ -99,7 +100,7 @@ def play(
 
     Args:
         chips: Whether the device is active, for each chip.
-        shifts: Shift of each edge, in chips; there is an edge more than there are chips.
+        shifts: Shift of each edge, in chips; there is one more edge than there are chips.
         chip_s: Mean length of a chip.
         clock: Clock of the edges, nanoseconds.
         sleep: Function that waits for a time in seconds.
@@ -122,7 +123,7 @@ def play(
 
 
 def _stay_idle(due_ns: int, clock: Callable[[], int], sleep: Callable[[float], None]) -> None:
-    """Sleep until a time, without polling the clock at the end: a late end does no harm."""
+    """Sleep until a time, without polling the clock at the end, because a late end does no harm."""
     left_ns = due_ns - clock()
     if left_ns > 0:
         sleep(left_ns / 1e9)

@@ -8,7 +8,7 @@ LoadGen cannot be stopped, and an exception that passes through it ends the proc
 LoadGen runs in its own thread. After a stop or an error, this thread waits forever at its next
 query, so the process must end by `os._exit`.
 
-A process may run a single test only: a second test writes wrong times into the log.
+A process may run only one test, because a second test would write wrong times into the log.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from edgebench.protocol.errors import RuntimeUnavailable
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 _SEED_MASK = 2**32 - 1
-"""Bits of a 64-bit seed that LoadGen uses: 32, for `std::mt19937`."""
+"""Number of bits that LoadGen uses of a 64-bit seed, because `std::mt19937` takes 32 bits."""
 PARK_TIMEOUT_S = 5.0
-"""Longest wait after a stop until the current inference has ended and LoadGen's thread waits at the
-next query. The next query may arrive much later, so the wait has a limit."""
+"""After a stop, the longest wait for the end of the current inference and for LoadGen's thread to
+reach the next query. The next query may arrive much later, so the wait has a limit."""
 _MADE_RATIO = 2.0
 """Number of queries that LoadGen generates before it starts, relative to the expected number in the
 duration. `limits.LOADGEN_BYTES_PER_QUERY` is the memory of such a query.
@@ -168,7 +168,7 @@ def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str)
 
 
 def _whole_rows(times: Times) -> Times:
-    """The rows that are complete in all columns."""
+    """The rows that have a value in every column."""
     columns = (times.scheduled_ns, times.start_ns, times.invoke_start_ns, times.invoke_end_ns)
     return _first_rows(times, min(map(len, (*columns, times.end_ns, times.sample))))
 

@@ -1,17 +1,16 @@
 """The timed loop.
 
-Theory of operation. An inference has three spans: the inputs are copied in, the model is invoked,
-the outputs are copied out. A timestamp is taken after each span; the end of an inference is also
-the start of the next inference, so that no time of the loop is lost. The loop does not log,
-allocate arrays, sample or communicate: the calls are prepared before the loop, and times are
-written to preallocated arrays of int64, block by block. A new block is allocated between two
-inferences; its first inference starts at a new timestamp, so that no latency includes the
-allocation. The blocks are joined after the end of the loop. The loop pauses between two blocks if
-it has real-time priority (see `realtime`), or if a meter takes few instantaneous samples (see
-`jitter`).
+Theory of operation. An inference has three spans: copying the inputs in, invoking the model,
+copying the outputs out. A timestamp is taken after each span; the end of an inference is also the
+start of the next inference, so that no time of the loop is lost. The loop does not log, allocate
+arrays, sample or communicate, because the calls are prepared before the loop, and times are written
+to preallocated arrays of int64, block by block. A new block is allocated between two inferences;
+its first inference starts at a new timestamp, so that no latency includes the allocation. The
+blocks are joined after the end of the loop. The loop pauses between two blocks if it has real-time
+priority (see `realtime`), or if a meter takes few instantaneous samples (see `jitter`).
 
 A request to stop arrives as a signal (see `stop`), and the complete inferences are kept. The end of
-an inference is therefore written last: it marks the inference as complete.
+an inference is therefore written last, and marks the inference as complete.
 
 The clock is CLOCK_MONOTONIC through `time.perf_counter_ns`, which telemetry and clock probes also
 use.
@@ -32,20 +31,23 @@ from typing import Any
 from edgebench.agent.worker.stop import STOP, StopRequested
 
 BLOCK_INFERENCES = 65536
-"""Inferences per block, whose times take 1.5 MiB. Allocating them takes 0.1 to 1 ms, because the
-first access to new memory is slow."""
+"""Number of inferences per block; the times of a block take 1.5 MiB. Allocating a block takes 0.1
+to 1 ms, because the first access to new memory is slow."""
 SPIN_NS = 300_000
-"""Last part of a wait, in which the clock is polled, because a sleep may end late by this time.
+"""Length of the last part of a wait. In this part the clock is polled, because a sleep may end late
+by up to this time.
 
 Measured: of 400 sleeps of 2 ms on an idle Linux 6 machine, 95 % ended at most 0.12 ms late."""
 
 FIRST_BLOCK_INFERENCES = 256
 """Inferences in the first block of a loop with pauses. Each later block has room for twice as many
-inferences as ran in the block before it: blocks that stay mostly empty would cost time and cache.
+inferences as ran in the block before it, because blocks that stay mostly empty would cost time and
+cache.
 """
 
 LEAD_NS, LIST_NS = 1_000_000, 200
-"""Time to compute a schedule: a fixed part, and a part per arrival. Measured: 50 ns per arrival."""
+"""Time to compute a schedule of arrivals, as a fixed part and a part per arrival. Measured: 50 ns
+per arrival."""
 NO_LIMIT_NS = 2**63 - 1
 """Value of `max_duration_ns` that means no limit."""
 
@@ -69,7 +71,7 @@ class Pauses:
     every_ns: int
     """Time from the end of a pause until the next pause is due; a query in progress ends first."""
     length_ns: int
-    """Length of a pause; the maximum if the lengths are random."""
+    """Length of each pause, or the maximum length if the lengths are random."""
     random: Random | None = None
     """Generator of the lengths, uniform from 0 to `length_ns`; None: all pauses have the same
     length."""
@@ -113,18 +115,18 @@ class _Block:
         return cls(_zeros(size), _zeros(size), _zeros(size), first)
 
     def whole_count(self, group: int) -> int:
-        """Number of inferences in complete queries of `group` inferences."""
+        """Number of inferences that belong to complete queries; a query has `group` inferences."""
         count = _complete_count(self.end_ns)
         return count - count % group
 
     def cut(self, count: int) -> None:
-        """Keep the times of `count` inferences, and release the memory of the others."""
+        """Keep the times of the first `count` inferences, and release the rest of the memory."""
         for times in (self.ready_ns, self.done_ns, self.end_ns):
             del times[count:]
 
 
 def new_times() -> Times:
-    """Times of no inferences, to be extended."""
+    """Times without any inference, to be extended later."""
     return Times(_zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0))
 
 
@@ -373,7 +375,7 @@ def _whole(count: int, group: int) -> int:
 
 
 def _complete_count(ends: array[int]) -> int:
-    """Number of inferences whose end was written, by bisection.
+    """Number of inferences for which an end was written, found by bisection.
 
     Ends are written in order and are never zero.
     """

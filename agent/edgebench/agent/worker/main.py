@@ -55,8 +55,8 @@ from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 _library_facts = cache(library_facts)
-"""Facts of a library, cached: the search reads a file of each installed package, and the record
-before the loop and the record after the loop both contain the facts."""
+"""Facts of a library. They are cached, because the records before and after the loop both contain
+them, and the search for them reads a file of each installed package."""
 CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, for display only; their time limit is `CHECK_TIMEOUT_S`."""
 _UNKNOWN = BindingFacts(reason="the worker ended before the measurement of the binding")
@@ -165,7 +165,7 @@ def _execute(
 
 
 def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
-    """Write the files of a finished run and remove them, so that errors occur before the loop."""
+    """Write and remove the files of a finished run, so that errors occur before the loop."""
     now = facts.read_moment(Path(job.root))
     nothing = LoopRecord(
         warmup=new_times(),

@@ -24,7 +24,7 @@ from edgebench.protocol.spec import RunSpec
 FIRST_SPACING_NS = (10_000_000, 20_000_000, 15_000_000)
 """Intervals of the pulses before the warm-up; all different, so that a lost pulse is detected."""
 SECOND_SPACING_NS = FIRST_SPACING_NS[::-1]
-"""Intervals of the pulses after the timed loop: reversed, to distinguish the two sequences."""
+"""Intervals of the pulses after the timed loop, in reverse order to distinguish both sequences."""
 
 QUIET_S = 0.25
 """Idle time before the load code, because threads of a runtime may spin after an inference.
@@ -52,7 +52,7 @@ class Marks:
             (chips_of(job.run_id, number), shifts_of(job.run_id, number))
             for number in (range(2) if self._chip_s else ())
         ]
-        """Chips and shifts of the codes that have not been played yet."""
+        """Chips (active or idle) and edge shifts of the codes that have not been played yet."""
         if job.sync_line and are_wanted(job.spec):
             try:
                 self._line = open_line(job.sync_line)

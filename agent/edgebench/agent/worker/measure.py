@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 HARNESS_QUERIES = 4096
-"""Number of empty queries with which the loop itself is measured, in about 3 ms."""
+"""Number of empty queries that measure the overhead of the loop itself; they take about 3 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,14 @@ class PreparedModel:
     model: LoadedModel
     cold_start: ColdStart
     memory: MemoryFacts
-    """Memory after the first inference."""
+    """Memory of the process after the first inference."""
     samples: list[list[Tensor]]
     inputs_clipped_ratio: float | None
     """Share of the given values that a quantised input clips; None if nothing was quantised."""
     first_outputs: list[Tensor]
     options: LoadOptions
-    """Options with which the model was loaded; its checks load it with the same shapes."""
+    """Options with which the model was loaded; the checks of the outputs load it with the same
+    shapes."""
     calls: Calls
     """Calls of the timed loop, for these samples."""
 
@@ -154,9 +155,9 @@ def measure(
 ) -> LoopRecord:
     """Warm up and run the scenario, with marks for a meter if the run has a meter.
 
-    The yardstick runs before the first marks and after the last marks: the alignment of a meter
-    requires that the device is idle right before the warm-up and right after the loop. The warm-up
-    refills the caches after the yardstick.
+    The yardstick (fixed work) runs before the first marks and after the last marks, because the
+    alignment of a meter requires that the device is idle right before the warm-up and right after
+    the loop. The warm-up refills the caches after the yardstick.
 
     Args:
         job: The job.
@@ -289,7 +290,7 @@ def _expected_s(query_ns: int, duration_s: float, count: int) -> float:
 
 
 def typical_ns(times: Times) -> int | None:
-    """Median invocation time of the last 1024 inferences, for estimates; None if there are none."""
+    """Median invocation time of the last 1024 inferences, for estimates; None if none has run."""
     return _median(times.invoke_start_ns, times.invoke_end_ns)
 
 

@@ -13,7 +13,7 @@ from edgebench.agent.worker.timeouts import STOP_GRACE_S, run_limit_s
 from edgebench.protocol.record import Confinement
 
 _CPU_DELEGATES = (None, "xnnpack", "none", "cpu")
-"""Delegates that need no device file."""
+"""Delegates of a runtime that need no file under /dev."""
 
 
 def permissions_of(job: Job, directory: Path) -> Permissions:
@@ -40,8 +40,8 @@ def confine_for(job: Job, directory: Path) -> tuple[Confinement, Job, Path]:
     """Confine this process as the worker of a job.
 
     Returns:
-        The confinement, and the job and directory with the paths that are valid from now on: a
-        worker that has become another user may have no access to the original paths.
+        The confinement, and the job and directory with the paths that are valid from now on. A
+        worker that now runs as a different user may have no access to the original paths.
     """
     confined = confine(permissions_of(job, directory))
     directory = Path(confined.path(str(directory)))

@@ -59,7 +59,7 @@ _DOING = {
 
 
 class WorkerProcess:
-    """A worker, from start to end."""
+    """A worker process, from its start to its end."""
 
     def __init__(self, directory: Path, job: Job) -> None:
         self.directory = directory

@@ -33,7 +33,7 @@ from edgebench.protocol.record import RealtimeLimit
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 MARGIN_S = 0.01
-"""Time by which a pause is longer than the time that the kernel reserves for other tasks, because
+"""A pause is longer by this time than the time that the kernel reserves for other tasks, because
 these tasks begin late."""
 
 

@@ -1,7 +1,8 @@
 """Record of a worker, read by the daemon; the worker may be hostile.
 
-The daemon serves all seats while it reads, and a board may have little memory. So the daemon checks
-the size of the file, and the memory that the parsed objects would take, before it parses the file.
+The daemon serves all its seats (devices of the agent) while it reads, and a board may have little
+memory. So the daemon checks the size of the file, and the memory that the parsed objects would
+take, before it parses the file.
 """
 
 from __future__ import annotations

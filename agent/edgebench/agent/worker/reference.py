@@ -36,7 +36,7 @@ TIMEOUT_S = 90.0
 
 
 def write_samples(path: Path, samples: Sequence[Sequence[Tensor]]) -> None:
-    """Write samples, a tensor per input for each, or outputs, a tensor per output for each.
+    """Write a list of samples or outputs; each item has a tensor for every input or output.
 
     Raises:
         OSError: the file cannot be written.
@@ -55,7 +55,7 @@ def write_samples(path: Path, samples: Sequence[Sequence[Tensor]]) -> None:
 
 
 def read_samples(path: Path) -> list[list[Tensor]]:
-    """Read samples or outputs that `write_samples` wrote, in order.
+    """Read the samples or outputs that `write_samples` wrote; they keep their order.
 
     Raises:
         Exception: the file cannot be read or does not contain samples; zipfile raises its own

@@ -1,4 +1,4 @@
-"""Trial of the steps after the timed loop that depend on the outputs, before the loop.
+"""Before the timed loop, try out those steps after the loop that depend on the outputs.
 
 A model whose outputs cannot be kept is refused at once, not after a minute of measuring. The trial
 uses the outputs of the first inference, because all outputs have the same type and size.

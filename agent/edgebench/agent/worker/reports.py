@@ -2,7 +2,7 @@
 
 A worker may be hostile as soon as it reads its model. So its lines are bounded in number, size and
 value; phases must come in order; and no report extends the time limit of the run, which `timeouts`
-computes from the job. This module does no I/O and reads no clock: the caller passes the time of
+computes from the job. This module does no I/O and reads no clock; the caller passes the time of
 each line.
 """
 
@@ -29,12 +29,14 @@ from edgebench.protocol.record import Confinement, Phase, PhaseProgress
 
 MAX_LINE_BYTES = 16 * 1024
 MAX_PIPE_BYTES = 256 * 1024
-"""Limit on the bytes of all lines of a worker at its start; it grows by `PIPE_BYTES_PER_S`."""
+"""Initial limit on the total bytes of a worker's lines; it grows by `PIPE_BYTES_PER_S` per
+second."""
 PIPE_BYTES_PER_S = 1024
 """Bytes that a worker may send for each second of its life, beyond `MAX_PIPE_BYTES`; a line of
 progress has 100 bytes, and is sent once a second."""
 REACHED_LEAST_S = 0.2
-"""Shortest interval between lines of progress that the caller gets; others are dropped."""
+"""Shortest interval between lines of progress that the caller gets; lines in between are
+dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class PhaseStart:
 
 
 class WorkerReports:
-    """State of a worker, as far as it has reported it."""
+    """State of a worker, according to its reports."""
 
     def __init__(self, job: Job, begin_s: float) -> None:
         """Create the state of a worker that is starting.
@@ -75,7 +77,7 @@ class WorkerReports:
         """Whether the worker's record is final, regardless of how the worker ends."""
 
     def go(self, now_s: float) -> None:
-        """Start the time limits of the run: before this call, the worker has only waited."""
+        """Start the time limits of the run; until this call, the worker only waits."""
         self._run_end_s = now_s + run_limit_s(self._job)
         self._begin(self._phase_limit_s, now_s)
 
@@ -102,7 +104,7 @@ class WorkerReports:
         return self.phase is Phase.CHECKING and self._job.target is not None
 
     def take(self, line: bytes, now_s: float) -> PhaseStart | PhaseProgress | None:
-        """Process a line; returns the phase that it starts, progress to pass on, or None.
+        """Process a line; returns the phase that starts with it, progress to forward, or None.
 
         Raises:
             WorkerDied: the line is malformed, out of order, or exceeds the limit of bytes.

@@ -55,4 +55,4 @@ class StopSwitch:
 
 
 STOP = StopSwitch()
-"""Switch of this worker process."""
+"""The state of a stop in this worker process."""

@@ -53,7 +53,7 @@ class SyncLine(Protocol):
 
 
 class GpioLine:
-    """A line that a file sets: 0 is low, 1 is high."""
+    """A line that is set by a write to a file: 0 is low, 1 is high."""
 
     # Assumed, not measured: a write to sysfs returns when the line has changed, except for a GPIO
     # behind I2C or a kernel thread.
@@ -83,7 +83,7 @@ class GpioLine:
 
 
 class UartLine:
-    """A serial port: a start bit and eight zeros at 9600 baud are low for 0.94 ms."""
+    """A serial port whose pulse is a start bit and eight zeros: low for 0.94 ms at 9600 baud."""
 
     # Assumed, not measured: an adapter on USB sends its bytes once a millisecond.
     latency_ns = 1_000_000
@@ -101,7 +101,7 @@ class UartLine:
         os.write(self._descriptor, b"\0")
 
     def rise(self) -> None:
-        """No effect: the stop bit of the byte ends the pulse."""
+        """Do nothing, because the stop bit of the byte ends the pulse."""
 
     def close(self) -> None:
         """Close the port, which stays idle."""
@@ -136,8 +136,8 @@ def open_line(text: str) -> SyncLine:
 def pulse(line: SyncLine, clock: Callable[[], int] = time.perf_counter_ns) -> Pulse:
     """Make a complete pulse; returns the times before and after the write of its falling edge.
 
-    The function polls the clock during the pulse: a sleep would let the CPU enter an idle state
-    right before the timed loop.
+    The function polls the clock during the pulse, because a sleep would let the CPU enter an idle
+    state right before the timed loop.
 
     Raises:
         OSError: the line has disappeared.

@@ -1,15 +1,16 @@
 """A run on a target that times itself: open, warm up, run the windows, compare the outputs.
 
-Theory of operation. A real target runs five windows, each with a different input, because MLPerf
-Tiny requires the median of five windows. A trial window determines the number of inferences per
-window. An emulated target whose instructions are counted runs a single inference per window:
-further inferences would have the same count, and a number from a trial would depend on the load of
-this machine.
+Theory of operation. A real target runs five windows (timed series of inferences), each with a
+different input, because MLPerf Tiny requires the median of five windows. A trial window determines
+the number of inferences per window. An emulated target whose instructions are counted runs a single
+inference per window, because further inferences would have the same count, and a number of
+inferences that a trial determines would depend on the load of this machine.
 
 A stop during a window discards this window, and the earlier windows are kept. An error of the
-target has the same effect, and is also reported. Before the windows, the first inputs of a data set
-are run to estimate the time of the whole data set; if the estimate is above the limit, the data set
-is refused at once. The data set itself is run after the windows, when their record is on disk.
+target has the same effect as a stop, and is also reported. Before the windows, the first inputs of
+a data set are run to estimate the time of the whole data set; if the estimate is above the limit,
+the data set is refused at once. The data set itself is run after the windows, when their record is
+on disk.
 """
 
 from __future__ import annotations
@@ -61,19 +62,19 @@ if TYPE_CHECKING:
 
 MAX_WARMUP_COUNT = 1000
 MAX_WINDOW_COUNT = 2**31 - 1
-"""Maximum number of inferences in a window. The specification's `max_query_count` does not apply:
-it bounds a trace with a row for each query, but a window has no rows, and a fast board needs
+"""Maximum number of inferences in a window. The specification's `max_query_count` does not apply,
+because it bounds a trace with a row for each query. A window has no rows, and a fast board needs
 millions of inferences for a window of seconds. Source: mlcommons/tiny,
 benchmark/api/internally_implemented.cpp, which reads the count with `atoi`."""
 TRIAL_S = 0.5
-"""Length of the trial window."""
+"""Length of the trial window, which determines the number of inferences per window."""
 UNTIMED_TRIAL_RATIO = 0.1
 """Length of the trial window on a target that reports no time, relative to a measured window."""
 CLOCKS_MARGIN = 1.02
 """Factor on the length of windows, because the clocks of the target and of this machine differ."""
 UNTIMED_MARGIN = 1.1
-"""Like `CLOCKS_MARGIN`, for a target that reports no time: its lines may be late by milliseconds at
-both ends of a window."""
+"""Replaces `CLOCKS_MARGIN` for a target that reports no time, because its lines may be late by
+milliseconds at both ends of a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,9 @@ class WindowPlan:
     """Lengths of the windows of a run."""
 
     count: int
-    """Inferences of each window."""
+    """Number of timed inferences in each window."""
     warmup_count: int
-    """Inferences before each window."""
+    """Number of warm-up inferences before each window."""
     each_s: float
     """Upper estimate of the time of an inference, by this machine's clock."""
 
@@ -320,7 +321,7 @@ def _run_windows(
 
 
 def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | None) -> WindowPlan:
-    """Determine the lengths of the windows, by inferences that are not part of the result.
+    """Determine the lengths of the windows with trial inferences, which are not in the result.
 
     Raises:
         InferenceFailed: the target's counter does not advance.

@@ -1,4 +1,4 @@
-"""Outputs of a target: for a data set, and for comparison with reference kernels.
+"""Outputs of a target, for a data set and for comparison with reference kernels.
 
 The process that drives a target is not confined, because a driver needs ports and programs.
 Reference kernels, which parse the model, therefore run in their own, confined process:
@@ -54,7 +54,8 @@ REHEARSED_SAMPLES = 2
 """Number of samples of a data set that are run to estimate the time of the whole data set; more
 than 1, because the first inference may be slower."""
 KEEP_S = 30.0
-"""Interval at which the outputs for a data set are written; a crash loses at most this time."""
+"""Interval at which the outputs for a data set are written; a crash loses at most the outputs since
+the last write."""
 
 
 def sample_bytes(sample: Sequence[Tensor]) -> bytes:

@@ -45,15 +45,16 @@ MOST_STEPS, FEWEST_STEPS = 8, 2
 """Largest and least number of samples that are compared; both are even, because `again` detects
 skipped inferences only for an even number. A run with a single sample compares only that sample."""
 SEQUENCES = 3
-"""Inferences on each sample: in `timed`, in `checked` and in `again`."""
+"""Number of inferences on each sample: one in each of `timed`, `checked` and `again`."""
 BUDGET_S = 0.3
-"""Expected time of all inferences; for slower models, fewer samples are compared. The time is short
-because each of the eight runs of a quick set makes the comparison."""
+"""Limit on the expected time of all inferences; for slower models, fewer samples are compared. The
+time is short because each of the eight runs of a quick set makes the comparison."""
 LIMIT_S = 60.0
-"""Longest expected time for the least number of samples; slower models are not compared."""
+"""A model is not compared if even the least number of samples is expected to take longer than
+this."""
 SAME_RATIO = 0.05
-"""Largest RMS difference between outputs that count as equal, divided by the RMS deviation of the
-samples' outputs from their mean.
+"""Outputs count as equal if their RMS difference, divided by the RMS deviation of all samples'
+outputs from their mean, is at most this.
 
 The outputs of the built-in runtimes are equal to the last bit. Kernels that add in a varying order,
 as on GPUs, change values by about 1e-6 of themselves. For outputs of two different samples, the
@@ -62,9 +63,9 @@ quotient is about 1.4, the square root of 2."""
 
 @dataclass(frozen=True, slots=True)
 class PathOutputs:
-    """Outputs of both kinds of calls, a list of tensors for each inference.
+    """Outputs of both kinds of calls; for each inference, a list of tensors.
 
-    `timed`, `checked` and `again` have the order of the samples.
+    `timed`, `checked` and `again` have an item per sample, in the order of the samples.
     """
 
     held: list[Tensor]
@@ -189,7 +190,7 @@ def _are_of_other_samples(
     unequal: Sequence[int],
     is_same: OutputComparison,
 ) -> bool:
-    """Whether outputs that differ on repetition are those of other samples, and are not new.
+    """Whether outputs that differ on repetition equal the outputs of other samples.
 
     If there are few distinct outputs, as for a model that draws a class at random, equality is no
     evidence, and the result is False.

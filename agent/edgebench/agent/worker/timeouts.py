@@ -3,7 +3,7 @@
 Theory of operation. A worker may be hostile, so no report from it extends these times. The phases
 of a worker come in the order of `PHASES`, and some may be missing. Each phase has a time limit, and
 so has the whole run.
-A worker may report the expected duration of a phase: the report can shorten the limit of the phase,
+A worker may report the expected duration of a phase. The report can shorten the limit of the phase,
 but not extend it beyond the limit that follows from the specification.
 
 The time to reach a number of queries is unknown before the first query. The first inference has to
@@ -19,30 +19,32 @@ from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
-"""Timeout of a phase: its expected duration times the factor, plus the margin."""
+"""The timeout of a phase is its expected duration times this factor, plus the margin."""
 COUNTED_LIMIT_S = 4 * 3600.0
-"""Longest expected time to reach a number of inferences: 14 s for each of the default 1024."""
+"""Limit on the expected time to reach a number of inferences: 14 s for each of the default 1024
+inferences."""
 UPLOAD_BYTES_PER_S = 2000.0
-"""Slowest upload of a model to a target that is allowed: about a fifth of the rate of 115200 baud,
-as on a serial line that loses frames."""
+"""Lowest allowed rate of an upload of a model to a target: about a fifth of the rate at 115200
+baud, as on a serial line that loses frames."""
 MARKS_S = 1.0
 """Upper limit of the time for the pulses on a sync line and the idle time around them."""
 FIRST_INFERENCES_S = 60.0
 """Time for the first inferences of a target, whose duration is still unknown."""
 FIRST_SOUND_S = 1200.0
-"""Time for the first window of streaming firmware: a file is played to its end, and the file of
+"""Time for the first window of streaming firmware, which plays a file to its end; the file of
 MLPerf Tiny takes 20 minutes."""
 TARGET_WINDOWS = 5
 """Number of windows on a target, each after a warm-up. Source: MLPerf Tiny run rules: the median of
 five windows."""
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
-"""Timeout of the checks: reference kernels are slow, and a data set may be large. For a target that
-runs a data set, the timeout also applies from each line of progress to the next."""
+"""Timeout of the checks. It is long, because reference kernels are slow and data sets may be large.
+For a target that runs a data set, the timeout also applies from each line of progress to the
+next."""
 COMPLETE_TIMEOUT_S = 20.0
 """Timeout of the work after a worker's record is final; the worker's own alarm is far shorter."""
 STOP_GRACE_S = 20.0
-"""Time to stop: a stop takes effect when the current inference has ended."""
+"""Time that a worker gets to stop; it stops only when the current inference has ended."""
 
 PHASES = (
     *(Phase.STARTING, Phase.LOADING, Phase.SYNCING, Phase.WARMING_UP, Phase.MEASURING),
@@ -84,7 +86,7 @@ def run_limit_s(job: Job) -> float:
 
 
 def _longest_expected_s(job: Job, phase: Phase) -> float:
-    """Longest expected duration of a phase that a worker may report."""
+    """The longest duration that a worker may report as the expected duration of a phase."""
     spec, is_target = job.spec, job.target is not None
     if phase is Phase.SYNCING:
         return MARKS_S + (code_s(spec.load_code_chip_s) if spec.load_code_chip_s else 0.0)

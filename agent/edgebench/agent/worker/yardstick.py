@@ -2,21 +2,21 @@
 
 Theory of operation. Virtual machines, containers and phones may hide the clock frequency of their
 CPUs. The same work takes longer at a lower frequency, whether or not the frequency can be read. The
-yardstick has two kinds of work. The integer work is a modular power of a number of 521 bits: it
+yardstick has two kinds of work. The integer work is a modular power of a number of 521 bits, which
 needs the CPU and its first-level cache. The memory work is a copy between two buffers that exceed
 the last-level cache of most edge devices (Raspberry Pi 5: 2 MiB, RK3588: 3 MiB, Jetson Orin: 4
 MiB); on a device with a larger cache, the copy shows the speed of the cache.
 
 Each kind of work takes about 20 ms, in many parts that are timed separately. Other processes make
-parts slower, never faster, so the figure is the first decile of the times of the parts. Half of the
-integer work precedes the memory work and half follows it, so that another process has to interfere
-for the whole 40 ms to change the figure. The number of units in a part is determined once, so both
-readings of a run do the same integer work. No reading is repeated, because a slightly throttled
-device could cool down in the meantime.
+parts slower, never faster, so the figure is the first decile of the times of the parts. The memory
+work runs between two halves of the integer work, so that another process has to interfere for the
+whole 40 ms to change the figure of the integer work. The number of units in a part is determined
+once, so both readings of a run do the same integer work. No reading is repeated, because a slightly
+throttled device could cool down in the meantime.
 
-The buffers are mapped, not allocated by malloc: the release of a large block would raise glibc's
-threshold for mapped blocks, and change how the runtime allocates memory during the timed loop. The
-buffers are populated, so that the copy causes no page faults.
+The buffers are mapped, not allocated by malloc, because the release of a large block would raise
+glibc's threshold for mapped blocks, and change how the runtime allocates memory during the timed
+loop. The buffers are populated, so that the copy causes no page faults.
 
 Source: mallopt(3), M_MMAP_THRESHOLD; McCalpin, STREAM, https://www.cs.virginia.edu/stream/ref.html,
 which counts both the bytes that a copy reads and the bytes that it writes.
@@ -50,7 +50,7 @@ MODULUS = 2**521 - 1
 """A prime; source: NIST SP 800-186, P-521."""
 EXPONENT = 65537
 BASE = 3**328
-"""A number of 520 bits."""
+"""Base of the modular power: a number of 520 bits."""
 BUFFER_BYTES = 8 * 2**20
 PIECE_BYTES = 2**20
 """Size of each part of the copy."""
@@ -63,9 +63,9 @@ class FixedWork:
     """The work of a yardstick, the same before and after a run."""
 
     unit: Callable[[], Any]
-    """A unit of the integer work."""
+    """Function that does a unit of the integer work."""
     unit_count: int
-    """Units in a part."""
+    """Number of units of integer work in each timed part."""
     root: Path = Path("/")
     """Directory with the files of the device."""
     clock: Clock = perf_counter_ns

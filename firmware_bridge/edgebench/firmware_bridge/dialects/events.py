@@ -17,18 +17,19 @@ class Quirk(Enum):
     NAME_FORMAT = "name_format"
     """The line with the board's name does not have the form `m-name-dut-[…]`."""
     TRAILING_COMMA = "trailing_comma"
-    """Results end in a comma, as in the reference for visual wake words."""
+    """Results end in a comma, as in MLPerf Tiny's reference firmware for visual wake words."""
     JOINED_LINES = "joined_lines"
-    """A line begins in the middle of another line, because the end of the first line was lost."""
+    """The end of a line was lost, so the next line continues it without a line break."""
     TEXT_IN_WINDOW = "text_in_window"
-    """The board prints other lines within a window, so the window's time includes the printing."""
+    """The board prints extra lines while it runs timed inferences, so their time includes
+    printing."""
     NOT_TEXT = "not_text"
-    """The board sends bytes that are not ASCII: the speed is wrong, or the line is bad."""
+    """The board sends bytes that are not ASCII, because the speed is wrong or the line is bad."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyEnd:
-    """`m-ready`: the command has ended, with or without success."""
+    """The line `m-ready`, which ends a command, with or without success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +62,20 @@ class ModelName:
 
 @dataclass(frozen=True, slots=True)
 class TimestampMode:
-    """First line after a reset, which defines the kind of timestamps."""
+    """First line that a board prints after a reset; it states the kind of timestamps."""
 
     is_energy: bool
-    """Whether timestamps are pulses on a pin, instead of lines with the time."""
+    """Whether timestamps are pulses on a pin; otherwise, they are lines with the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitEnd:
-    """`m-init-done`, the second-last line that the board prints after a reset."""
+    """The line `m-init-done`, the second-last line that the board prints after a reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LapTime:
-    """Timestamp line, with the time by the board's clock."""
+    """Timestamp line (lap), with the time by the board's clock."""
 
     time_us: int
 
@@ -93,7 +94,7 @@ class LoadEnd:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Bytes received since `db load`, if the dialect reports them."""
+    """Number of bytes that the board has received since `db load`, if its firmware reports this."""
 
     size_bytes: int
 
@@ -145,7 +146,7 @@ class ErrorReply:
 
 @dataclass(frozen=True, slots=True)
 class FaultText:
-    """The processor of the board is in its fault handler: no reply follows."""
+    """The board's processor is in its fault handler, so no reply follows."""
 
     text: str
 
@@ -155,7 +156,7 @@ class InputMismatch:
     """The size of the input differs from the expected size; the board uses the previous input.
 
     MLPerf Tiny's reference firmware reports this in a line without a prefix, and then runs
-    inferences on the old content of the buffer: results after this line do not belong to the input
+    inferences on the old content of the buffer. Results after this line do not belong to the input
     that was sent.
     """
 
@@ -174,7 +175,7 @@ class ComplaintText:
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
-    """Vendor-specific line about a failed inference; the protocol itself has no line for it.
+    """Vendor-specific line about a failed inference, for which the protocol defines no line.
 
     MLPerf Tiny's reference firmware prints results even if the runtime reports a failed inference.
     """
@@ -220,12 +221,12 @@ class CyclesHead:
     total_count: int
     """Number of inferences of the last `infer`."""
     kept_count: int
-    """Number of inferences, the most recent, for which the board has kept the ticks."""
+    """Number of the most recent inferences whose ticks the board has kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class CyclesPart:
-    """Ticks of some of the last inferences, oldest first."""
+    """Clock ticks that some of the last inferences took, oldest first."""
 
     ticks: tuple[int, ...]
 
@@ -236,15 +237,15 @@ class OperatorsHead:
 
     tick_rate_hz: int
     run_count: int
-    """Number of inferences of the profile."""
+    """Number of inferences that the profile (times of the operators) covers."""
     overhead_ticks: int
-    """Ticks of run_count · operator_count readings of the counter, without the operators."""
+    """Ticks that run_count · operator_count readings of the counter take, without the operators."""
     operator_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTicks:
-    """Total ticks of an operator in all inferences of a profile."""
+    """Ticks that an operator took in total, in all inferences of a profile."""
 
     kind: str
     ticks: int
@@ -252,7 +253,7 @@ class OperatorTicks:
 
 @dataclass(frozen=True, slots=True)
 class FrameModeReply:
-    """Reply to `x-frames`: maximum payload in bytes, and maximum number of frames in flight."""
+    """Reply to `x-frames`, with the limits for a payload in bytes and for frames in flight."""
 
     payload_max: int
     window: int
@@ -270,12 +271,12 @@ class ListeningEnd:
 
 @dataclass(frozen=True, slots=True)
 class ActivationsHead:
-    """Line before the activations of all audio frames."""
+    """Line that precedes the list with the activations of all audio frames."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberList:
-    """A line of a list of integers; `values` is empty for a line with only a bracket."""
+    """A line of a list of integers; `values` is empty if the line has only a bracket."""
 
     values: tuple[int, ...]
 
@@ -292,7 +293,7 @@ class SoundEnd:
     """An interface board has played a sound file, or cannot play it."""
 
     error: str | None = None
-    """Error that the interface board prints; None: the file was played to its end."""
+    """Error that the interface board prints; None if the file was played to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,19 +303,19 @@ class RecordBegin:
 
 @dataclass(frozen=True, slots=True)
 class DetectionsHead:
-    """Line before the times, in milliseconds, at which the board detected the wake word."""
+    """Line that precedes the times, in milliseconds, at which the board detected the wake word."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessingHead:
-    """Line before the times, in units of 10 µs, at which processing of frames began or ended."""
+    """Line that precedes the times, in units of 10 µs, at which processing began or ended."""
 
     is_end: bool
 
 
 @dataclass(frozen=True, slots=True)
 class OtherText:
-    """Line that the dialect does not interpret: help, greetings, or the rest of a damaged line."""
+    """Line that the dialect does not interpret, such as help, a greeting or a damaged line."""
 
     text: str
 
@@ -366,13 +367,13 @@ BoardEvent = (
 
 @dataclass(frozen=True, slots=True)
 class TimedEvent:
-    """Event with the times of its line, bridge clock."""
+    """Event, and the times by the bridge's clock at which its line arrived."""
 
     event: BoardEvent
     first_ns: int
-    """Time when the read that received the first byte of the line returned."""
+    """Return time of the read that received the first byte of the line."""
     last_ns: int
-    """Time when the read that received the end of the line returned."""
+    """Return time of the read that received the end of the line."""
 
 
 class Dialect(Protocol):
@@ -380,7 +381,7 @@ class Dialect(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the dialect; it is stored, so it must not change."""
+        """Name of the dialect, which must not change, because it is stored with results."""
         ...
 
     @property
@@ -394,7 +395,7 @@ class Dialect(Protocol):
         ...
 
     def encode(self, command: str) -> bytes:
-        """Encode a command; the bytes received next are parsed as its reply.
+        """Encode a command, so that `receive` parses the next bytes as its reply.
 
         Raises:
             LocalProtocolError: the text is not a single valid command.
@@ -402,7 +403,7 @@ class Dialect(Protocol):
         ...
 
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
-        """Parse received bytes, and return the events of the lines that they complete, in order.
+        """Parse received bytes, and return the events of all lines that are now complete, in order.
 
         Args:
             data: Bytes of a read.
@@ -411,5 +412,5 @@ class Dialect(Protocol):
         ...
 
     def reset(self) -> None:
-        """Discard a partial line and the last command; the next data is unrelated to them."""
+        """Discard a partial line and the last command, to which the next data does not belong."""
         ...

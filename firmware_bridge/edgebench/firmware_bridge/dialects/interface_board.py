@@ -5,12 +5,12 @@
                   [dut]: m-name-dut-[…]
                   [dut]: m-ready                 of the board itself: the command has ended
 
-The interface board replies at once, so the first `m-ready` does not depend on the board behind it.
-The serial line is half duplex: nothing is sent while the board transmits.
+The interface board itself replies at once, so its `m-ready` arrives even if the board behind it
+does not reply. The serial line is half duplex: nothing is sent while the board transmits.
 
 If EEMBC's IO Manager is configured to do so, it prints `m-lap-us-N` by its own clock whenever the
-board pulls the timestamp pin. The IO Manager's laps appear between the lines of the board, the
-first before `m-infer-start`, and are not laps of the board.
+board pulls the timestamp pin. These laps appear between the lines of the board, the first before
+`m-infer-start`, and are not laps of the board itself.
 
 Source: mlcommons/tiny, benchmark/interface, InterfaceMenu::Passthrough; the logs of energy runs in
 mlcommons/tiny_results_v1.0.
@@ -34,10 +34,10 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import MLPERF_TINY
 
 PREFIX = "dut "
 CHUNK_BYTES = 26
-"""Input bytes per `db` command, as MLPerf Tiny's runner sends them: at most 64 characters."""
+"""Number of input bytes per `db` command, as in MLPerf Tiny's runner; at most 64 characters."""
 _MARK = re.compile(r"\[dut\]: ?")
 _OWN = InterfaceName | OtherText
-"""Events of lines that the interface board prints about itself."""
+"""Types of the events for lines that the interface board prints about itself."""
 
 
 class PassthroughDialect:
@@ -68,7 +68,7 @@ class PassthroughDialect:
         self._outer.quirks = self.quirks
 
     def encode(self, command: str) -> bytes:
-        """Bytes of a command for the board behind the interface board."""
+        """Encode a command for the board behind the interface board."""
         self._board.encode(command)  # for its checks, and to recognise an echo
         self.has_interface_replied = False
         return self._outer.encode(PREFIX + command)
@@ -79,7 +79,7 @@ class PassthroughDialect:
         self._outer.reset()
 
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
-        """Events of the board (lines marked `[dut]:`) and of the interface board (other lines)."""
+        """Parse lines of the board (marked `[dut]:`) and of the interface board (unmarked)."""
         events: list[TimedEvent] = []
         for timed in self._outer.receive(data, time_ns):
             if isinstance(timed.event, OtherText) and (mark := _MARK.match(timed.event.text)):

@@ -1,8 +1,8 @@
-r"""Dialects of text lines: a command ends with `%`, and its reply with the line `m-ready`.
+r"""Dialects of text lines, in which `%` ends a command and the line `m-ready` ends its reply.
 
 Theory of operation. A line ends at LF, or at CR; empty lines are ignored, so all line endings are
-equivalent. Bytes that are not text are dropped, and so are the terminal escape sequences of
-colours. Three defects are corrected:
+equivalent. Bytes that are not text, and the terminal escape sequences of colours, are dropped.
+Three defects are corrected:
 
     echo          the board repeats the command, on a separate line or at the beginning of its reply
     no prefix     firmware omits the prefix, and prints `ready` instead of `m-ready`
@@ -29,7 +29,7 @@ COMMAND_MAX_CHARS = 79
 for 80 characters with the terminator, and silently drops the rest."""
 LINE_MAX_BYTES = 1 << 16
 """Maximum length of a line; longer data without a line end is dropped, because it is not a reply.
-The longest line is the streaming firmware's reply to `db print`: three characters per byte."""
+The longest line is the streaming firmware's reply to `db print`, with three characters per byte."""
 _ENDS = re.compile(rb"\r|\n")
 _NO_TEXT = bytes(
     {*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x1B), *range(0x1C, 0x20), *range(0x7F, 0x100)}
@@ -41,10 +41,10 @@ ECMA-48, 5.4."""
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """A kind of line, and the function that makes its event."""
+    """A pattern that recognises a type of line, and the function that makes the line's event."""
 
     pattern: re.Pattern[str]
-    """Pattern of the whole line, without the prefix `m-`."""
+    """Pattern that must match the whole line, without the prefix `m-`."""
     event: Callable[[re.Match[str], set[Quirk]], BoardEvent]
     has_prefix: bool = True
     """Whether the line starts with `m-`."""
@@ -56,7 +56,7 @@ def line_pattern(
     *,
     has_prefix: bool = True,
 ) -> LinePattern:
-    """Create a kind of line from the text of its pattern."""
+    """Create a `LinePattern` from the text of its regular expression."""
     return LinePattern(re.compile(pattern), event, has_prefix)
 
 
@@ -96,8 +96,9 @@ class LineDialect:
 
         Args:
             name: Stable name.
-            patterns: Kinds of lines; a line is of the first kind that matches.
-            beginnings: Pattern of line beginnings that never occur inside a line.
+            patterns: Patterns of lines; the first pattern that matches a line makes its event.
+            beginnings: Pattern of texts that occur only at the beginning of a line, never inside
+                it.
             chunk_bytes: Number of input bytes in a `db` command.
             max_chars: Maximum length of a command without its terminator.
             line_max_bytes: Maximum length of a line of the board.
@@ -111,12 +112,12 @@ class LineDialect:
         self._beginning = re.compile(beginnings)
         self._rest = b""
         self._rest_ns = 0
-        """Time when the read that received the first byte of `_rest` returned."""
+        """Return time of the read that received the first byte of `_rest`."""
         self._echo = b""
         """Command that the board may echo before its reply."""
 
     def widen(self, max_chars: int) -> None:
-        """Use longer commands, up to the length that a board reports."""
+        """Allow longer commands, up to the maximum length that a board reports."""
         self.max_chars = max_chars
         self.chunk_bytes = max(self.chunk_bytes, (max_chars - len("db ")) // 2)
 
@@ -156,7 +157,7 @@ class LineDialect:
         return events
 
     def _cut_echo(self) -> bool:
-        """Remove the echo of a command; False: more data is needed to recognise an echo."""
+        """Remove the echo of a command; return False if more data is needed to recognise it."""
         if not self._echo:
             return True
         begin = self._rest.lstrip(b"\r\n ")
@@ -170,7 +171,7 @@ class LineDialect:
         return not begin
 
     def _parts(self, line: str) -> list[str]:
-        """Split a line at the beginnings of other lines inside it; most lines stay whole."""
+        """Split a line where further lines begin inside it, because line ends were lost."""
         begins = [match.start() for match in self._beginning.finditer(line)]
         if not begins or begins == [0]:
             return [line] if line else []

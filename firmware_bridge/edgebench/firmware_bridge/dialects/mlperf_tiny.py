@@ -1,7 +1,8 @@
 """MLPerf Tiny's protocol in performance and energy mode, with edgebench's own commands.
 
-The two modes differ only in their timestamps: a line, or a pulse on a pin. So a single dialect
-parses the lines of both modes, and the board reports its mode when it starts.
+A timestamp is a line in performance mode, and a pulse on a pin in energy mode. As this is the only
+difference, a single dialect parses the lines of both modes. The board reports its mode when it
+starts.
 
 Source: mlcommons/tiny @ 1afd2c98, benchmark/api; the two lines without a prefix that mean a wrong
 size: internally_implemented.cpp (`db load`) and the reference submissions (th_load_tensor); failed
@@ -19,15 +20,15 @@ from edgebench.firmware_bridge.dialects.events import Quirk
 from edgebench.firmware_bridge.dialects.lines import LineDialect, LinePattern, line_pattern
 
 CHUNK_BYTES = 31
-"""Input bytes per `db` command, as MLPerf Tiny's runner sends them. EEMBC's rule is: at most one
-command or 64 bytes before the next `m-ready`."""
+"""Number of input bytes per `db` command, as in MLPerf Tiny's runner. By EEMBC's rule, at most one
+command or 64 bytes may be sent before the next `m-ready`."""
 _BRACKET = re.compile(r"\[?([^\[\]]*)\]?")
 
 BEGINNINGS = (
     r"m-(?:ready|name-|profile-|model-|timestamp-mode-|lap-us-|init-done|load-done|buffer-|"
     r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|operators-|operator-|frames-|\[Expecting)|(?<![a-z])e-\["
 )
-"""Pattern of the line beginnings that never occur inside a line of any board."""
+"""Pattern of texts that occur only at the beginning of a board's line, never inside it."""
 
 
 def _named(match: re.Match[str], quirks: set[Quirk]) -> events.BoardName:
@@ -56,14 +57,14 @@ _FAILURES = (
     r"\bth_infer\b.{0,80}\b(?:error|fail(?:ed|ure)?)\b|\binference (?:error|failed|failure)\b|"
     r"^(?:error|fail(?:ed|ure)?|fehler)\b"
 )
-"""Pattern of failed inferences: a runtime's message anywhere in a line, or a line that begins with
-an error, as `th_infer` prints errors. Lines with unrelated errors, from tasks of an operating
-system, begin with a time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0`
+"""Pattern of lines about a failed inference. They contain a message of the runtime, or begin with
+an error, as `th_infer` prints it. Unrelated errors come from tasks of an operating system; their
+lines begin with a time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0`
 (ESP-IDF), `[00:00:01.234,567] <err> net_dhcpv4: failed` (Zephyr)."""
 _COMPLAINT = r"\b(?:error|fail(?:ed|ure)?|fehler)\b"
 _NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\.)|none|ok)\b"
-"""Pattern of texts that contain "error" but report no failure: a status without an error, or the
-mean squared error of the model ad01."""
+"""Pattern of texts that contain "error" but report no failure, such as a status without an error,
+or the mean squared error of the model ad01."""
 
 _FAULTS = (
     r"e-\[fault\b|\bguru meditation error\b|\bzephyr fatal error\b|\*{3} panic \*{3}|"
@@ -159,5 +160,5 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
 
 
 def mlperf_tiny() -> LineDialect:
-    """Create the dialect of MLPerf Tiny's reference API, for both modes."""
+    """Create the dialect of MLPerf Tiny's reference API, for performance and energy mode."""
     return LineDialect("mlperf_tiny", MLPERF_TINY, BEGINNINGS, chunk_bytes=CHUNK_BYTES)

@@ -3,8 +3,8 @@
 As in MLPerf Tiny's other firmware, a reply ends with `m-ready`. But this firmware repeats every
 command on a separate line, prints errors without a prefix, reports the received bytes of a load,
 and prints no timestamps. The text of `help` ends with a stray command terminator, `%`, before
-`m-ready`. There is no `infer`: the firmware classifies audio continuously between `start` and
-`stop`.
+`m-ready`. The command `infer` does not exist, because the firmware classifies audio continuously
+between `start` and `stop`.
 
     start%   →  Received command: start
                 Listening for I2S data ...
@@ -52,10 +52,10 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import (
 STREAMING = "mlperf_tiny_streaming"
 """Name of the dialect of streaming wake-word firmware."""
 MAX_CHARS = 1027
-"""Maximum length of a command without its terminator: the firmware's buffer has 1028 characters."""
+"""Maximum length of a command without its terminator; the firmware's buffer has 1028 bytes."""
 EDGES_MAX_BYTES = 1 << 20
-"""Maximum length of a line: some interface boards print all edges on a single line, 37 500 edges
-for a sound of 20 minutes, with ten characters each."""
+"""Maximum length of a line in bytes. Some interface boards print all edges on a single line; these
+are 37 500 edges of ten characters for a sound of 20 minutes."""
 
 _LIST = (
     line_pattern(
@@ -67,7 +67,7 @@ _LIST = (
         r"\[|\]|\[\s*\]|=+ Done =+", lambda _, __: events.NumberList(()), has_prefix=False
     ),
 )
-"""Lines of a list that spans several lines; some firmware prints the end of the list twice."""
+"""Patterns for a list that spans several lines; some firmware prints the list's end twice."""
 _STREAMING = (
     line_pattern(
         r"Received command: (.*)", lambda m, _: events.CommandEcho(m[1]), has_prefix=False
@@ -131,7 +131,7 @@ def streaming() -> LineDialect:
 
 
 def interface_board() -> LineDialect:
-    """Create the dialect of the interface board itself, which plays the sound."""
+    """Create the dialect for commands to the interface board itself, which plays the sound."""
     return LineDialect(
         "interface_board",
         (*_INTERFACE, *MLPERF_TINY),

@@ -1,1 +1,1 @@
-"""Transports of bytes to and from boards, with times of arrival: one kind per file."""
+"""Transports of bytes to and from boards, with arrival times; each file has one transport."""

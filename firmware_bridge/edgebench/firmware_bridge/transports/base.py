@@ -1,11 +1,12 @@
-"""The interface of a transport: bytes to a board and from it.
+"""The interface of a transport, which sends bytes to a board and receives bytes from it.
 
 read   waits at most its timeout for the first byte, then returns all available bytes
 write  sends all bytes at once
 close  may be called twice
 
 Times are in nanoseconds, by the bridge's monotonic clock. The time of bytes is the time when the
-read returned: the bytes arrived before it, and, if the read had to wait, after the wait began.
+read returned. The bytes arrived before this time and, if the read had to wait, after the wait
+began.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 READ_BYTES = 1 << 16
-"""Maximum size of a single read, larger than the buffer of a tty."""
+"""Maximum number of bytes per read, which is more than the buffer of a tty holds."""
 WRITE_S = 10.0
-"""Timeout of a write; a board that accepts no bytes for so long is stuck."""
+"""Timeout of a write in seconds; a board that accepts no bytes for this time is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBytes:
-    """Bytes that a read returned, with its time."""
+    """Bytes that a read returned, and the time when it returned."""
 
     data: bytes
-    """Empty if no bytes arrived in time."""
+    """The bytes; empty if none arrived within the timeout."""
     time_ns: int
     """Time when the read returned, bridge clock."""
 
@@ -34,12 +35,12 @@ class BoardTransport(Protocol):
 
     @property
     def name(self) -> str:
-        """Location of the board, for display: a path, an address, a program."""
+        """Location of the board for display, such as a path, an address or a program."""
         ...
 
     @property
     def baud_rate(self) -> int | None:
-        """Speed of the line; None: the transport has no speed."""
+        """Speed of the line in baud; None if the transport has no speed."""
         ...
 
     @property

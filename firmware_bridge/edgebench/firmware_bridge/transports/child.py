@@ -16,7 +16,7 @@ from edgebench.protocol.errors import BoardLost, TargetError
 from edgebench.protocol.text import one_line
 
 _END_S = 2.0
-"""Time for a program to exit before it is killed."""
+"""Time in seconds that a program gets to exit before it is killed."""
 
 
 class ChildProcess:
@@ -39,7 +39,7 @@ class ChildProcess:
         Args:
             command: Path of the program and its arguments.
             is_emulated: Whether the program's time differs from the time of this machine.
-            environment: Environment variables of the program; None: as in this process.
+            environment: Environment variables of the program; None for those of this process.
 
         Raises:
             TargetError: the program cannot be started.
@@ -73,7 +73,7 @@ class ChildProcess:
         return self._process.pid
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Do nothing: a pseudo-terminal has no speed."""
+        """Do nothing, because a pseudo-terminal has no speed."""
 
     def now_ns(self) -> int:
         """Time by the bridge clock."""

@@ -39,7 +39,7 @@ RISCV_PROGRAM = "qemu-system-riscv32"
 PACKAGES = {PROGRAM: "qemu-system-arm", RISCV_PROGRAM: "qemu-system-misc"}
 """Debian packages of the programs."""
 DEFAULT_SHIFT = 3
-"""Virtual time of an instruction is 2^3 = 8 ns: a CPU of 125 MHz with an instruction per cycle."""
+"""Default shift; an instruction takes 2^3 = 8 ns, as at 125 MHz with one instruction per cycle."""
 MAX_SHIFT = 10
 """Maximum shift that QEMU accepts."""
 _CONTROL_S = 10.0
@@ -54,9 +54,9 @@ class QemuMachine:
     """Name of the board in edgebench's firmware."""
     cpu: str
     tick_rate_hz: int
-    """Rate of the counter that the firmware reads, in virtual time with `DEFAULT_SHIFT`."""
+    """Rate of the counter that the firmware reads, in virtual time at `DEFAULT_SHIFT`."""
     machine: str | None = None
-    """Name of QEMU's machine; None: the name of the board."""
+    """Name of QEMU's machine; None if it equals the name of the board."""
     program: str = PROGRAM
     options: tuple[str, ...] = ()
     """Further options of QEMU for the machine."""
@@ -94,10 +94,10 @@ class QemuSetup:
     firmware: Path
     """ELF of the firmware."""
     blob: Path | None = None
-    """Model to load into memory before the start; None: it is sent over the line, or not used."""
+    """Model to load into memory before the start; None if it is sent over the line, or not used."""
     blob_address: int | None = None
     shift: int = DEFAULT_SHIFT
-    """Virtual time of an instruction is 2^shift ns."""
+    """Determines the virtual time of an instruction, which is 2^shift ns."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.shift <= MAX_SHIFT:
@@ -155,7 +155,7 @@ class QemuBoard:
 
         Args:
             setup: Board and files.
-            program: Path of QEMU; None: found on PATH.
+            program: Path of QEMU; None to find QEMU on PATH.
 
         Raises:
             TargetError: QEMU is not installed, or does not start this board.
@@ -199,7 +199,7 @@ class QemuBoard:
         return self._process.pid
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Do nothing: the line has no speed."""
+        """Do nothing, because the emulated line has no speed."""
 
     def now_ns(self) -> int:
         """Time by the bridge clock."""
@@ -266,7 +266,7 @@ class QemuBoard:
             self._process.stderr.close()
 
     def _read_control(self, *keys: str) -> dict[str, Any]:
-        """Receive the next message that has any of these keys; events are skipped."""
+        """Receive the next message that has any of the given keys; skip QEMU's events."""
         while True:
             while b"\n" not in self._rest:
                 try:

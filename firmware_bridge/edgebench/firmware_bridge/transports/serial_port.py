@@ -1,11 +1,11 @@
-"""Connections to boards: serial ports, other addresses of pyserial, and `socket://HOST:PORT`.
+"""Connects to boards by serial ports, other addresses of pyserial, and `socket://HOST:PORT`.
 
 Opening a port raises DTR and RTS, as in terminal programs, because boards with native USB send no
 data while DTR is low. Other boards restart at the rising edge. No setting reliably prevents this
 (pyserial issue 124), so all callers expect that a board may restart when its port is opened.
 
-A port without these lines, such as a pseudo-terminal, cannot raise them; pyserial ignores this
-error when it opens a port.
+A port without these two lines, such as a pseudo-terminal, cannot raise them; pyserial ignores the
+resulting error when it opens a port.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from edgebench.meters.transport import TcpTransport, pyserial, serial_refusal, s
 from edgebench.protocol.errors import BoardLost, ErrorCode, TargetError, UsageError
 
 BOOTLOADER_BAUD_RATE = 1200
-"""A board with native USB starts its bootloader if it is opened at this speed (Arduino)."""
+"""Speed at which opening the port of a board with native USB starts its bootloader (Arduino)."""
 BITS_PER_BYTE = 10
 """Bits on the line per byte: a start bit, eight data bits and a stop bit."""
 DRAIN_FIRST_S, DRAIN_LAST_S = 0.0002, 0.05
-"""First and longest pause between two checks of the driver's output queue."""
+"""First and longest pause, in seconds, between checks of the driver's output queue."""
 _SOCKET = "socket://"
 
 
@@ -106,8 +106,8 @@ class SerialLine:
         """Wait until the driver has sent all bytes.
 
         pyserial's `flush` (tcdrain) is not used, because it waits forever if a board stops reading.
-        Here, the remaining bytes are discarded after `WRITE_S`; otherwise, closing the port would
-        wait for them (30 s, `closing_wait` of Linux).
+        Here, the remaining bytes are discarded after `WRITE_S`. Otherwise, closing the port would
+        wait for them for 30 s (`closing_wait` of Linux).
 
         Raises:
             BoardLost: the board accepts no bytes any more.
@@ -154,7 +154,7 @@ class SocketLine:
         self.name = f"{_SOCKET}{host}:{port}"
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Do nothing: the program behind the TCP port defines the speed of the line."""
+        """Do nothing, because the program behind the TCP port defines the speed of the line."""
 
     def now_ns(self) -> int:
         """Time by the bridge clock."""
@@ -181,7 +181,7 @@ class SocketLine:
 
 
 def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
-    """Connect to a board by address: `socket://HOST:PORT`, a path, or an address of pyserial.
+    """Connect to a board at `socket://HOST:PORT`, a path, or an address of pyserial.
 
     Raises:
         UsageError: the address lacks a port, or the speed is not allowed.
@@ -192,7 +192,7 @@ def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
 
 
 def split_sound(address: str) -> tuple[str, str]:
-    """Split an address, and the sound file for an interface board after it; empty: no file.
+    """Split a text into an address and the sound file for an interface board; empty for no file.
 
     >>> split_sound("/dev/ttyACM0,play=long.wav"), split_sound("/dev/ttyACM0")
     (('/dev/ttyACM0', 'long.wav'), ('/dev/ttyACM0', ''))
@@ -202,7 +202,7 @@ def split_sound(address: str) -> tuple[str, str]:
 
 
 def check_address(address: str) -> tuple[str, int] | None:
-    """Host and port of a `socket://` address; None: the address has another form.
+    """Host and port of a `socket://` address; None if the address has a different form.
 
     Raises:
         UsageError: the host or the port is missing.

@@ -63,7 +63,8 @@ WORDS: dict[AdbState, tuple[str, str]] = {
     ),
     AdbState.OTHER: ("in an unknown state", _SEE),
 }
-"""Meaning of each state, and the next step as a template that `Phone.next_step` fills in."""
+"""Maps each state to its meaning, and to the user's next step as a template that `Phone.next_step`
+fills in."""
 
 
 @dataclass(frozen=True, slots=True)

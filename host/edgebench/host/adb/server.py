@@ -26,13 +26,13 @@ from edgebench.protocol.text import one_line
 DEFAULT_PORT = 5037
 """Port of the adb server. Source: AOSP, packages/modules/adb, adb.h: DEFAULT_ADB_PORT."""
 REQUEST_TIMEOUT_S = 10.0
-"""Time limit of each step of a request: the server responds at once, a connected phone within a
-second."""
+"""Time limit of each step of a request. The server responds at once, and a connected phone responds
+within a second."""
 START_TIMEOUT_S = 30.0
 """Time limit of `adb start-server`, which takes a second or two."""
 MAX_REQUEST_BYTES = 0xFFFF
-"""Maximum length of a request, whose length is sent as four hexadecimal digits; an old server
-accepts only 1024 bytes."""
+"""Maximum length of a request; a greater length does not fit into its four hexadecimal digits. An
+old server accepts only 1024 bytes."""
 SHELL_V2 = "shell_v2"
 """Name of the feature by which a phone's shell reports exit codes and separates its output
 streams."""
@@ -100,7 +100,7 @@ def adb_program(environment: Mapping[str, str]) -> str | None:
 
 
 class AdbServer:
-    """The adb server that the environment names; each method opens a separate connection."""
+    """The adb server that environment variables name; each method opens a separate connection."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """Set the server's address, without connecting.

@@ -1,1 +1,1 @@
-"""Numbers and verdicts from traces: pure functions, without I/O."""
+"""Pure functions that compute numbers and verdicts from traces, without I/O."""

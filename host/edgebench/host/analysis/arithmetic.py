@@ -1,4 +1,4 @@
-"""Arithmetic of the analysis: floating-point errors are raised, and times are bounded.
+"""Arithmetic of the analysis, in which floating-point errors raise and times are bounded.
 
 On overflow, division by zero and invalid operations, numpy only warns and continues with infinity
 or NaN, which would end up in a result. Values that a valid run may lack, such as the power of a

@@ -11,7 +11,7 @@ def tightest_quota(scheduling: Scheduling) -> CpuQuota | None:
 
 
 def available_cpu_count(scheduling: Scheduling) -> float:
-    """Maximum number of CPUs that the worker can use: its affinity, limited by its quotas."""
+    """Maximum number of CPUs that the worker's affinity and quotas let it use."""
     quota, count = tightest_quota(scheduling), float(len(scheduling.cpus))
     return count if quota is None else min(count, quota.cpu_count)
 
@@ -25,7 +25,7 @@ def throttled_count(worker: WorkerRecord) -> int:
 
 
 def throttled_ratio(worker: WorkerRecord) -> float:
-    """Share of the timed loop in periods in which a quota was used up, 0…1.
+    """Share (0…1) of the timed loop that lay in periods in which a quota was used up.
 
     The kernel's own count of the stopped time is not used, because it is a sum over CPUs.
     """

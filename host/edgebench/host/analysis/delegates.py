@@ -1,8 +1,8 @@
 """Names of delegates, and the hardware that they run on.
 
-Requested delegates and the places in which operators run have the same names: `builtin` for a
-runtime's own kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite,
-which may be the path of a library.
+Requested delegates and the places in which operators run have the same names. A name is `builtin`
+for a runtime's own kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow
+Lite, which may be the path of a library.
 
 Source: onnxruntime.ai/docs/execution-providers, its table of providers by kind of hardware (oneDNN
 and Arm Compute Library are kernels for CPUs); for libraries, the file names in the vendors' guides
@@ -28,7 +28,7 @@ _ACCELERATORS = {
     "npu": {"npu", "vsinpu", "vx", "rknn", "rknpu", "ethos", "ethosu", "neutron"},
     "dsp": {"dsp", "hexagon"},
 }
-"""Words in the names of delegates (whole words), by the kind of accelerator in device profiles."""
+"""Maps each kind of accelerator in device profiles to whole words in the names of its delegates."""
 _PROVIDER_SUFFIX = "executionprovider"
 
 
@@ -62,7 +62,7 @@ def accelerator_kinds(delegate: str) -> set[str]:
 
 
 def operator_places(worker: WorkerRecord) -> Counter[str]:
-    """Number of operators by the place in which they run; empty if the runtime reports no places.
+    """Maps each place (CPU or delegate) to its number of operators; empty if not reported.
 
     If the runtime reports places only in its profile, as older versions of onnxruntime do, the
     operators in the profile are counted, which are the operators after fusion.
@@ -74,7 +74,7 @@ def operator_places(worker: WorkerRecord) -> Counter[str]:
 
 
 def delegated_count(worker: WorkerRecord, delegates: Collection[str]) -> tuple[int, int] | None:
-    """Numbers of operators on these delegates (plain names), and in total; None if unknown."""
+    """Number of operators on these delegates, and number of all operators; None if unknown."""
     places = operator_places(worker)
     if not places:
         return None

@@ -1,10 +1,10 @@
-"""Effect of each factor in a matrix of runs, with the interval between runs.
+"""Effect of each factor in a matrix of runs, with an interval from the spread between runs.
 
 The runs of two levels are compared at each place, which is a combination of the levels of all other
-factors. At each place, the two levels are compared round by round: a round measures every cell of
-the matrix once, so a drift affects both levels. The ratio of two levels is the geometric mean over
-the places. The range of the ratio over the places is reported too, because a factor may help in
-some places and harm in others.
+factors. At each place, the two levels are compared round by round. A round measures every
+combination of levels once, so a drift affects both levels. The ratio of two levels is the geometric
+mean over the places. The range of the ratio over the places is reported too, because a factor may
+help in some places and harm in others.
 
 Source: randomised complete block design, with the contrast of two levels as the mean of the strata
 and its interval by Welch and Satterthwaite; Montgomery, Design and Analysis of Experiments, ch. 4.
@@ -23,7 +23,7 @@ from edgebench.host.result.marks import ResultMarks, together
 from edgebench.host.result.verdict import State
 
 MIN_ROUNDS = 3
-"""Minimum number of shared rounds of both levels at a place for the place to count."""
+"""A place (combination of the other factors) counts if both levels share this many rounds."""
 
 Levels = Mapping[str, Hashable]
 
@@ -47,11 +47,11 @@ class FactorEffect:
     baseline: Hashable
     level: Hashable
     ratio: float
-    """Metric at the level, divided by that at the baseline."""
+    """Metric at this level, divided by the metric at the baseline level."""
     ci95: tuple[float, float]
     """95 % interval of the ratio for these places, from the differences of the runs."""
     lowest_ratio: float
-    """Ratio at the place where it is lowest."""
+    """Lowest ratio at any place, that is, at any combination of the other factors."""
     highest_ratio: float
     place_count: int
     """Number of combinations of the other factors at which both levels were measured."""
@@ -68,10 +68,10 @@ class FactorEffect:
 def factor_effects(
     observations: Sequence[Observation], factors: Sequence[str]
 ) -> list[FactorEffect]:
-    """The effect of every level of every factor, against the factor's first level.
+    """Compute the effect of every level of every factor, relative to the factor's first level.
 
     Args:
-        observations: The valid runs; the first level of a factor is that of the first run.
+        observations: The valid runs; a factor's first level is the level of the first run.
         factors: The factors to report; factors with a single level are left out.
     """
     effects: list[FactorEffect] = []

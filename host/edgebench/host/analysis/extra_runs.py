@@ -1,19 +1,19 @@
-"""Further runs of a set, in place of runs that were disturbed for a moment.
+"""Further runs of a set, which replace runs that were disturbed for a moment.
 
 Another program that is active for a second of a set may spoil a run or two, and the device is quiet
 again when the set ends. Such runs are made again, after the planned runs.
 
-The choice must not bias the result, so no run is chosen by its value: a slow run without a recorded
+The choice must not bias the result, so no run is chosen by its value. A slow run without a recorded
 disturbance stays in the set, and a disturbed run is replaced whether it was slow or fast. A run is
 replaced if all of the following hold:
 
 1. A rule with a cause of `_PASSING` failed in it, so the disturbance itself was recorded.
-2. Its other failed rules are consequences of a disturbance (`_CONSEQUENCES`). A throttled device
-   or a wrong output would be the same in the next run.
+2. All other rules that failed in it are consequences of a disturbance (`_CONSEQUENCES`). A
+   throttled device or a wrong output would occur in the next run, too.
 3. Fewer than half of the runs of the set are disturbed. Otherwise the disturbance belongs to the
    conditions of the measurement, and results without it would not be those of this machine.
-4. The set is not valid without a replacement, or more runs are disturbed than the other runs can
-   outvote in every number, which is one of eight runs.
+4. The set is not valid without a replacement, or more than one of eight runs is disturbed. The
+   other runs can outvote one of eight runs in every number.
 
 In a comparison, whole sets are left out if they are disturbed (`compare/blocks.py`). The number of
 such sets is not limited, and sets of a model that slows itself down would be left out as well. So a
@@ -41,19 +41,19 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 
 DEFAULT_EXTRA_RUNS = 3
-"""Maximum number of further runs of a set: if each of eight runs is disturbed with a probability of
-10 %, more than three are disturbed in 1 of 200 sets (binomial distribution)."""
+"""Maximum number of further runs of a set. If each of eight runs is disturbed with a probability of
+10 %, more than three are disturbed in only 1 of 200 sets (binomial distribution)."""
 _PASSING = frozenset({Cause.OTHER_PROGRAMS, Cause.OTHER_CORES, Cause.UNKNOWN_SLOWDOWN})
-"""Causes that may be gone in the next run."""
+"""Causes of disturbances that may have passed before the next run."""
 _CONSEQUENCES = frozenset({Cause.VARIATION})
 RunT = TypeVar("RunT")
-"""A run, or its row in the index."""
+"""Type of a run, or of a run's row in the index of the store."""
 
 
 def disturbances_of(run: Run) -> tuple[str, ...]:
     """Ids of the rules that failed because of a disturbance that may have passed.
 
-    There are none if the run also failed for a reason that a further run would share.
+    There are none if the run also failed for a reason that would also affect a further run.
     """
     causes = {failure.id: cause_of(failure) for failure in run.verdict.failures}
     if not set(causes.values()) <= _PASSING | _CONSEQUENCES:
@@ -64,8 +64,8 @@ def disturbances_of(run: Run) -> tuple[str, ...]:
 def external_disturbances_of(run: Run) -> tuple[str, ...]:
     """`disturbances_of(run)` without disturbances that the model itself may have caused.
 
-    `interference` judges the latencies of the model, which also rise if the model itself leaks
-    memory; this rule counts only if the model was moved to other cores.
+    The rule `interference` judges the latencies of the model, which also rise if the model itself
+    leaks memory. So this rule counts only if the model was moved to other cores.
     """
     own = {
         failure.id
@@ -76,7 +76,7 @@ def external_disturbances_of(run: Run) -> tuple[str, ...]:
 
 
 def is_mostly(disturbed_count: int, run_count: int) -> bool:
-    """Whether at least half of the runs of a set are disturbed, as a condition of the occasion."""
+    """Whether at least half of a set's runs are disturbed, so that the disturbance lasts."""
     return 2 * disturbed_count >= run_count
 
 
@@ -89,9 +89,10 @@ def without_disturbed_sets(
 
     Args:
         runs: The runs.
-        set_of: Id of a run's set, or of its side of a comparison in pairs. None for a run outside
-            of both; all such runs count as one set.
-        is_disturbed: Whether a run was disturbed.
+        set_of: Function that returns the id of a run's set, or of its side of a comparison in
+            pairs. It returns None for a run that belongs to neither; all such runs count as one
+            set.
+        is_disturbed: Function that returns whether a run was disturbed.
     """
     sets: dict[str | None, list[RunT]] = {}
     for run in runs:
@@ -105,7 +106,7 @@ def without_disturbed_sets(
 
 
 def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
-    """Position of the next further run of a set; None if no run is to be replaced.
+    """Place in the set of the next further run; None if no run is to be replaced.
 
     Args:
         runs: All runs of the set so far, including replaced runs; at least one.

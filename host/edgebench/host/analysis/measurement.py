@@ -43,7 +43,7 @@ class TargetTraces:
 
     outputs: Outputs = field(default_factory=dict[str, NDArray[Any]])
     labels: Outputs = field(default_factory=dict[str, NDArray[Any]])
-    """Labels of the data set as `y`, and its samples as `x` if the metric needs them."""
+    """Labels of the data set under the name `y`; its samples under `x` if the metric needs them."""
     facts: HostFacts = field(default_factory=HostFacts)
     power: PowerTrace | None = None
 
@@ -71,7 +71,7 @@ class Measurement:
     """Raw data of the run, from which rules compute the numbers that no other code needs."""
     steady: SteadyState
     first_row: int
-    """First counted row, after both the issued and the detected warm-up."""
+    """First row that counts, which follows the issued warm-up and the detected warm-up."""
     invoke_ns: Nanoseconds
     """Counted invocations, shape (n,)."""
     invoke: LatencySummary
@@ -92,7 +92,7 @@ class Measurement:
     phone: PhoneConditions = field(default_factory=PhoneConditions)
     """State of a phone; empty for other devices."""
     clock_step_ns: float | None = None
-    """Step of the clock that timed the inferences; None if it is too fine to matter."""
+    """Step of the clock that timed the inferences; None if the step is too fine to matter."""
     paused_s: float | None = None
     """Time in which neither the worker nor the sampler ran; None without telemetry."""
 
@@ -103,7 +103,7 @@ class Measurement:
 
     @property
     def warmup_change_ratio(self) -> float | None:
-        """Relative change of the median if the detected warm-up counted; None if undetected."""
+        """Relative change of the median if the detected warm-up counted, too; None without one."""
         issued = self.traces.queries.warmup_count
         if self.first_row <= issued:
             return None
@@ -188,7 +188,7 @@ def _loadgen(log: str | None) -> LoadgenResult | None:
 
 
 def _step_ns(record: RunRecord, invoke_ns: Nanoseconds) -> float | None:
-    """The larger of two clock steps, which the agent reports and which the durations show.
+    """The larger of the clock step that the agent reports and the step that the durations show.
 
     If the inferences take close to a whole number of steps, all durations are equal and show no
     step. Older agents do not describe the clock.
@@ -199,11 +199,11 @@ def _step_ns(record: RunRecord, invoke_ns: Nanoseconds) -> float | None:
 
 
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
-    """Steady state of all inferences, with the warm-up if it was issued as the timed part was.
+    """Steady state of the inferences, including the warm-up if it was issued in the same way.
 
-    The warm-up of a server run is excluded, because it has no gaps: in the timed part, the caches
-    cool down in the gaps between arrivals. If the latencies of the warm-up return later in the run,
-    it is not cut.
+    The warm-up of a server run is excluded, because it has no gaps. In the timed part, other data
+    replaces the model's data in the caches during the gaps between arrivals. If the latencies of
+    the warm-up return later in the run, it is not cut.
     """
     timed = slice(queries.warmup_count, None)
     if not spec.scenario.traits.is_scheduled:

@@ -1,4 +1,4 @@
-"""Median of the headline values of runs: its 95 % interval, and the limits on its width.
+"""Interval (95 %) of the median of runs' headline values, and the limits on its width.
 
 The module imports no other library, because a list of runs needs no other part of the analysis.
 """
@@ -15,18 +15,18 @@ LEVEL = 0.95
 SIGMAS = 1.959964
 """Half-width of a 95 % interval in standard errors."""
 MIN_RUNS = 5
-"""Minimum number of runs for an interval: the lowest and the highest of five runs enclose the
-median with a probability of 93.75 %, the lowest and the highest of four runs with 87.5 %."""
+"""Minimum number of runs for an interval. The lowest and the highest of five runs enclose the
+median with a probability of 93.75 %; the lowest and the highest of four runs, with 87.5 %."""
 PRECISION_SUSPECT_RATIO = 0.05
 """Maximum half-width of the interval of the median, relative to the median, for a run or set to
 pass. Source: Hoefler & Belli, Scientific benchmarking of parallel computing systems (2015), 4.2.2,
 measure until the interval is within 5 %; nanobench warns at the same error."""
 PRECISION_INVALID_RATIO = 0.25
-"""Half-width above which a median is invalid: the next run may show half or twice as much."""
+"""A median is invalid if its interval's half-width, relative to the median, is above this ratio."""
 
 
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
-    """95 % interval of the median of the distribution of independent values; None below five.
+    """95 % interval of the median of the values' distribution; None for fewer than five values.
 
     The interval is interpolated between two pairs of order statistics, the widest pair that covers
     less than 95 % and the narrowest that covers more, so that the coverage is 95 % and not up to
@@ -49,10 +49,11 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
 
 
 def min_pair_count(comparison_count: int = 1) -> int:
-    """Fewest pairs of runs that can decide this many comparisons made together.
+    """Smallest number of pairs of runs that can decide this many comparisons together.
 
-    The smallest p of n pairs, whose differences all have the same sign, is 2^(1 - n), times the
-    number of comparisons by Holm's method; it has to be less than 5 %.
+    The smallest p value of n pairs is 2^(1 - n), for differences that all have the same sign. By
+    Holm's method, it is multiplied by the number of comparisons. The product has to be less than 5
+    %.
 
     >>> min_pair_count(), min_pair_count(12)
     (6, 9)
@@ -79,7 +80,7 @@ def t_quantile(freedom: int) -> float:
 
 
 def are_too_far_apart(values: Sequence[float]) -> bool:
-    """Whether runs with these headline values make an invalid set; False below five runs."""
+    """Whether runs with these headline values make an invalid set; False for fewer than five."""
     interval = median_interval(values)
     if interval is None:
         return False
@@ -97,7 +98,7 @@ def is_too_wide(interval: tuple[float, float], middle: float) -> bool:
 
 @cache
 def _ranks(count: int) -> tuple[int, float, float]:
-    """Rank of the narrowest pair of values that covers the median with `LEVEL`, and two coverages.
+    """Rank of the narrowest pair of values that covers the median with `LEVEL`; two coverages.
 
     The rank counts from either end; it is 1 if no pair reaches the level. The coverages belong to
     this pair and to the next narrower pair.

@@ -1,4 +1,4 @@
-"""Spread between occasions: how far a model's next measurement may be from the present.
+"""Spread of a model's results between occasions, that is, measurements at different times.
 
 The interval of a set assumes that the next runs are made under the same conditions. Other programs
 on a shared machine, the temperature of the room, or the memory layout since boot stay the same
@@ -7,9 +7,9 @@ results change. Occasions are the third level of repetition, after inferences an
 
 With x the logarithms of the medians of k sets of a model, s² = Σ (x - mean)² / (k - 1), and the
 ratio of the next set to the present set is within exp(±t(0.975, k - 1) · s · sqrt(2)). If a model
-has too few sets, the deviations of all models of the device are pooled, each from the mean of its
-model. The medians vary between launches, too, so s contains the random error of a set with its
-number of runs.
+has too few sets, the deviations of all models of the device are pooled, where each set's deviation
+is from the mean of its own model. The medians vary between launches, too, so s contains the random
+error of a set with its number of runs.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; ISO 5725-3,
 intermediate precision.
@@ -25,10 +25,10 @@ from datetime import datetime
 from edgebench.host.analysis.median import t_quantile
 
 MIN_OCCASIONS = 3
-"""Minimum number of sets of a model for an estimate; for several models, the minimum number of
-degrees of freedom plus one."""
+"""Minimum number of a model's sets for an estimate. For several models together, the minimum number
+of degrees of freedom is one less."""
 OCCASION_S = 600.0
-"""Time after the first set of an occasion within which further sets belong to this occasion.
+"""A set belongs to an occasion if it starts within this time after the occasion's first set.
 
 After this time, the machine has warmed up or cooled down: a board with a heat sink does so with a
 time constant of one to two minutes.
@@ -40,14 +40,14 @@ class OccasionSpread:
     """Variation of a metric between occasions."""
 
     deviation: float | None = None
-    """Standard deviation of the logarithms of the medians of sets; None: too few occasions."""
+    """Standard deviation of the logarithms of sets' medians; None for too few occasions."""
     freedom: int = 0
     """Degrees of freedom of the deviation."""
     occasion_count: int = 0
     """Number of occasions that the estimate rests on."""
     model_count: int = 0
     is_pooled: bool = False
-    """Whether other models of the device count because the compared models have too few."""
+    """Whether other models' sets were used, because the compared models have too few sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class NextTime:
     """Prediction of how far the next set may be from the present set."""
 
     half_width_ratio: float
-    """The next median is within this ratio of the present median, with 95 % probability."""
+    """With 95 % probability, the next median differs from the present one by at most this ratio."""
     occasion_count: int
     """Number of sets that the estimate rests on."""
     model_count: int
-    """Number of models; 1 if this model has enough sets of its own."""
+    """Number of models that the estimate rests on; 1 if this model alone has enough sets."""
 
 
 def start_s(created_utc: str) -> float:

@@ -1,4 +1,4 @@
-"""Quality of a model's outputs: agreement with reference kernels, and accuracy."""
+"""Quality of a model's outputs, which is their agreement with reference kernels and accuracy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from edgebench.protocol.traces import DATASET_INDEX
 
 _T = TypeVar("_T")
 Outputs = Mapping[str, NDArray[Any]]
-"""Arrays by name, as in the agent's file: `used.N`, `reference.N`, `dataset.N`, `dataset_index`."""
+"""Maps names in the agent's file (`used.N`, `reference.N`, `dataset.N`, `dataset_index`) to
+arrays."""
 Values = NDArray[np.float64]
 
 
@@ -46,7 +47,8 @@ def judge_outputs(
         check: The device's report of its checks.
         specs: Descriptions of the outputs, for scale and zero point.
         outputs: Outputs of the model and of the reference.
-        labels: Labels of the data set as `y`, and its samples as `x` if the metric needs them.
+        labels: Labels of the data set under the name `y`; its samples under `x` if the metric needs
+            them.
         metric: One of `METRICS`; None without a data set.
     """
 
@@ -81,7 +83,7 @@ def agreement(
         outputs: Arrays of the model and of the reference.
         specs: Descriptions of the outputs, for scale and zero point.
         reference: Name of the reference kernels.
-        distinct_count: Number of different inputs among the samples; with fewer than two, outputs
+        distinct_count: Number of different inputs among the samples. If it is below two, outputs
             are not checked for being constant.
 
     Returns:
@@ -176,7 +178,7 @@ def accuracy(
         outputs: `dataset.0`, shape (n, …), and optionally `dataset_index`, shape (n,), which has
             the index of each output's sample if samples are missing or in another order.
         specs: Descriptions of the outputs, for scale and zero point.
-        labels: Shape (m,), m = n without an index.
+        labels: Labels of the samples, shape (m,), where m = n if there is no `dataset_index`.
         metric: One of `METRICS`.
         inputs: The data set's samples, shape (m, …); for the reconstruction error only.
 
@@ -236,12 +238,12 @@ def _top1(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
 
 
 def _auc(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
-    """Area under the ROC curve of the last output as the score of label 1."""
+    """Area under the ROC curve, with the last output as the score for label 1."""
     return _auc_of(real[:, -1], labels)
 
 
 def _reconstruction_auc(real: Values, labels: NDArray[Any], inputs: NDArray[Any] | None) -> Judged:
-    """Area under the ROC curve of the mean squared reconstruction error (anomaly detection)."""
+    """Area under the ROC curve, with the mean squared reconstruction error as the score."""
     if inputs is None:
         raise MeasurementError("a reconstruction error needs the samples of the data set")
     wanted = np.asarray(inputs, np.float64).reshape(len(real), -1)
@@ -291,7 +293,7 @@ METRICS: dict[str, Callable[[Values, NDArray[Any], NDArray[Any] | None], Judged]
     "reconstruction_auc": _reconstruction_auc,
     "mean_abs_error": _mean_abs_error,
 }
-"""Metrics of data sets, by name."""
+"""Maps the name of each metric of a data set to its function."""
 ERROR_METRICS = frozenset({"mean_abs_error"})
 """Metrics that are better when lower; the others are better when higher."""
 NEED_BOTH_LABELS = frozenset({"auc", "reconstruction_auc"})

@@ -1,6 +1,6 @@
-"""Pauses of a whole device during which its clock continued; a pure function over the traces.
+"""Pauses of a whole device while its clock continued, found by a pure function of the traces.
 
-The worker and the sampler are two processes that have nothing in common but the device: if neither
+The worker and the sampler are two processes that have nothing in common but the device. If neither
 has a timestamp for a while, the device, its virtual machine or its container was paused. The
 sampler reads ten times a second, so a pause is found if it lasts several of its periods. Threads
 that wait for a CPU look the same in the traces, but the kernel's statistics count their time as
@@ -15,7 +15,7 @@ from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 
 PAUSE_LIMIT_S = 0.5
-"""Shortest pause that is found: five periods of the sampler."""
+"""Shortest pause that is found, which is five periods of the sampler."""
 MIN_READINGS = 5
 """Minimum number of readings from which the usual interval between readings is estimated."""
 

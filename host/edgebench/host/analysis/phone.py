@@ -1,4 +1,4 @@
-"""State of a phone during a run, from its telemetry; a pure function over the trace."""
+"""State of a phone during a run, computed from its telemetry by a pure function."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from edgebench.host.analysis.thermal.telemetry import Floats, Series, TelemetryTrace
 
 UNKNOWN, CHARGING = 1, 2
-"""Status of a battery. Source: `android.os.BatteryManager`, BATTERY_STATUS_UNKNOWN and
+"""Values of a battery's status. Source: `android.os.BatteryManager`, BATTERY_STATUS_UNKNOWN and
 BATTERY_STATUS_CHARGING; the sampler uses the same numbers for files of the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhoneConditions:
-    """State of a phone, from the readings of the timed loop and the nearest before and after it.
+    """State of a phone, from the readings in the timed loop and one reading before and after it.
 
-    A field is None without readings.
+    A field is None if the phone has no readings of it.
     """
 
     charging_ratio: float | None = None

@@ -1,4 +1,4 @@
-"""Times of the operators, with the time of the inferences that were not profiled."""
+"""Times of the operators, and the time of inferences without profiling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def profile_of_target(target: TargetRecord, measured: WindowMeasurement) -> Prof
 
 
 def sum_difference(profile: ProfileResult) -> tuple[float, float] | None:
-    """Difference between the operators' sum and the whole, and the part that the counter explains.
+    """Difference of operators' sum and whole inference, and the part that the counter explains.
 
     Both are relative to the time of the whole inference, which includes one reading of the counter
     that the operators' times do not include. None if the target did not time whole inferences.

@@ -207,7 +207,7 @@ def _target_metrics(
 
 
 def _total(parts: Sequence[int | None]) -> int | None:
-    """Sum of the parts; None if a part is unknown."""
+    """Sum of numbers; None if any of the numbers is unknown."""
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
 
@@ -265,7 +265,7 @@ def analyse_failure(
 
 @_named_errors()
 def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel | None:
-    """The clock model of a run; None without probes, which need a connected host."""
+    """Fit the clock model of a run; None without clock probes, which need a connected host."""
     if not any(probes):
         return None
     return fit(
@@ -372,7 +372,7 @@ def _binding(facts: BindingFacts | None) -> BindingNs | None:
 def _conditions(
     record: RunRecord, worker: WorkerRecord | None, facts: HostFacts, clock: ClockModel | None
 ) -> Conditions:
-    """State of the machine during the run; without a worker, only what the agent recorded."""
+    """State of the machine during the run; without a worker's record, only the agent's part."""
     sampled = record.telemetry
     return Conditions(
         load_1m_before=record.environment.load_1m,

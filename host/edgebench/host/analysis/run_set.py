@@ -1,12 +1,12 @@
-"""Results over several runs of the same model.
+"""Results over a set of several runs of the same model.
 
 A run has its own process, memory layout and state of the machine, and all of its queries share
 them. So the interval of a single run applies to the median of this run, not to that of the next
-run: sixteen runs of the same model differed by 9 % on a shared machine, each with an interval
-within 4 %. The headline of a set is the median of its runs, and its interval is computed from the
-values of the runs alone. The interval assumes no particular distribution, only that the next runs
-have the same distribution: a change of the machine between two commands is not visible in either of
-them.
+run. On a shared machine, sixteen runs of the same model differed by 9 %, although each had an
+interval within 4 %. The headline of a set is the median of its runs, and its interval is computed
+from the values of the runs alone. The interval assumes no particular distribution, only that the
+next runs have the same distribution: a change of the machine between two commands is not visible in
+either of them.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for the levels of
 repetition and the best split of the time; pyperf, which starts 20 processes by default.
@@ -47,13 +47,13 @@ from edgebench.host.result.verdict import (
 from edgebench.protocol.record import Yardstick
 
 SHORTEST_LOOP_S = 0.5
-"""Shortest proposed loop: a tick of the scheduler or the reading of a sensor is a large share of a
-shorter loop."""
+"""Shortest proposed loop. In a shorter loop, a tick of the scheduler or the reading of a sensor
+takes a large share."""
 
 DRIFT_REACH = 5 / 8
-"""Widening of the interval on each side, in units of the drift inside the runs. The widening is
-half of the whole linear drift; the measured drift, from the first to the last fifth of a run, is
-four fifths of the whole drift."""
+"""The interval is widened on each side by this multiple of the measured drift inside the runs. The
+widening is half of the whole linear drift. The measured drift, from the first to the last fifth of
+a run, is four fifths of the whole drift."""
 _DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
 """Groups of metrics that a drift inside the runs changes."""
 
@@ -73,7 +73,7 @@ def find_sets(runs: Iterable[Run]) -> list[RunSet]:
 
 
 def choose_sets(runs: Iterable[Run]) -> list[RunSet]:
-    """The sets of runs that a user selected; a run without the rest of its set stands alone."""
+    """The sets of runs that a user selected; a run whose set was not selected stands alone."""
     return [
         alone(run_set.first) if len(run_set.runs) == 1 else run_set for run_set in find_sets(runs)
     ]
@@ -86,7 +86,7 @@ def _number(run: Run) -> int:
 
 
 def _planned_count(runs: Sequence[Run]) -> int:
-    """Planned number of runs of the set; for pairs, up to the last started pair."""
+    """Planned number of runs of the set; for pairs, only those up to the last started pair."""
     if (member := runs[0].member) is not None:
         return member.count
     return max(map(_number, runs)) + 1
@@ -215,7 +215,7 @@ def _with_warmups(
 
 
 def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Bounds for a further run, 95 %; None below five runs, or if a value is not positive.
+    """95 % bounds of a further run's value; None for fewer than five runs or values <= 0.
 
     exp(m ± t(0.975, n - 1) · s · sqrt(1 + 1/n)) with mean m and standard deviation s of the
     logarithms. The interval of the median is narrower, because the median of many runs varies less
@@ -241,8 +241,8 @@ def set_drift_ratio(runs: Sequence[Run], *, is_of_levels: bool = False) -> float
 
     Args:
         runs: The runs, at least one.
-        is_of_levels: Whether to return the drift of the mean, which bursts of slow inferences
-            raise, although the medians of a run's ten blocks are the same.
+        is_of_levels: Whether to return the drift of the mean. Bursts of slow inferences raise the
+            mean, although the medians of a run's ten blocks are the same.
     """
     drift = float(np.median([_level_range_ratio(run, is_of_levels) for run in runs]))
     stabilities = [run.metrics.stability for run in runs]
@@ -269,9 +269,9 @@ def _level_range_ratio(run: Run, is_of_levels: bool) -> float:
 
 
 def _end_ratio(runs: Sequence[Run]) -> float:
-    """Ratio of the latency at a run's end to its median, as the median of all runs; 1 if unknown.
+    """Median over the runs of the end latency divided by the median latency; 1 if unknown.
 
-    The latency at the end continues the line through the medians of the last two of ten blocks.
+    The latency at the end of a run continues the line through the medians of its last two blocks.
     """
     ends = []
     for run in runs:
@@ -283,7 +283,7 @@ def _end_ratio(runs: Sequence[Run]) -> float:
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
-    """Path of the scenario's compared metric if every run has it; else the path of the median.
+    """Path of the metric that the scenario compares, if all runs have it; else of the median.
 
     For devices that time themselves, the path of their own headline.
     """
@@ -299,7 +299,7 @@ def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
 def _variance(
     metric: Metric, found: SetMetric | None, runs: Sequence[Run]
 ) -> VarianceLevels | None:
-    """Variance of each level, and the best split of the time between launches and loops.
+    """Variance between and within runs, and the best split of the time into launches and loops.
 
     With V_w the variance of a run's value by its own queries, V_b the variance between launches, c
     the cost of a launch, d the length of the loop and d0 its present length, n runs take n (c + d)
@@ -386,9 +386,9 @@ def _verdict(
 
 
 def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
-    """Yardsticks of the runs; all None if work or CPUs differ between the runs.
+    """Yardsticks (timings of fixed work) of the runs; all None if work or CPUs differ.
 
-    All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
+    All are also None if an accelerator ran the model, because yardsticks show the speed of the CPU.
     """
     is_compared = len(set(map(work_of, runs))) == 1 and not any(
         uses_accelerator(run.runtime.placement) for run in runs
@@ -399,7 +399,7 @@ def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
 def _broken_by_runs(
     runs: Sequence[Run], counted: Sequence[Run], metrics: Mapping[str, SetMetric]
 ) -> list[Finding]:
-    """Each failed rule of the runs: its worst finding, with the number of runs that failed it.
+    """The worst finding of each failed rule of the runs, with the number of runs that failed it.
 
     If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
     count in the set, so their failures make the set suspect at most, if any run counts. A rule that
@@ -454,7 +454,7 @@ def _is_checked(run: Run, name: str) -> bool:
 
 
 def _is_outvoted(kind: NumberKind, others: Sequence[Run], metrics: Mapping[str, SetMetric]) -> bool:
-    """Whether each number of a kind stays inside its interval if only the other runs count."""
+    """Whether each number of this kind stays in its interval if only the other runs count."""
     for path, summary in metrics.items():
         if METRICS[path].kind is not kind:
             continue

@@ -1,4 +1,4 @@
-"""Requested settings of a run, compared with the settings in effect."""
+"""Comparison of the settings that a run requested with the settings in effect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgebench.protocol.record import WorkerRecord
 from edgebench.protocol.spec import RunSpec
 
 NO_DELEGATE = "none"
-"""Request for the runtime's own kernels."""
+"""Name by which a run requests the runtime's own kernels."""
 _AS_REQUESTED, _DIFFERENT = SettingState.AS_REQUESTED, SettingState.DIFFERENT
 _NOT_CHOSEN, _UNKNOWN = SettingState.NOT_CHOSEN, SettingState.UNKNOWN
 

@@ -1,13 +1,13 @@
-"""Numbers of a target that timed windows of inferences itself.
+"""Numbers from a target (such as a microcontroller) that timed windows of inferences itself.
 
 Theory of operation. A window has two timestamps of the target's own counter, and a count of
 inferences between them. Time divided by count is a mean; percentiles require firmware that times
 each inference.
 
 The counter of an emulator that counts instructions advances by a fixed virtual time per
-instruction, regardless of the machine that runs the emulator. So the time divided by the time of an
-instruction is a number of instructions, to within a tick at either end. It is not the time of any
-real processor.
+instruction, regardless of the machine that runs the emulator. So the time of a window divided by
+the time of an instruction is a number of instructions, to within a tick at either end. It is not
+the time of any real processor.
 
 Source: EEMBC, MLPerf Tiny run rules: the throughput of a window is its count divided by its time,
 and the result is the median of five windows.
@@ -29,7 +29,7 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TargetRecord, Window
 
 EDGE_TICKS = 2
-"""Possible difference of two equal windows in ticks, because each begins and ends within a tick."""
+"""Possible difference, in ticks, between equal windows, which begin and end within a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class WindowMeasurement:
     duration_s: float | None
     """Sum of the windows' times; None if they were not timed."""
     inference_ns: float | None = None
-    """Median time of an inference; virtual time if the target is emulated. None if nothing timed
-    it."""
+    """Median time of an inference, or virtual time if the target is emulated. None if no inference
+    was timed."""
     quality: OutputQuality = field(default_factory=OutputQuality)
 
 
@@ -58,8 +58,8 @@ def measure_windows(
 
     Args:
         target: The target's record of the run.
-        metered_s: Durations of the windows by their edges in a meter's recording, shape (windows,),
-            for a target that reports no time; None without such edges.
+        metered_s: Durations of the windows, shape (windows,), for a target that reports no time,
+            from edges in a meter's recording. None without such edges.
 
     Raises:
         MeasurementError: the record has no window, or an impossible window.
@@ -105,7 +105,7 @@ def measure_windows(
 def _metered(
     target: TargetRecord, counts: NDArray[np.int64], metered_s: Sequence[float] | None
 ) -> WindowMeasurement:
-    """Numbers of a target that reports no time, by the meter's clock if it recorded the windows.
+    """Numbers of a target that reports no time, by the clock of a meter that recorded it.
 
     An interface board may time each inference of streaming firmware. A window is then as long as
     its audio, regardless of how long an inference takes.

@@ -7,12 +7,13 @@ from edgebench.protocol.record import ThreadTime, WorkerRecord
 WORKING_RATIO = 0.10
 """Minimum CPU time of a working thread, relative to that of the busiest thread.
 
-If the busiest thread also did the work of a thread with this ratio, the run would be longer by at
-most that ratio. So a thread below a tenth shortens an inference by at most a tenth, whatever it
-does. Housekeeping threads of runtimes have less than 0.01."""
+If the busiest thread also did the work of a thread with this share, the run would be longer by at
+most this share. So a thread with less than a tenth shortens an inference by at most a tenth,
+whatever it does. Housekeeping threads of runtimes have less than 0.01.
+"""
 ACCOUNTED_RATIO = 0.9
-"""Share of the worker's CPU time that the listed threads must have for the list to be complete: a
-thread that begins and ends within the loop is neither in the list before nor in the list after the
+"""The list of threads counts as complete if they have at least this share of the worker's CPU time.
+A thread that begins and ends within the loop is in neither of the lists made before and after the
 loop."""
 
 

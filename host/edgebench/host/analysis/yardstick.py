@@ -1,4 +1,4 @@
-"""Comparison of the yardsticks of several runs of a device, as far as they are comparable."""
+"""Comparison of yardsticks (timings of fixed work) of several runs of a device."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class UsualSpeed:
 
 
 def integer_ns(yardstick: Yardstick) -> float:
-    """Time of a unit of integer work, nanoseconds: the faster of both readings.
+    """Time of a unit of integer work, nanoseconds, from the faster of a run's two readings.
 
-    Another process may have slowed down one of the readings.
+    The faster reading is used, because another process may have slowed the other one down.
     """
     return min(yardstick.before.integer_ns_per_unit, yardstick.after.integer_ns_per_unit)
 
 
 def memory_bytes_per_s(yardstick: Yardstick) -> float:
-    """Rate of the copy in memory, the faster of both readings; 0 if neither reading has it."""
+    """Rate of the copy in memory, from the faster of two readings; 0 if neither has a rate."""
     ends = yardstick.before, yardstick.after
     return max(end.memory_bytes_per_s or 0.0 for end in ends)
 
 
 def work_of(run: Run) -> tuple[object, ...]:
-    """Facts that must be equal for the yardsticks of runs to be comparable: device, work, CPUs."""
+    """Device, work and CPUs, which must be equal for yardsticks of runs to be comparable."""
     scheduling = run.conditions.scheduling
     return (
         run.device.id,

@@ -1,4 +1,4 @@
-"""The built-in models, which need no download: variants of a small CNN for images of digits.
+"""The built-in models, variants of a small CNN for images of digits, which need no download.
 
 The models are built by devtools/build_builtin_models.py; manifest.json lists their accuracy.
 """
@@ -22,8 +22,8 @@ _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 
 NAME_CUTOFF = 0.8
 """Smallest similarity, as difflib defines it, at which an unknown name counts as a misspelled name
-of a model. The limit is above 0.7, the similarity of `dir.tflite` and `digits_int8.tflite`: two
-different names with the same suffix."""
+of a model. Different names with the same suffix must stay below the limit: `dir.tflite` and
+`digits_int8.tflite` have a similarity of 0.7."""
 
 
 def builtin_models(*, precision: str | None = None) -> list[Model]:

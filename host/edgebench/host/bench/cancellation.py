@@ -13,7 +13,7 @@ from edgebench.protocol.errors import EdgebenchError
 
 
 class Interrupted(Exception):
-    """A run was cancelled; `run` is the part that was measured, None if nothing was measured."""
+    """A run was cancelled; `run` has the part that was measured, or is None without one."""
 
     def __init__(self, run: Run | None) -> None:
         super().__init__("interrupted")
@@ -68,7 +68,7 @@ class Cancellation:
         """Perform an action once if cancellation is requested before the end of the block.
 
         If cancellation was already requested, the action is performed immediately. The action must
-        not raise, because the thread that cancels has further actions to perform.
+        not raise, because the thread that cancels then performs the other actions.
         """
         with self._lock:
             is_late = self.is_requested

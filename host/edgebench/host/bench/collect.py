@@ -50,11 +50,11 @@ OnProblem = Callable[[str, EdgebenchError], None]
 
 @dataclass(frozen=True, slots=True)
 class HostRecord:
-    """Data that the host recorded during a run; empty if the host was not connected."""
+    """Data that the host recorded during a run; empty without a connection to the device."""
 
     probes: list[list[ClockProbe]]
     meter_trouble: str | None = None
-    """Why the recording of the host's meter ended early; None if it did not end early."""
+    """Why the recording of the host's meter ended too early; None if it is complete."""
 
 
 def collect(
@@ -69,7 +69,7 @@ def collect(
 ) -> Run:
     """Store a finished or failed run that is on the device.
 
-    The device deletes the run only after the run is stored here and `on_stored` has returned. With
+    The device deletes the run only after the run is stored here and `on_stored` has returned. If
     `is_kept`, the device keeps the run until another host has fetched it.
 
     Raises:

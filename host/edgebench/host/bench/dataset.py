@@ -27,7 +27,7 @@ from edgebench.protocol.errors import DatasetFileRefused, DatasetIncomplete, Dat
 from edgebench.protocol.text import printable
 
 MAX_LABEL = 1e100
-"""Limit on the absolute value of a label, because squares of larger labels could overflow."""
+"""Maximum absolute value of a label; the square of a larger label could overflow."""
 BUILT_IN = "digits"
 """Name of the built-in data set, the held-out test set of the built-in models."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
@@ -113,7 +113,7 @@ def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
 
 
 def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -> str:
-    """The metric that the file names; else `top1` for integer labels, or else `mean_abs_error`."""
+    """The file's metric; by default `top1` for integer labels, `mean_abs_error` for others."""
     if "metric" not in arrays:
         return "top1" if labels.dtype.kind in "biu" else "mean_abs_error"
     metric = str(arrays["metric"])

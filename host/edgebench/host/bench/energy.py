@@ -63,11 +63,12 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import make_directory, whole_file, write_whole
 
 NEIGHBOURS = 100
-"""Number of earlier runs, and number of later runs, whose load codes are taken into account: the
-file may also contain these load codes."""
+"""Number of runs before and number of runs after a run that are compared with the power file, which
+may also contain the load codes of these runs."""
 SAME_PLACE_NS = 100_000_000
-"""Largest difference between the clock offsets of two runs that are aligned with the same file, in
-addition to the drift of the clocks: the duration of a few chips of a load code."""
+"""Largest difference between the clock offsets of two runs that are aligned with the same power
+file. The drift of the clocks is added to this limit, which is a few times the shortest on or off
+time of a load code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +142,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
 
 
 def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceRequest, ImportFile]:
-    """Write the file's samples to power.parquet; return the request, not aligned, and the file."""
+    """Write the file's samples to power.parquet; return the unaligned request, and the file."""
     gain_ratio = options.gain_ratio
     if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
         shown = format_percent(gain_ratio, 3)
@@ -196,7 +197,7 @@ def _energy_request(request: TraceRequest, options: TraceOptions) -> EnergyReque
 
 
 def _refuse_unknown_samples(power: PowerFile, energy: EnergyResult) -> None:
-    """Raise a clearer error if the energy is refused only because samples may be instantaneous.
+    """Raise a clearer error if the only problem is that samples may be instantaneous values.
 
     Instantaneous samples may miss activity between them; samples that are means over their
     intervals miss nothing.
@@ -249,7 +250,7 @@ def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_Othe
 
 
 def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> list[RunRecord]:
-    """Other runs of the same set whose load codes are as far apart as the codes of this run."""
+    """Other runs of the set whose load codes are the same time apart as those of this run."""
     if facts.member is None:
         return []
     codes = load_codes(record)
@@ -263,7 +264,7 @@ def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> 
 
 
 def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
-    """Reject an alignment that contradicts the alignment of another run with the same file.
+    """Reject an alignment of the file that contradicts its alignment with another run.
 
     The clocks of instrument and device have nearly the same offset in both runs. A different offset
     means that the load codes found in the file belong to the other run.

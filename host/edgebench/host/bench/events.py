@@ -21,14 +21,14 @@ from edgebench.protocol.messages import Progress, Telemetry
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Position of a run among the runs that a command makes on its device."""
+    """Number of a run among all runs that a command makes on a device."""
 
     number: int
     """Number of the run, from 1."""
     count: int
     """Number of runs that the command makes on the device."""
     settings: str = ""
-    """Settings in which runs of the same model differ, such as `threads 2`."""
+    """Settings that distinguish runs of the same model, such as `threads 2`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DeviceSkipped:
 
 @dataclass(frozen=True, slots=True)
 class LabgridPlaceTaken:
-    """Another user has acquired the labgrid place of a device that is measured."""
+    """Another user has acquired the labgrid place (the reserved resources) of a measured device."""
 
     device: str
     place: str
@@ -64,7 +64,7 @@ class MeterMissing:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelected:
-    """One of `device_count` devices will be measured; its other events follow."""
+    """A device will be measured, one of `device_count`; further events of the device follow."""
 
     device: str
     device_count: int
@@ -98,7 +98,7 @@ class DeviceStillBusy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUnavailable:
-    """No run can be made on the device now; further attempts follow, for up to `limit_s`."""
+    """No run can be made on the device now; the command tries again for up to `limit_s`."""
 
     device: str
     error: EdgebenchError
@@ -107,7 +107,7 @@ class DeviceUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class FilesOpen:
-    """On this device, a model's code can access the files of the agent's user."""
+    """A model's code could access files of the user that runs the agent on this device."""
 
     device: str
     reason: str
@@ -123,7 +123,7 @@ class RuntimeLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAdded:
-    """A model that the user did not name is measured as the reference of the accuracy."""
+    """A model that the user did not name is measured to compare its accuracy with the others."""
 
     device: str
     model: str
@@ -131,7 +131,7 @@ class ReferenceAdded:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSkipped:
-    """A reference is not measured, because the device runs only quantised models."""
+    """The unquantised reference model is not measured: the device runs only quantised models."""
 
     device: str
     model: str
@@ -139,11 +139,11 @@ class ReferenceSkipped:
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """A run begins, or was rejected; `runtime` is empty if no runtime had been chosen."""
+    """A run begins, or was rejected before a runtime was chosen; `runtime` is then empty."""
 
     device: str
     shown_name: str
-    """Name of the device to show with the run: from the plan, or from the device itself."""
+    """Displayed name of the device; the plan of the runs or the device itself defines it."""
     model: str
     runtime: str
     place: Place
@@ -239,7 +239,7 @@ class EarlierRunFailed:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRunRejected:
-    """A run of an earlier command cannot be stored.
+    """A run that an earlier command left on the device cannot be stored.
 
     The run stays on the device; if the error is `RunSetAside`, it is set aside on the host instead.
     """
@@ -259,7 +259,7 @@ class EarlierRunLost:
 
 @dataclass(frozen=True, slots=True)
 class FetchBegan:
-    """The fetch of an earlier command's run begins; phases follow if the run is in progress."""
+    """The host begins to fetch an earlier command's run, or to follow it if it is in progress."""
 
     device: str
     run_id: str
@@ -284,7 +284,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunStoredElsewhere:
-    """The command that started the run stored it in another store."""
+    """The command that started the run has stored it in a store other than this one."""
 
     device: str
     run_id: str
@@ -338,7 +338,7 @@ Notify = Callable[[MeasurementEvent], None]
 
 
 def raise_failures(event: MeasurementEvent) -> None:
-    """Consumer that ends the command at the first failure, and ignores all other events.
+    """Raise the error of a failure, which ends the command; ignore all other events.
 
     Raises:
         EdgebenchError: a device, a run or a fetch failed.
@@ -348,5 +348,5 @@ def raise_failures(event: MeasurementEvent) -> None:
 
 
 def ignore_events(event: MeasurementEvent) -> None:
-    """Consumer that ignores all events, for callers that use only the returned outcome."""
+    """Ignore all events, for callers that use only the returned outcome."""
     del event

@@ -1,8 +1,8 @@
 """Compute the result of a fetched run, in a separate process if several devices are measured.
 
 The analysis of a million queries holds Python's global interpreter lock for up to a third of a
-second. During that time, a meter that another lane reads loses samples (its buffer of 64 KiB holds
-160 ms at a PPK2's rate), and clock probes take longer.
+second. During that time, a meter that another thread reads loses samples (its buffer of 64 KiB
+holds 160 ms at a PPK2's rate), and clock probes take longer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from edgebench.system.python_start import python_command
 from edgebench.system.unforeseen import named_error
 
 Finish = Callable[[Path, "str | None"], Run]
-"""Function that computes and writes the result of a run in a directory, like `finish`."""
+"""Function with the signature of `finish`, which computes and writes the result of a run."""
 END_TIMEOUT_S = 2.0
 """Time that the process has to exit before it is killed. A run whose analysis is cut short stays on
 its device, and is fetched again."""
@@ -66,13 +66,13 @@ TRIES = 2
 _HOST_ERRORS = {
     kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError, Unforeseen)
 }
-"""Error classes by name, for errors that have no code because no agent sends them."""
+"""Maps names to error classes, for errors that have no code because no agent sends them."""
 
 
 def finish(directory: Path, trouble: str | None = None) -> Run:
     """Compute the result of a run from the files in its directory, and write run.json.
 
-    Whatever files a device sends, the outcome is a result or one of these errors.
+    The outcome is a result or one of these errors, whatever files the device has sent.
 
     Args:
         directory: Directory with the agent's files under raw/, clock probes, and the host's files.
@@ -123,7 +123,7 @@ def _finished(directory: Path, trouble: str | None) -> Run:
 
 
 def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
-    """Clock probes of the run; if their file is not readable, an empty file replaces it.
+    """Clock probes of the run; an empty file replaces a file of probes that is not readable.
 
     The file is unreadable if the machine lost power while an earlier version of edgebench wrote it.
     """
@@ -135,9 +135,9 @@ def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
 
 
 def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recording | None:
-    """Open the recording of a meter, which was read by the agent, this host or another host.
+    """Open the meter's recording, which the agent, this host or another host has made.
 
-    The end of the recording of a host that lost its connection is unknown; energy is refused for
+    If the host lost its connection, the end of its recording is unknown; energy is refused for
     every window that the recording does not cover.
     """
     path = directory / RAW_DIRECTORY / METER_FILE
@@ -147,11 +147,11 @@ def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recor
 
 
 class FinishingProcess:
-    """Computes the results of runs in another process, one at a time, for several threads.
+    """Computes results of runs in a separate process, one result at a time, for several threads.
 
-    If the process dies, a second process repeats the analysis, because a user may have killed the
-    first process. If the second process dies, too, for example because the run is too large for the
-    memory, an error is raised. The other process exits when this process exits.
+    If the separate process dies, a second process repeats the analysis, because a user may have
+    killed the first process. If the second process dies, too, for example because the run is too
+    large for the memory, an error is raised. The separate process exits when this process exits.
     """
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class FinishReply:
-    """Reply of the other process: the error of the analysis; after a success, no field is set."""
+    """Reply of the analysing process: the analysis' error; after a success, no field is set."""
 
     code: int | None = None
     """Code of an `EdgebenchError`."""

@@ -17,7 +17,7 @@ from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
 from edgebench.protocol.errors import NoSuchRun, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
-"""Longest wait until the client that started the run stores the run, or its lease expires."""
+"""Longest wait for the client that started a run to store the run, or for its lease to expire."""
 TAKEOVER_POLL_S = 5.0
 
 
@@ -115,7 +115,7 @@ def _take_over(device: OpenDevice, run_id: str) -> None:
 def _joined(
     left: Sequence[list[ClockProbe]], later: Sequence[list[ClockProbe]]
 ) -> list[list[ClockProbe]]:
-    """Clock probes of the earlier process and, if this machine's clock ran on, of this process.
+    """Clock probes of the earlier process, and of this process if this machine's clock ran on.
 
     The clock restarts at boot, and stops while the machine sleeps. In both cases, only the probes
     of the earlier process are used, because its meter recording has timestamps of the same clock.

@@ -1,4 +1,4 @@
-"""The health check of a device: its own status report, and a quick run of a built-in model.
+"""The health check of a device reads its status report, and makes a quick run of a model.
 
 A board with a model in its firmware runs that model, because it accepts no other model.
 
@@ -43,7 +43,7 @@ from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import SpecChanges
 
 MODELS = ("digits_int8.tflite", "digits_int8.onnx")
-"""Built-in models of at most 25 kB. The check runs the first model in this list that a runtime of
+"""Built-in models of at most 25 kB. A health check runs the first of these models that a runtime of
 the device can load."""
 MIN_ROOM_BYTES = 16 * 2**20
 """Minimum free space for models on a device, enough for MobileNetV2: its 3.4 million weights take
@@ -55,11 +55,11 @@ _CHANGES: SpecChanges = {
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }
-"""Settings that make the run short: the check evaluates the success of the run, not its speed."""
+"""Settings that make the run short, because the check needs its success, not its speed."""
 
 
 def refused(name: str, error: EdgebenchError) -> HealthCheck:
-    """Convert an error that a check raised to the outcome of the check."""
+    """The outcome of a health check that raised an error."""
     if isinstance(error, LeaseHeld):
         return HealthCheck(name=name, state=CheckState.BUSY, reason=str(error))
     is_ours = isinstance(error, (StoreError, UsageError)) or (

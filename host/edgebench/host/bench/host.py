@@ -1,4 +1,4 @@
-"""This host: its store, its devices, and the measurements on these devices."""
+"""This host's store and devices, and the measurements on these devices."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class BenchHost:
         return find_devices(self.files, timeout_s=timeout_s, state=self.agent_state, record=record)
 
     def pair(self, text: str, decide: Decide | None) -> KnownDevice:
-        """Pair with an agent; if it replaces a paired device, keep the records of this device."""
+        """Pair with an agent; if it replaces a paired device, the device's records are kept."""
         from edgebench.host.devices.pairing import pair
 
         pairing = pair(self.files, text, decide=decide)
@@ -116,7 +116,7 @@ class BenchHost:
             follow_agent(self.store, old.pin, new.pin)
 
     def watched(self, names: Sequence[str]) -> list[KnownDevice]:
-        """Devices by name; without names, all paired devices, and this machine if it runs an agent.
+        """The named devices, or else all paired devices and this machine if it runs an agent.
 
         Raises:
             NoSuchDevice: no paired device has one of the names, or there are no devices.
@@ -133,7 +133,7 @@ class BenchHost:
     def choose(
         self, words: Sequence[str], farm: Farm, notify: Notify = ignore_events
     ) -> list[KnownDevice]:
-        """The devices that the words select; quarantined devices only if a word is their name.
+        """Devices that the words select; a quarantined device only if a word is the device's name.
 
         Raises:
             NoSuchDevice: a word matches no device.
@@ -150,7 +150,7 @@ class BenchHost:
         return devices
 
     def find(self, name: str) -> tuple[KnownDevice, str | None]:
-        """Return a device, by its name in a plan, and the meter that is wired to it, or None.
+        """Return the device with this name in a plan, and the meter that is wired to it, if any.
 
         Raises:
             NoSuchDevice: the device and its pairing were removed after the plan was made.
@@ -164,8 +164,8 @@ class BenchHost:
 
         Args:
             device: The device.
-            any_environment: Whether the agent on this machine may run in a different Python
-                environment than this process, which is allowed if nothing is measured.
+            any_environment: Whether this machine's agent may run in another Python environment than
+                this process, which is allowed if nothing is measured.
 
         Raises:
             TransportError: the device cannot be reached.
@@ -177,7 +177,7 @@ class BenchHost:
         return client
 
     def outcomes(self, device: KnownDevice) -> Outcomes:
-        """Recorder of the successes and failures of runs, for the health record of a device."""
+        """Recorder that adds successes and failures of runs to a device's health record."""
         return Outcomes(self.health, device, self.farm().quarantine_after)
 
     @contextmanager
@@ -237,7 +237,7 @@ class BenchHost:
     def collect(
         self, words: Sequence[str], notify: Notify, cancellation: Cancellation, *, is_waiting: bool
     ) -> list[Run]:
-        """Store the runs that earlier commands left on devices; a run in progress may be followed.
+        """Store the runs that earlier commands left on devices, or that are in progress there.
 
         Args:
             words: Words that select the devices.
@@ -285,7 +285,8 @@ class BenchHost:
         """Check devices with a quick run on each; start or end their quarantine accordingly.
 
         Args:
-            names: Names of devices; empty: this machine and every seat of every paired agent.
+            names: Names of devices; if empty, this machine and every seat (one device) of every
+                paired agent.
             on_checked: Called with the outcome of each check, in any order.
 
         Raises:
@@ -312,7 +313,7 @@ class BenchHost:
     def _check(
         self, device: KnownDevice, cancellation: Cancellation, *, with_seats: bool, limit: int
     ) -> list[HealthCheck]:
-        """Check a device, and with `with_seats` the other seats of its agent."""
+        """Check a device; with `with_seats`, also the other seats (devices) of its agent."""
         others: list[KnownDevice] = []
         name = device.name
         try:

@@ -15,8 +15,8 @@ from edgebench.protocol.record import Phase
 OnNotice = Callable[[Progress | Telemetry], None]
 
 PROBED_WARMUP_S = 0.5
-"""Minimum expected duration of a warm-up during which the device's clock is probed: the probe must
-end before the timed loop, because a request during the loop would disturb the measurement."""
+"""Minimum expected duration of a warm-up for which the device's clock is probed in the warm-up. In
+a shorter warm-up, the probe could extend into the timed loop and disturb the measurement."""
 
 
 def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice) -> OnNotice:
@@ -36,7 +36,7 @@ def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice)
 def wait_for_end(
     client: Client, run_id: str, on_notice: OnNotice, cancellation: Cancellation
 ) -> tuple[RunEnded, bool]:
-    """Wait until the run ends; return its last message, and whether this process stopped it."""
+    """Wait for the run's end; return its last message, and whether this process stopped it."""
 
     def stop() -> None:
         with suppress(TransportError):  # `follow_run` raises it, too

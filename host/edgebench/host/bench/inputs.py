@@ -1,8 +1,8 @@
-"""The user's inputs, given with `--inputs`.
+"""The user's inputs for a model, given with `--inputs`.
 
 The file is a .npz file with an array for each input of the model, under the name of the input. The
-first axis of each array counts the samples. Inputs that are not in the file are drawn at random on
-the device.
+first axis of each array is the index of the sample. Inputs that are not in the file are drawn at
+random on the device.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
 from edgebench.protocol.spec import MAX_LENGTH_S
 
 REPORT_INTERVAL_S = 10.0
-"""Interval of the reports while waiting for a device, and longest wait of a single lease request.
+"""Interval of the reports while waiting for a device; also the longest wait of a lease request.
 
 Each request is a message to a device that is measuring; at this interval, requests are no more
 frequent than the pings of the connection."""
 STOP_TIMEOUT_S = 60.0
-"""Longest wait until a stopped run has ended; the agent kills its worker after 20 s."""
+"""Longest wait for the end of a stopped run; the agent kills the run's worker after 20 s."""
 STOP_POLL_S = 0.1
 
 
@@ -42,12 +42,12 @@ def open_when_free(
     notify: Notify,
     cancellation: Cancellation,
 ) -> Client:
-    """Connect to a device; wait while a command of another Python environment uses its agent.
+    """Connect to a device; wait while its agent serves a command from another Python environment.
 
     Args:
         open_client: Function that connects to the device.
         device: Name of the device.
-        wait_s: Longest wait; 0: no wait.
+        wait_s: Longest wait; 0 means no wait.
         notify: See `take_lease`.
         cancellation: See `take_lease`.
 
@@ -82,8 +82,8 @@ def take_lease(
     Args:
         client: The connection to the device.
         device: Name that the user has given to the device.
-        wait_s: Longest wait; 0: no wait.
-        notify: Receives the holder of the lease once, then the elapsed time at intervals.
+        wait_s: Longest wait; 0 means no wait.
+        notify: Called once with the holder of the lease, then at intervals with the elapsed time.
         cancellation: Checked before each request, at least every `REPORT_INTERVAL_S`.
         check: Called once if another command holds the device. `check` may raise an error, so that
             there is no wait for a device that cannot fulfil the request.
@@ -105,7 +105,7 @@ def _wait_until_free(
     *,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Repeat `attempt`, which waits for the time given to it, until it succeeds or time is up."""
+    """Repeat `attempt`, which takes a time to wait, until it succeeds or the whole time is over."""
     cancellation.check()
     begin_s = time.monotonic()
     refusal = attempt(0.0)

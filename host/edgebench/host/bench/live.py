@@ -43,10 +43,10 @@ _NO_PHASE: dict[str, Any] = {
     "freq_hz": None,
     "power": (),
 }
-"""Fields that are cleared between two runs."""
+"""Fields of a device's status that are cleared between two runs."""
 
 POWER_S = 1.0
-"""Interval at which the power of a meter is published."""
+"""Interval at which the meter's power is written to the live file."""
 
 
 @contextmanager
@@ -93,7 +93,7 @@ class DeviceStatus:
         """Durations of the runs that have ended."""
 
     def update(self, event: MeasurementEvent) -> None:
-        """Publish the changes of the status that an event causes."""
+        """Publish how an event changes the status."""
         if isinstance(event, RunBegan):
             self._begin(event)
         elif isinstance(event, PhaseReport):
@@ -161,7 +161,7 @@ class DeviceStatus:
             time.sleep(POWER_S)
 
     def _put(self, of: MeterSession | None = None, **changes: Any) -> None:
-        """Publish changed fields; with `of`, only while the run of that session is in progress."""
+        """Publish changed fields; with `of`, only during the run of that meter session."""
         with self._lock:
             if of is not None and of is not self._session:
                 return

@@ -21,7 +21,7 @@ from edgebench.protocol.text import printable
 OnBytes = Callable[[int, int], None]
 """Callback for progress: receives the number of bytes processed so far, and the total number."""
 QUIET_S = 1.0
-"""Hashing that takes longer than this time reports its progress."""
+"""Time after which the hashing of a file reports its progress."""
 _BLOCK_BYTES = 1 << 20
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """First bytes of the pointer file that Git LFS leaves in place of a file's content.
@@ -85,12 +85,12 @@ class Model:
         return _DIGESTS[self]
 
     def is_same_as(self, other: Model) -> bool:
-        """Whether both models have the same content; files of different sizes are not read."""
+        """Whether both models have the same content; only files of equal size are read."""
         return self.size_bytes == other.size_bytes and self.sha256 == other.sha256
 
 
 _DIGESTS: dict[Model, str] = {}
-"""Cache of digests: a model file of gigabytes is read only once, even if it has several runs."""
+"""Cache of SHA-256 digests, so that a file is read once, even if its model is run repeatedly."""
 
 
 def open_model(path: Path, name: str | None = None) -> Model:
@@ -119,5 +119,5 @@ def open_model(path: Path, name: str | None = None) -> Model:
 
 
 def model_on_device(name: str) -> Model:
-    """The model in a device's firmware, under the name that the device reports."""
+    """The model in a device's firmware, with the name that the device reports."""
     return Model(Path(name), printable(name), 0, 0, is_on_device=True)

@@ -35,21 +35,22 @@ from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec, check_cpus, with_
 
 ALL_RUNTIMES = "all"
 MIN_EDGES_IDLE_S = 0.5
-"""Shortest idle time before and after a run if a meter times the windows of a board by edges. The
-meter's data reach the host some tenths of a second late (PPK2, LPM01A); with less idle time, the
-recording would end before the last edges."""
+"""Minimum idle time before and after a run in which a meter times inferences by the edges of a
+board's pin. The meter's data reach the host some tenths of a second late (PPK2, LPM01A); with less
+idle time, the recording would end without the last edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A planned run: a model on a runtime, which may be part of a set or of a pair."""
+    """A planned run of a model on a runtime; the run may be part of a set or of a pair."""
 
     model: Model
     runtime: str
     pair: Pair | None = None
     member: SetMember | None = None
     is_target: bool = False
-    """Whether the device is a target, such as a microcontroller, which is measured in windows."""
+    """Whether the device is a target, such as a microcontroller, which times inferences in
+    windows."""
 
     @property
     def number(self) -> int:
@@ -117,12 +118,12 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
 
 
 def runtimes_of_targets(system: SystemDescription) -> set[str]:
-    """Names of the runtimes with which the device is a target, measured in windows."""
+    """Names of the runtimes that run on a target, such as a microcontroller."""
     return {report.name for report in system.runtimes if report.is_target}
 
 
 def _rounds(steps: list[Step], run_count: int) -> list[Step]:
-    """Repeat the steps in rounds over all models, so that changes over time affect all sets alike.
+    """Make one run of each model per round, so that changes over time affect all models alike.
 
     Source: Abedi & Brecht, Conducting repeatable experiments in highly variable cloud computing
     environments (2017): trials in rounds, compared with trials in blocks.
@@ -138,7 +139,7 @@ def _rounds(steps: list[Step], run_count: int) -> list[Step]:
 
 
 def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[Step]:
-    """Pairs of a baseline and a candidate run; each side comes first in half of the pairs.
+    """Pairs of a baseline run and a candidate run; in half of the pairs, the candidate comes first.
 
     The pairs in which the candidate comes first are drawn at random.
     Drifts during the command, for example of the temperature, affect both sides of a pair alike.
@@ -217,11 +218,11 @@ def refuse_impossible(
 def refuse_unseen_edges(
     request: BenchRequest, steps: Sequence[Step], meter: OpenMeter | None
 ) -> None:
-    """Reject runs of a board if the last edges of the recording would not belong to the windows.
+    """Reject runs of a board whose windows a meter could not find from the last recorded edges.
 
     Raises:
-        UsageError: the pulses of a data set would follow the windows, or the recording would end
-            before the last edges.
+        UsageError: pulses of a data set would come after those of the windows, or the recording
+            would end before the last edges.
     """
     if meter is None or not any(step.is_target for step in steps):
         return
@@ -239,7 +240,7 @@ def refuse_unseen_edges(
 
 
 def unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
-    """Added reference models that are left out: a microcontroller runs only quantised models."""
+    """Reference models that a microcontroller cannot run, because it runs only quantised models."""
     is_target = any(report.is_target for report in system.runtimes)
     return request.accuracy.added if is_target and request.accuracy else ()
 
@@ -248,7 +249,7 @@ def _refuse_too_large(device: str, request: BenchRequest, system: SystemDescript
     """Reject files that do not fit on the device, before they are hashed and sent.
 
     Raises:
-        TooLarge: a file is larger than the room for models.
+        TooLarge: a file is larger than the device's free space for models.
     """
     if (room := system.models_room_bytes) is None:  # an older agent does not report it
         return

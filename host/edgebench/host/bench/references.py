@@ -29,13 +29,13 @@ def find_references(models: Sequence[Model], named: str | Path | None) -> dict[M
 def with_references_first(
     models: Sequence[Model], references: Mapping[Model, Model]
 ) -> list[Model]:
-    """The models to measure; references come before the models that are compared with them."""
+    """The models to measure, each unquantised reference before the models compared with it."""
     first = list(dict.fromkeys(references.values()))
     return first + [model for model in models if not any(map(model.is_same_as, first))]
 
 
 def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str, ReferenceAccuracy]:
-    """Accuracy of a reference model in these runs, by name of the runtime, newest run last.
+    """Map each runtime to the accuracy that a reference model had on it, the newest run last.
 
     Invalid runs are ignored, because their accuracy cannot be trusted.
     """

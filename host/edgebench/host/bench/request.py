@@ -68,7 +68,7 @@ class AccuracyRequest:
 
     dataset: Dataset
     references: Mapping[Model, Model]
-    """Unquantised references, by model."""
+    """Maps each model to its unquantised reference."""
     added: tuple[Model, ...] = ()
     """References that are measured although the user did not name them as models."""
 
@@ -79,11 +79,11 @@ class ComparisonRequest:
 
     candidate: Model
     pair_count: int = DEFAULT_PAIRS
-    """Number of runs of each model; with fewer than 6 pairs, no difference can be significant."""
+    """Number of pairs; with fewer than 6 pairs, no difference can be significant."""
     metrics: tuple[str, ...] = ()
-    """Metrics to compare; empty: the headline metric of the scenario."""
+    """Metrics to compare; if empty, the headline metric of the scenario."""
     margin_ratio: float | None = None
-    """Smallest change that matters, as a ratio; None: 0.01."""
+    """Changes smaller than this ratio count as equivalent; None selects 0.01."""
     allowed: tuple[str, ...] = ()
     """Keys of the fingerprint in which baseline and candidate may differ, such as `runtime`."""
 
@@ -107,25 +107,26 @@ class BenchRequest:
     runtime: str | None = None
     """Name of a runtime, "all", or None for the preferred runtime of each format."""
     spec: RunSpec = field(default_factory=lambda: from_preset(DEFAULT_PRESET))
-    """Specification of every run, without its runtime and the additions for a meter."""
+    """Specification of every run; the runtime and the idle times for a meter are added later."""
     run_count: int = 1
     """Number of runs of each model, which form a set; `spec` describes a single run."""
     extra_run_count: int = 0
-    """Maximum number of extra runs of each set, which replace disturbed runs."""
+    """Maximum number of extra runs in each set; an extra run replaces a disturbed run."""
     is_duration_fixed: bool = False
     """Whether the user chose the duration; if so, it is not extended for a meter."""
     energy: EnergyRequest | None = None
     instrument: OtherInstrument | None = None
-    """Instrument that edgebench does not drive; the load code is played for it."""
+    """Power instrument that edgebench does not drive; the runs play a load code for its
+    alignment."""
     inputs: InputFile | None = None
-    """Inputs for every model; None: random inputs drawn by the seed."""
+    """Inputs for every model; if None, the device draws random inputs from the seed."""
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
     options: HostOptions = field(default_factory=HostOptions)
     """Options as the user gave them. Code reads an option here, unless the option has already been
     converted into another field of the request."""
     command: CommandFacts | None = field(default=None, compare=False)
-    """The command that makes the request, with the id of the command; None in a campaign."""
+    """The command that makes the request; None in a campaign."""
 
     def __post_init__(self) -> None:
         check_wait(self.wait_s)
@@ -155,7 +156,7 @@ class BenchRequest:
 
     @property
     def wait_s(self) -> float:
-        """Longest wait for a device while another command is measuring on it; 0: no wait."""
+        """Longest wait for a device while another command is measuring on it; 0 means no wait."""
         return self.options.get("wait_s") or 0.0
 
     def on_device(self, device: str, wired: str | None) -> BenchRequest:
@@ -219,7 +220,7 @@ class BenchRequest:
 
 
 class BenchOptions(SpecChanges, HostOptions, total=False):
-    """Settings of a measurement; None or a missing key selects the default of preset or device.
+    """Settings of a measurement; without a key, or with None, preset or device set the value.
 
     Most settings correspond to options of the command line, whose help texts are in
     `host/options/bench.py`.
@@ -230,7 +231,7 @@ class PairOptions(BenchOptions, ComparisonOptions, total=False):
     """Settings of a measurement in pairs, and of the comparison."""
 
     pairs: int | None
-    """Number of pairs of runs; with fewer than 6, no difference can be significant. None: 10."""
+    """Number of pairs; with fewer than 6, no difference can be significant. None selects 10."""
 
 
 def new_request(
@@ -309,7 +310,7 @@ def command_facts(models: Iterable[str], options: Mapping[str, object]) -> Comma
 
     Args:
         models: Models as the user named them.
-        options: Values of the options of `bench` that the user gave, by field.
+        options: Maps field names to the values of the options that the user gave.
     """
     on = options.get("on")
     given = {**options, "on": [on]} if isinstance(on, str) else options
@@ -359,7 +360,7 @@ def _changes(options: BenchOptions) -> SpecChanges:
 def _run_count(
     wanted: int | None, spec: RunSpec, *, is_comparison: bool, is_for_trace: bool
 ) -> int:
-    """Number of runs of each model; None: from the preset, or 1 for a request about a single run.
+    """Number of runs of each model; None selects the default, 1 if only a single run is possible.
 
     Raises:
         UsageError: the number is out of bounds, or above 1 for a request about a single run.
@@ -411,7 +412,7 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
     With MLPerf's preset, each run keeps the length required by MLPerf's rules.
 
     Raises:
-        RunsTooShort: each run is too short for the verdict's rules about the state of the machine.
+        RunsTooShort: each run would be too short to check the state of the machine.
     """
     if run_count == 1 or not is_divided(spec):
         return spec

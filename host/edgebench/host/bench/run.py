@@ -65,11 +65,11 @@ class RunRequest:
     ambient_c: float | None = None
     meter: OpenMeter | None = None
     new_id: Callable[[], str] | None = None
-    """Returns the id of the run; called right before the run starts. None: `new_run_id`."""
+    """Function that makes the id of the run right before its start; None selects `new_run_id`."""
 
     @property
     def facts(self) -> HostFacts:
-        """Facts about the run that the agent does not record."""
+        """Facts about the run that only the host knows."""
         return HostFacts(
             dataset=self.dataset.name if self.dataset else None,
             metric=self.dataset.metric if self.dataset else None,
@@ -231,7 +231,7 @@ def _expected(client: Client, model: Model, probes: Sequence[ClockProbe]) -> Exp
 
 @contextmanager
 def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
-    """Remove the expected run from the store if the block fails: the run was not started."""
+    """Remove the expected run from the store if the block fails, because no run was started."""
     try:
         yield
     except (TargetError, UsageError, StoreError) as exc:
@@ -244,7 +244,7 @@ def _begin(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
     """Record with a meter until the stack is closed.
 
     Raises:
-        MeterLost: the meter is open, but does not record. This error replaces a `TargetError`,
+        MeterLost: the meter is open, but does not record. It is raised instead of `TargetError`,
             which would count as a failure of the device.
         StoreError: the recording cannot be written.
     """
@@ -262,7 +262,7 @@ _BEFORE_LOOP = {
     Phase.SYNCING,
     Phase.WARMING_UP,
 }
-"""Phases before the timed loop; a run that ends in such a phase loses no measurements."""
+"""Phases before the timed loop; a run that ends in one of them has measured nothing yet."""
 
 
 def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnNotice) -> OnNotice:

@@ -1,4 +1,4 @@
-"""The runs of a command on a device: store earlier runs, make new runs, release the device.
+"""Make the runs of a command on a device, after earlier runs on the device were stored.
 
 `bench` makes the runs of its request, and keeps no journal. A campaign makes the runs that are
 still to be made according to its journal, and repeats runs after failures of host, link and device.
@@ -58,8 +58,8 @@ from edgebench.protocol.errors import (
 )
 
 ONE_RUN_ONLY = (InputsRefused, ModelRefused, WorkerDied, WorkerTimeout, MeasurementError)
-"""Errors after which `bench` continues with the next run on the device. Any other error ends the
-measurement on the device."""
+"""Errors of a single run, after which `bench` makes the next run on the device. Any error of
+another class ends the measurement on the device."""
 
 OpenSession = Callable[[Cancellation], AbstractContextManager[RunSession]]
 """Opens a session with a device; the session ends with the `with` block in which runs are made."""
@@ -76,11 +76,11 @@ class DeviceRuns:
     """Health record of the device; None if another host keeps the record."""
 
     def measure(self, cancellation: Cancellation) -> None:
-        """Make the runs; after an error, try again until the plan gives the device up.
+        """Make the runs; after an error, try again unless the plan has given up on the device.
 
         Raises:
             Interrupted: the command was cancelled.
-            EdgebenchError: the plan gave the device up, which ends the command.
+            EdgebenchError: the plan has given up on the device, and ends the command.
         """
         plan = self.plan
         while True:
@@ -146,7 +146,7 @@ class BenchRuns(RunPlan):
         self._possible(session, session.client.describe())
 
     def orders(self, session: RunSession) -> Iterator[RunOrder]:
-        """Yield an order for each planned run, then orders for extra runs of the sets."""
+        """Yield an order for each planned run, then an order for each extra run of a set."""
         assert isinstance(session, DeviceSession), "a bench measures on the devices of its host"
         system = session.describe()
         for report in system.runtimes:
@@ -233,7 +233,7 @@ def _group_of(step: Step) -> str | None:
 
 
 class CollectRuns(RunPlan):
-    """A plan without new runs: fetches the runs of earlier commands, and lists them in `runs`."""
+    """A plan that makes no runs, but fetches runs of earlier commands, and lists them in `runs`."""
 
     is_measuring = False
 
@@ -261,12 +261,12 @@ class CollectRuns(RunPlan):
         self.notify(events.FetchBegan(self.device, run_id))
 
     def fetched(self, run: Run) -> None:
-        """Append the run to `runs`, and report it."""
+        """Append the fetched run to `runs`, and send an event about it."""
         self.runs.append(run)
         self.notify(events.RunFetched(self.device, run))
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Report the error; raise `LeaseHeld` and `RunNotStored`, which end the command."""
+        """Send an event about the error; `LeaseHeld` and `RunNotStored` end the command."""
         if isinstance(error, (LeaseHeld, RunNotStored)):
             raise error
         if isinstance(error, NoSuchRun):  # it was in progress, and its own command stored it
@@ -280,7 +280,7 @@ class CollectRuns(RunPlan):
 def local_runs(
     host: MeasuringHost, target: Target, plan: RunPlan, outcomes: Outcomes | None = None
 ) -> DeviceRuns:
-    """A plan together with its device, which is paired with this host."""
+    """The runs of a plan on a device that is paired with this host."""
     return DeviceRuns(
         target=target,
         plan=plan,

@@ -1,4 +1,4 @@
-"""A session with a device: its meter, connection and lease, and its earlier runs."""
+"""A session with a device, which has a meter, a connection and a lease, and makes runs."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Target:
 
     device: KnownDevice
     energy: EnergyRequest | None = None
-    """Request for the meter; None without a meter, or if another host has the meter."""
+    """Request to measure energy; None without a meter, or if the meter is at another host."""
     wire: str | None = None
     """Meter of a lab host that is wired to the device, in the form `HOST: METER`; None if there is
     none. Devices that are wired to the same meter are measured one after another."""
 
     @property
     def meter(self) -> str | None:
-        """Name of the meter that the device needs exclusively, unique among agents and hosts."""
+        """Unique name of the device's meter, which can measure only one device at a time."""
         if self.energy is None:
             return self.wire
         meter = self.energy.meter
@@ -57,19 +57,19 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """A run that a plan orders from a session."""
+    """A run that a plan asks a session to make."""
 
     request: BenchRequest
     """Request for a single model, with all settings."""
     place: Place
     device_name: str = ""
-    """Name of the device in a plan; empty: the name that the device reports."""
+    """Name of the device in the plan; if empty, the device's own name is used."""
     pair: Pair | None = None
     member: SetMember | None = None
     references: Mapping[str, ReferenceAccuracy] = field(default_factory=dict)
-    """Accuracy of the model's reference, by name of the runtime, newest run last."""
+    """Maps each runtime to the accuracy of the model's reference, the newest run last."""
     new_id: Callable[[], str] | None = None
-    """Returns the id of the run; called right before the run starts. None: `new_run_id`."""
+    """Function that makes the id of the run right before its start; None selects `new_run_id`."""
 
 
 class InProgress(Enum):
@@ -90,7 +90,7 @@ class RunPlan:
     """
 
     is_measuring = True
-    """Whether the plan makes runs; if so, it is an error if the lease cannot be taken."""
+    """Whether the plan makes runs; for such a plan, a lease that cannot be taken is an error."""
 
     def __init__(self, device: str, notify: Notify) -> None:
         self.device = device
@@ -120,7 +120,7 @@ class RunPlan:
             self.notify(events.EarlierRunStored(self.device, run))
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Called if an earlier run cannot be stored; unless this method raises, new runs are made.
+        """Called if an earlier run cannot be stored; new runs are made unless this method raises.
 
         Raises:
             EdgebenchError: the error prevents any further work on the device.
@@ -158,15 +158,15 @@ class RunPlan:
         raise error
 
     def ended(self) -> None:
-        """Called after the last run, when all runs are stored and the device may delete them."""
+        """Called after the last run; all runs are then stored, and the device may delete them."""
 
     def pause_s(self, error: EdgebenchError) -> float | None:
-        """Time until the next attempt on the device; None to give the device up."""
+        """Time to wait before the next attempt on the device; None to give up on the device."""
         del error
         return None
 
     def given_up(self, error: EdgebenchError) -> None:
-        """Called when the device is given up.
+        """Called when no further attempt on the device will be made.
 
         Raises:
             EdgebenchError: the same error, if it ends the command.
@@ -207,13 +207,13 @@ class RunSession(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringHost:
-    """The parts of this host that a command uses for all of its devices."""
+    """Store, options and other parts of this host that a command uses for all of its devices."""
 
     store: Store
     connect: Callable[[KnownDevice], Client]
     analyse: Finish = finish
     wait_s: float = 0.0
-    """Longest wait for the lease of a device; 0: no wait."""
+    """Longest wait for the lease of a device; 0 means no wait."""
     is_for_another: bool = False
     """Whether another host stores the runs; each run stays on the device until that host has it."""
 
@@ -328,7 +328,7 @@ class DeviceSession(OpenDevice):
         return self._system
 
     def finish(self) -> None:
-        """Do nothing: runs stored on this host were acknowledged immediately."""
+        """Do nothing, because runs that are stored on this host were acknowledged immediately."""
 
 
 @contextmanager

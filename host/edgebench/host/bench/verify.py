@@ -36,12 +36,12 @@ from edgebench.protocol.text import printable
 from edgebench.protocol.traces import METER_FILE
 
 _SENTENCE = re.compile(r"verdict\.rules\[\d+\]\.detail")
-"""Keys of sentences whose numbers are also stored under other keys of the same document."""
+"""Keys of sentences whose numbers the document also contains under separate keys."""
 _SENTENCE_WITH_NUMBERS = re.compile(
     r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
     r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
 )
-"""Keys of sentences with numbers that a document of an older version contains nowhere else."""
+"""Keys of sentences that are the only place of their numbers in documents of older versions."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -103,7 +103,7 @@ def _is_reworded(difference: Difference) -> bool:
 
 
 def _trace_differences(directory: Path, record: RunRecord, version: int) -> list[Difference]:
-    """Differences between stored traces and raw files; if any exist, no metric is recomputed."""
+    """Differences between stored traces and raw files, which make it useless to check metrics."""
     if not record.has_measured:
         return []
     if record.worker is not None:
@@ -122,7 +122,7 @@ def _trace_differences(directory: Path, record: RunRecord, version: int) -> list
 
 
 def rejudge(store: Store, run_id: str) -> Run:
-    """Recompute a run with the statistics and rules of this edgebench version; store nothing.
+    """The run, recomputed with this version's statistics and rules; nothing is stored.
 
     Raises:
         StoreError: a file is missing or unreadable, or the run has a newer schema.

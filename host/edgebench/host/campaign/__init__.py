@@ -1,1 +1,1 @@
-"""Campaigns: a matrix of runs over devices, resumable after any failure of the host."""
+"""Campaigns make a matrix of runs on several devices, and resume after any failure of the host."""

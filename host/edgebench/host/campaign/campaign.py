@@ -36,7 +36,7 @@ _MEASURED = tuple(
     )
     or field.name in ("set_id", "verdict")
 )
-"""Columns of the index that are included in the rows of a campaign."""
+"""Columns of the store's index that the rows of a campaign also have."""
 _UNSETTLED = (RunState.LEFT, RunState.UNSETTLED)
 
 
@@ -63,7 +63,7 @@ class Campaign:
         return f"<Campaign {self.plan.id}: {self.plan.name}>"
 
     def _repr_html_(self) -> str:
-        """Display in a notebook: the main results, and the set of each cell."""
+        """The campaign in a notebook, with the main results and the set of runs of each cell."""
         from edgebench.host.show.notebook import sets_html
 
         return sets_html(
@@ -80,7 +80,7 @@ class Campaign:
         return campaign_state(self._store, self.journal, self.plan)
 
     def summary(self) -> CampaignSummary:
-        """Current progress: numbers of runs by state, and the estimated remaining time."""
+        """Current progress, with the number of runs in each state and the remaining time."""
         state = self.state()
         times_s = [lane.left_s for lane in self.lanes() if lane.left_s is not None]
         return CampaignSummary(
@@ -97,7 +97,7 @@ class Campaign:
         )
 
     def lanes(self) -> list[LaneStatus]:
-        """Progress of each device, and its last reported state."""
+        """Progress and last reported state of each device."""
         state, left_s, is_running = self.state(), None, self.is_running
         with suppress(EdgebenchError):  # a model's file may have been removed
             left_s = expected_lanes_s(state, self._requests)
@@ -124,7 +124,7 @@ class Campaign:
         return CellRequests(self.plan)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per planned run: the levels of its cell, its state and its results."""
+        """One row per planned run, with the run's settings, state and results."""
         rows: list[dict[str, Any]] = []
         for planned, run in self.state().runs.items():
             problem, stored = run.problem, run.final.stored if run.final else None
@@ -162,7 +162,7 @@ class Campaign:
                 yield planned, self._store.run(stored.run_id)
 
     def sets(self) -> list[RunSet]:
-        """Sets of the cells, with the device names of the plan."""
+        """The set of runs of each cell, with the device names of the plan."""
         # Runs have the device's own name, not the name under which it was paired.
         return [
             replace(run_set, device=self.device_of(run_set.first.run_id))
@@ -192,9 +192,11 @@ class Campaign:
         return self.plan.cells[name.planned.cell].device
 
     def effects(self) -> Mapping[str, list[FactorEffect]]:
-        """Effects of each factor on each metric of the valid and suspect runs, by metric.
+        """Map each metric to the effects that each factor of the campaign has on it.
 
-        Runs are left out if the verdict of their cell is invalid, even if their own verdict is not.
+        Only valid and suspect runs count.
+
+        If the verdict of a cell is invalid, its runs are left out, even valid ones.
         The metrics are the headline metrics of the scenarios, and the gross energy.
         """
         results = list(self._results())
@@ -229,7 +231,7 @@ def _lane_state(note: LaneNote | None, *, is_running: bool) -> str:
 
 
 def _values(run: Run) -> dict[str, float]:
-    """Values of the metrics for which the effects of factors are computed, by metric."""
+    """Map each metric for which effects of factors are computed to its value in a run."""
     metric = headline(run)
     values = {metric.path: metric.value(run)}
     if run.metrics.energy is not None:

@@ -1,4 +1,4 @@
-"""Commands on campaigns: plan, begin and resume, on devices of this host or of lab hosts."""
+"""Plan, begin and resume campaigns on the devices of this host or of lab hosts."""
 
 from __future__ import annotations
 

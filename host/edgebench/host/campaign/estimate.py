@@ -10,17 +10,17 @@ from edgebench.host.campaign.state import CampaignState, RunState
 from edgebench.protocol.spec import RunSpec
 
 START_UP_S = 3.0
-"""Duration of a run in addition to loop, warm-up and idle times: loading and checking the model,
-fetching and analysing the run. Measured with the built-in models on two noisy cores: 1.6 to 4 s."""
+"""Time that a run takes besides its loop, warm-up and idle times, for loading and checking the
+model, fetching and analysis. Measured with the built-in models on two noisy cores: 1.6 to 4 s."""
 
 
 def expected_run_s(spec: RunSpec) -> float:
-    """Estimated duration of a run; a slow model may need longer for its minimum of queries."""
+    """Estimated duration of a run; a slow model may need more time for its minimum query count."""
     return spec.duration_s + spec.warmup_duration_s + 2 * spec.idle_duration_s + START_UP_S
 
 
 def expected_plan_s(plan: CampaignPlan) -> Mapping[str, float]:
-    """Estimated duration of all planned runs of each device, seconds, by name of the device."""
+    """Map each device to the estimated duration of all its planned runs, seconds."""
     left_s, requests = dict.fromkeys(plan.devices, 0.0), CellRequests(plan)
     for cell in plan.cells:
         left_s[cell.device] += plan.spec.repeats * expected_run_s(requests.of(cell).spec)
@@ -28,7 +28,7 @@ def expected_plan_s(plan: CampaignPlan) -> Mapping[str, float]:
 
 
 def expected_lanes_s(state: CampaignState, requests: CellRequests) -> Mapping[str, float]:
-    """Estimated duration of the remaining runs of each device, seconds, by name of the device."""
+    """Map each device to the estimated duration of its remaining runs, seconds."""
     left_s: dict[str, float] = dict.fromkeys(state.plan.devices, 0.0)
     each_s: dict[int, float] = {}
     for planned, run in state.runs.items():

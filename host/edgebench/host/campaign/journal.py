@@ -46,7 +46,7 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an attempt has no usable measurement: an error code and a message."""
+    """Error code and message that state why an attempt has no usable measurement."""
 
     code: str
     message: str
@@ -54,10 +54,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAtLab:
-    """A device in a campaign over several lab hosts: its lab host, and its identity."""
+    """Lab host and identity of a device in a campaign over several lab hosts."""
 
     lab: str = ""
-    """Name of the lab host; empty until it is chosen, and in a campaign of a single host."""
+    """Name of the lab host; empty until a lab host is chosen, or if there are no lab hosts."""
     pin: str = ""
     """Digest of the certificate of the device's agent; empty until it is known."""
     seat: str = ""
@@ -83,10 +83,10 @@ class JournalRecord:
     """Contents of the journal."""
 
     intended: dict[str, str] = field(default_factory=dict)
-    """Time of each intent, by the id of the run."""
+    """Maps the id of each run to the time at which its start was announced."""
     refused: dict[str, Refusal] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    """Runs that were not on their device when it was checked."""
+    """Runs that their device did not have when it was asked."""
     lanes: dict[str, LaneNote] = field(default_factory=dict)
     """The last entry about each device."""
 
@@ -138,7 +138,7 @@ class Journal:
         self._write({**entry, "code": refusal.code, "message": refusal.message})
 
     def withdraw(self, run_id: str) -> None:
-        """Record that a run with an intent was not started, and may be started later.
+        """Record that an announced run was not started, and may be started later.
 
         Raises:
             StoreError: the journal cannot be written.
@@ -146,7 +146,7 @@ class Journal:
         self._write({"event": "withdrawn", "run_id": run_id})
 
     def miss(self, run_id: str) -> None:
-        """Record that a run with an intent is not on its device.
+        """Record that an announced run is not on its device.
 
         Raises:
             StoreError: the journal cannot be written.
@@ -233,7 +233,7 @@ def _content(path: Path) -> bytes:
 
 
 def _apply(entry: dict[str, Any], record: JournalRecord) -> None:
-    """Apply a line to the record.
+    """Update the record with a line of the journal.
 
     Raises:
         KeyError: a key is missing.

@@ -1,4 +1,4 @@
-"""The lanes of a campaign: one per device, running in parallel."""
+"""A campaign's lanes, each of which makes the runs of one device; lanes run in parallel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edgebench.protocol.errors import NoSuchDevice
 
 
 class LaneFactory(Protocol):
-    """Creates the lanes of a campaign, for devices of this host or of lab hosts."""
+    """Creates a lane (the runs of one device) for devices of this host or of lab hosts."""
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
         """The runs of a device, by its name in the plan.
@@ -51,7 +51,7 @@ def make_runs(
     cancellation: Cancellation,
     parallel: int,
 ) -> None:
-    """Make the remaining runs of a campaign, in a lane for each device with remaining runs.
+    """Make the remaining runs of a campaign, on all of its devices in parallel.
 
     Args:
         journal: The campaign.
@@ -94,9 +94,9 @@ def make_runs(
 
 
 def is_over(state: CampaignState, device: str) -> bool:
-    """Whether a device has no remaining runs, and all of its stored runs were acknowledged.
+    """Whether a device has no remaining runs, and was told that all of its runs are stored.
 
-    A device keeps a run until it is acknowledged; a killed host may not have acknowledged it.
+    A device keeps a run until the host acknowledges it, which a killed host may have failed to do.
     """
     note = state.lanes.get(device)
     is_left = state.count(RunState.LEFT, RunState.UNSETTLED, device=device)
@@ -105,7 +105,7 @@ def is_over(state: CampaignState, device: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedLanes:
-    """Creates lanes for the devices that this host is paired with."""
+    """Creates a lane (the runs of one device) for each device that is paired with this host."""
 
     host: BenchHost
     measuring: MeasuringHost

@@ -14,13 +14,14 @@ MAX_CAMPAIGNS = 20
 
 
 class NewestCampaigns:
-    """Progress of campaigns; it is read again if a campaign is running or its journal changed."""
+    """Cached progress of campaigns; running or changed campaigns are read again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._campaigns: dict[str, Campaign] = {}
         self._known: dict[str, tuple[object, CampaignProgress]] = {}
-        """Journal stamp and progress of each campaign that is not running, by the campaign's id."""
+        """Maps the id of each campaign that is not running to its journal's stamp and its
+        progress."""
 
     def read(self) -> list[CampaignProgress]:
         """Progress of the newest campaigns, newest first; unreadable campaigns are left out.

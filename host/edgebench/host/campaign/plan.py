@@ -1,4 +1,4 @@
-"""The plan of a campaign: its cells, their runs, and the ids and order of the runs.
+"""The plan of a campaign defines its cells, and the ids and the order of the runs.
 
 The plan is made once, from the campaign file and the current devices, and then stored. Later edits
 of the file have no effect on the campaign.
@@ -39,7 +39,7 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-(c[0-9a-f]{6})-(\d{4})-(\d{3})-(\d{2})")
 MAX_ATTEMPT = 99
 
 Level = str | float | None
-"""Level of an axis; None: the value in `[settings]`, or bench's default."""
+"""Value of an axis; None stands for the value in `[settings]`, or for bench's default."""
 
 ChooseDevices = Callable[[str], Sequence[str]]
 """Returns the names of the devices that a word of `--on` selects."""
@@ -53,16 +53,16 @@ class Cell(Levels):
     model: str
     """Path, or name of a built-in model."""
     device: str
-    """Name of a device, as for `--on`."""
+    """Name of a device, as in the option `--on`."""
 
     @property
     def levels(self) -> dict[str, Level]:
-        """The level of every axis except model and device."""
+        """The value of each axis in this cell, without model and device."""
         return {axis.name: getattr(self, axis.name) for axis in fields(Levels)}
 
     @property
     def factors(self) -> dict[str, Level]:
-        """The level of every axis."""
+        """The value of each axis in this cell."""
         return {"model": self.model, "device": self.device, **self.levels}
 
 
@@ -72,7 +72,7 @@ class PlannedRun:
 
     cell: int
     repeat: int
-    """Position among the runs of the cell, from 0."""
+    """Index of the run among the runs of its cell, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class CampaignPlan:
     spec: CampaignSpec
     cells: tuple[Cell, ...]
     digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each model, by its name in the cells."""
+    """Maps the name of each model in the cells to its SHA-256."""
 
     def settings(self, number: int) -> str:
         """Settings of a cell that distinguish cells of the same model, device and runtime."""
@@ -130,7 +130,7 @@ class CampaignPlan:
 
     @property
     def planned(self) -> list[PlannedRun]:
-        """All runs of the plan: the repeats of each cell."""
+        """All runs of the plan, with the repeats of each cell."""
         repeats = range(self.spec.repeats)
         return [PlannedRun(cell.number, repeat) for cell in self.cells for repeat in repeats]
 
@@ -142,7 +142,7 @@ class CampaignPlan:
     def order(self, device: str) -> list[PlannedRun]:
         """The runs on a device, in rounds over all cells, each round in a new random order.
 
-        Drifts of the device, for example of its temperature, thus affect all cells alike. Source:
+        A drift of the device, for example of its temperature, thus affects all cells alike. Source:
         randomised complete block design, as in Abedi & Brecht, Conducting repeatable experiments in
         highly variable cloud computing environments (2017).
         """
@@ -204,7 +204,7 @@ def new_plan(
 
 
 def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
-    """The cells of the axes that are not excluded, then the added cells; without duplicates.
+    """All combinations of the axes that are not excluded, then the added cells, without duplicates.
 
     Raises:
         UsageError: the number of combinations or cells exceeds its limit.
@@ -254,7 +254,7 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
 
 
 def _setting(name: str, level: Level) -> str:
-    """A level with the name of its axis, and its unit.
+    """The value of an axis as text, after the axis' name, with its unit.
 
     >>> _setting("threads", 4), _setting("delegate", None), _setting("supply_v", 1.8)
     ('threads 4', 'delegate default', 'supply 1.8 V')
@@ -265,9 +265,9 @@ def _setting(name: str, level: Level) -> str:
 
 
 def _matching(patterns: Sequence[Pattern], axis: str, level: Level) -> int:
-    """Bit mask of the patterns that match a level of an axis.
+    """Bit mask of the patterns that match a value of an axis.
 
-    A pattern that does not name the axis matches any level; an empty pattern matches none.
+    A pattern that does not name the axis matches any value; an empty pattern matches no value.
     """
     mask = 0
     for bit, pattern in enumerate(patterns):

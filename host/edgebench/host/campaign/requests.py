@@ -13,10 +13,10 @@ from edgebench.protocol.errors import FileChanged
 
 
 class CellRequests:
-    """Requests of the cells; cells that differ only in the device share a request."""
+    """The request of each cell; cells that differ only in the device share a request."""
 
     def __init__(self, plan: CampaignPlan) -> None:
-        """Build the requests of all cells, so that errors are reported before any measurement.
+        """Build the requests of all cells, so that their errors are found before any measurement.
 
         Raises:
             UsageError: a file cannot be read, or settings contradict each other.

@@ -48,7 +48,7 @@ from edgebench.protocol.errors import (
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-"""First and longest pause between attempts to reach a device; each pause is twice as long as the
+"""Shortest and longest pause between attempts to reach a device. Each pause is twice as long as the
 previous pause."""
 
 
@@ -56,17 +56,17 @@ _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
 """Errors whose cause is the environment, not the run. Such errors may be temporary, so the run is
 made later."""
 _LASTING = (TooLarge, RunDamaged, LabHostsUnreachable)
-"""Exceptions to `_PASSING`: subclasses that are permanent, or that are raised only after a wait."""
+"""Subclasses of errors in `_PASSING` that are permanent, or are raised only after a wait."""
 
 
 def may_pass(error: EdgebenchError) -> bool:
-    """Whether an error may be temporary: a link, disk, device or meter that can come back."""
+    """Whether an error may be temporary, because a link, disk, device or meter can come back."""
     return isinstance(error, _PASSING) and not isinstance(error, _LASTING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignWork:
-    """The parts of a campaign that all its devices share."""
+    """Plan, journal and other parts of a campaign that all of its devices share."""
 
     plan: CampaignPlan
     journal: Journal
@@ -74,12 +74,13 @@ class CampaignWork:
     requests: CellRequests
     notify: Notify
     end_s: float | None = None
-    """End of the budget, on the clock of `time.monotonic`; None: no limit."""
+    """End of the campaign's time budget, on the clock of `time.monotonic`; None if there is no
+    limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellOrder(RunOrder):
-    """An attempt at a run of a campaign."""
+    """An order for an attempt at a campaign's run."""
 
     cell: Cell
     attempt: AttemptName
@@ -134,7 +135,7 @@ class CampaignRuns(RunPlan):
             self._keep(run)
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Record in the journal that a run can never be stored; raise an error that may pass."""
+        """Record that a run can never be stored; raise an error that may be temporary."""
         if may_pass(error):
             raise error
         if isinstance(error, NoSuchRun):  # neither on the device nor stored here: it is lost
@@ -216,7 +217,7 @@ class CampaignRuns(RunPlan):
         self._work.journal.note_lane(self.device, "ended", at=self._at())
 
     def pause_s(self, error: EdgebenchError) -> float | None:
-        """Pause after an error; None if it is permanent, or lasts for the campaign's `wait_s`."""
+        """Pause after an error; None if the error is permanent, or has lasted for `wait_s`."""
         # A meter that was never present is the user's mistake; a meter used before may return.
         is_unplugged = isinstance(error, NoSuchMeter) and self._was_measured()
         if not (may_pass(error) or is_unplugged) or self._pause.is_over(error):
@@ -227,7 +228,7 @@ class CampaignRuns(RunPlan):
         return self._pause.next_s()
 
     def given_up(self, error: EdgebenchError) -> None:
-        """Record the reason; the other devices continue."""
+        """Record why no further runs are made on this device; other devices continue."""
         self._work.journal.note_lane(self.device, "given_up", str(error), at=self._at())
         self.notify(events.DeviceFailed(self.device, error))
 
@@ -288,7 +289,7 @@ class CampaignRuns(RunPlan):
         )
 
     def _is_over_budget(self, planned: PlannedRun) -> bool:
-        """Whether a run would end after the budget, estimated from the median of earlier runs."""
+        """Whether a run would exceed the time budget if it takes as long as earlier runs."""
         if (end_s := self._work.end_s) is None:
             return False
         spec = self._work.requests.of(self._work.plan.cells[planned.cell]).spec
@@ -297,7 +298,7 @@ class CampaignRuns(RunPlan):
         return time.monotonic() + expected_s > end_s
 
     def _keep(self, run: Run) -> None:
-        """Count a stored run; if it was stopped, record a refusal, so that it is made again."""
+        """Count a stored run; a stopped run is recorded as unusable, so that it is made again."""
         self._runs.append(run)
         name = attempt_name(run.run_id)
         if name is None or name.campaign != self._work.plan.id:
@@ -320,7 +321,7 @@ class CampaignRuns(RunPlan):
 
 
 class Pause:
-    """Lengths of the pauses while waiting for a device, and the limit on the whole wait."""
+    """Computes the pauses while waiting for a device, and when the wait has reached its limit."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -329,7 +330,7 @@ class Pause:
         self._is_link = False
 
     def is_over(self, error: EdgebenchError) -> bool:
-        """Whether errors have lasted for the limit, or the lease has already been waited for."""
+        """Whether errors have lasted too long, or the full wait for the lease was in vain."""
         if isinstance(error, LeaseHeld) and error.waited_s:
             return True
         self._is_link = isinstance(error, TransportError)
@@ -343,12 +344,12 @@ class Pause:
         return pause_s
 
     def reached(self) -> None:
-        """Reset pause and limit after the device was reached, if the last error was of the link."""
+        """Restart pause and wait, because the device was reached after an error of the link."""
         if self._is_link:
             self.made()
 
     def made(self) -> None:
-        """Reset pause and limit after a run was made, which shows that the problem is gone."""
+        """Restart pause and wait after a run was made, which shows that the problem is gone."""
         self._since_s, self._pause_s = None, FIRST_PAUSE_S
 
 

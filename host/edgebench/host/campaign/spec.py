@@ -1,4 +1,4 @@
-"""The campaign file: varied axes, fixed settings, and retries of failed runs.
+"""The campaign file defines varied axes, fixed settings, and retries of failed runs.
 
 A campaign of 2 models × 2 devices × 2 numbers of threads, with five runs of each::
 
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 MAX_SIZE_BYTES = 2**20
 MAX_CELLS = 10_000
-"""Cell numbers have four digits in the id of a run."""
+"""Maximum number of cells, because a cell's number has four digits in the id of a run."""
 MAX_COMBINATIONS = 100_000
 """Maximum number of combinations of levels before exclusions, ten times `MAX_CELLS`."""
 MAX_COMPARISONS = 1_000_000
-"""Maximum of the number of axis levels times the number of exclusions, because each level is
-compared with the pattern of each exclusion."""
+"""Maximum product of the number of axis values and the number of exclusions, because each value is
+compared with each exclusion."""
 MAX_RUNS = 100_000
-"""Maximum number of cells times repeats. A farm of 50 boards, each with one run per minute, needs a
-day and a half for this number of runs."""
+"""Maximum number of runs, which is the number of cells times the repeats. A farm of 50 boards, each
+with one run per minute, needs a day and a half for this number of runs."""
 MAX_REPEATS = 999
 MAX_RETRIES = 9
 INVALID = "invalid"
@@ -68,8 +68,9 @@ METER_LOST = "meter_lost"
 STOPPED = "run_stopped"
 """Kind of error of a run that was stopped."""
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
-"""Kinds of error that the run did not cause: the run was stopped, or the device was full or in use.
-Such a run is made again regardless of `[retry]`, as long as the campaign waits for its device."""
+"""Kinds of error that the run did not cause, because it was stopped, or the device was full or in
+use. Such a run is made again regardless of `[retry]`, as long as the campaign waits for its
+device."""
 DEFAULT_RETRY = {
     "worker_died": 1,
     "worker_timeout": 1,
@@ -77,16 +78,17 @@ DEFAULT_RETRY = {
     "device_gone": 3,
     METER_LOST: 3,
 }
-"""Only errors that can occur by chance are retried; a refused model would be refused again."""
+"""Default number of retries for each kind of error that can occur by chance; other errors, such as
+a refused model, would occur again."""
 DEFAULT_AWAY_S = 600.0
 DEFAULT_LAB_WAIT_S = 30.0
-"""Default of `lab_wait_s`: enough for a supervisor to restart the worker of a lab host, or for a
-reboot of the lab host."""
+"""Default of `lab_wait_s`, which is enough time to restart the worker of a lab host, or to reboot
+the lab host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """The axes; an axis without values has a single level: that of `[settings]`, or the default.
+    """The axes; an axis without values has the value in `[settings]`, or else the default.
 
     Each axis except `model` and `device` has the name of the keyword of `Lab.bench` that it varies.
     """
@@ -103,7 +105,7 @@ class Axes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """A level of each axis except model and device; None: value in `[settings]`, or the default."""
+    """A value for each axis except model and device; None selects `[settings]` or the default."""
 
     runtime: str | None = None
     threads: int | None = None
@@ -114,14 +116,15 @@ class Levels:
 
 
 _ELSEWHERE = frozenset({"on", "wait", "runs", "extra_runs"})
-"""Options that cannot be settings. Keys or axes of the file replace all of them except
-`extra_runs`: all runs of a campaign are planned before the first run is made."""
+"""Options that cannot be settings. Other keys or axes of the file have their functions. Only
+`extra_runs` has no replacement, because all runs of a campaign are planned before the first run is
+made."""
 SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
 _FILES = ("accuracy", "reference", "inputs")
 
 
 def _fields() -> Iterator[tuple[str, Any, Any]]:
-    """Names, types and defaults of the settings; enumerations and paths are strings in a file."""
+    """Names, types and defaults of the settings; enumerations and paths are strings."""
     types = get_type_hints(BenchOptions)
     # Files of earlier versions have `is_sustained` with a duration, in place of `sustained`.
     for name in (*dict.fromkeys(option.field for option in SETTING_KEYS.values()), "is_sustained"):
@@ -144,12 +147,12 @@ class Settings(_Fields):
     """Settings of every run: a field for each option of bench, named as for `Lab.bench`."""
 
     def given(self) -> BenchOptions:
-        """Settings that the file contains, by field."""
+        """Map the field of each setting in the file to its value."""
         named = {name: value for name, value in vars(self).items() if value is not None}
         return cast("BenchOptions", named)
 
     def files(self) -> dict[str, str]:
-        """Settings whose values are paths of files or names of built-in files, by field."""
+        """Map fields to values, for settings that are paths of files or names of built-in files."""
         return {name: vars(self)[name] for name in _FILES if vars(self)[name] is not None}
 
     def with_files(self, place: Callable[[str], str]) -> Settings:
@@ -159,7 +162,7 @@ class Settings(_Fields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern(Levels):
-    """Selects cells by their levels; texts may contain `*` and `?`."""
+    """Selects cells by their values on the axes; texts may contain `*` and `?`."""
 
     model: str | None = None
     device: str | None = None
@@ -187,16 +190,18 @@ class CampaignSpec:
     """Seed of the order of the runs."""
     budget_s: float | None = None
     """Time within which all runs must end, from the start of `campaign run` or of each `campaign
-    resume`; None: no limit."""
+    resume`; None means no limit."""
     wait_s: float = DEFAULT_AWAY_S
-    """Longest wait for a device that is away, busy or full; then the device is given up."""
+    """Longest wait for a device that is away, busy or full; after it, the device is not measured
+    further."""
     lab_wait_s: float = DEFAULT_LAB_WAIT_S
     """Longest wait for a lab host that is away; then another host that offers the device takes
     over."""
     exclude: tuple[Pattern, ...] = ()
     include: tuple[Addition, ...] = ()
     retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))
-    """Number of further attempts by kind of error: a `code` as in JSON, or `invalid`."""
+    """Maps each kind of error (a `code` as in JSON, or `invalid`) to its number of further
+    attempts."""
 
 
 def load_spec(path: Path) -> CampaignSpec:
@@ -239,7 +244,7 @@ def _read(path: Path) -> tuple[TomlText, Table]:
 
 
 def _by_field(settings: Table, source: TomlText) -> Table:
-    """The settings by the names of their fields; values are parsed like command-line options.
+    """Map the field of each setting to its value, which is parsed like a command-line option.
 
     Raises:
         UsageError: a setting is unknown or given twice, or its value cannot be parsed.

@@ -13,8 +13,8 @@ from edgebench.host.store.index import DAMAGED, RunSummary, list_runs
 from edgebench.host.store.layout import Store
 
 MAX_LOST = 5
-"""Number of consecutive lost attempts after which a run is given up, because its model may crash
-the device."""
+"""After this number of lost attempts in a row, a run is not tried again, because its model may
+crash the device."""
 LOST = Refusal("lost", f"{MAX_LOST} attempts in a row were lost because the agent stopped")
 
 
@@ -22,12 +22,12 @@ class RunState(str, Enum):
     """State of a planned run."""
 
     MEASURED = "measured"
-    """The run is stored, with any verdict."""
+    """The run is stored, whatever its verdict is."""
     FAILED = "failed"
     """The run failed or was refused, and is not tried again."""
     UNSETTLED = "unsettled"
-    """The run was started, and its outcome is unknown: it is in progress or finished on its device,
-    or lost."""
+    """The run was started, and its outcome is unknown. The run may be in progress, finished on its
+    device, or lost."""
     LEFT = "left"
     """The run is still to be made."""
 
@@ -68,7 +68,7 @@ class RunProgress:
 
     @property
     def final(self) -> Attempt | None:
-        """The attempt that counts as the run's result; None while the run is not finished."""
+        """The attempt that gives the result of the run; None while the run is not finished."""
         if self.state in (RunState.MEASURED, RunState.FAILED):
             return next(
                 (attempt for attempt in reversed(self.attempts) if not attempt.is_gone), None
@@ -98,7 +98,7 @@ class CampaignState:
     lanes: Mapping[str, LaneNote]
 
     def count(self, *states: RunState, device: str | None = None) -> int:
-        """Number of planned runs that are in any of these states."""
+        """Number of planned runs in these states."""
         return sum(
             run.state in states
             for planned, run in self.runs.items()
@@ -150,7 +150,7 @@ def _attempt_number(run_id: str) -> int:
 def judged(
     planned: PlannedRun, attempts: Iterable[Attempt], retry: Mapping[str, int]
 ) -> RunProgress:
-    """Derive the state of a planned run from its attempts and the numbers of retries."""
+    """Derive the state of a planned run from its attempts and the permitted retries."""
     found = tuple(attempts)
     return RunProgress(planned, found, _state(found, retry))
 

@@ -1,1 +1,1 @@
-"""The command line: `main` dispatches, and each command is a module."""
+"""The command line, in which `main` selects a command, and each command is a module."""

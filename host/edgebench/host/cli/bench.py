@@ -281,7 +281,7 @@ def _settings(options: argparse.Namespace) -> BenchOptions:
 
 
 def _take_defaults(options: argparse.Namespace) -> None:
-    """Take options that the command line does not give from environment variables; print those.
+    """Take missing options from environment variables, and print the options taken.
 
     Raises:
         UsageError: the value of a variable cannot be parsed.

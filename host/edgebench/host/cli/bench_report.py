@@ -1,4 +1,4 @@
-"""Report of `edgebench bench` and `edgebench collect`: runs, failures, the next step."""
+"""Report of `edgebench bench` and `edgebench collect`, with runs, failures and the next step."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def report_interrupted(lab: Lab, watcher: ProgressWatcher) -> ExitCode:
 
 
 def _is_refused(run_set: RunSet) -> bool:
-    """Whether a set has no numbers at all, or has no energy although a meter was used."""
+    """Whether a set has no numbers, or lacks an energy although a meter was used."""
     from edgebench.host.result.metrics import GROSS_ENERGY
 
     is_metered = any(run.metrics.energy is not None for run in run_set.runs)
@@ -153,7 +153,7 @@ def _is_refused(run_set: RunSet) -> bool:
 
 
 def report_missing_pairs(watcher: ProgressWatcher) -> None:
-    """Print why runs failed or are invalid; a pair with a failed or invalid run is not compared.
+    """Print why runs failed or are invalid, because a pair with such a run is not compared.
 
     Interrupted runs are left out, because the verdicts of their sets list them.
     """

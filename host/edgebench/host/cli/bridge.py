@@ -15,7 +15,7 @@ from edgebench.system.exit_code import ExitCode
 SILENCE_S = 30.0
 """Longest time without output from a board while a command runs, seconds.
 
-A board sends nothing until the window of inferences in progress has ended."""
+A board sends nothing while it times a window of inferences."""
 
 
 def parser() -> argparse.ArgumentParser:

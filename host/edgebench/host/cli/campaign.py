@@ -212,7 +212,7 @@ def _status(options: argparse.Namespace) -> ExitCode:
 
 
 def _watch(options: argparse.Namespace) -> ExitCode:
-    """Print the state until no process runs the campaign; with --json, a document per change."""
+    """Print the state until no process runs the campaign; --json prints a document per change."""
     import time
     from contextlib import suppress
     from dataclasses import asdict

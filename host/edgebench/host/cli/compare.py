@@ -103,7 +103,7 @@ def report(
 
 
 def exit_code(comparisons: Sequence[RunComparison]) -> ExitCode:
-    """Exit code: 4 if any metric is worse, else 5 if any is inconclusive, else 0."""
+    """Exit code 4 if any metric is worse, else 5 if any is inconclusive, else 0."""
     from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 
     outcomes = {comparison.result.outcome for comparison in comparisons}

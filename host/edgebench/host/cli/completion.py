@@ -1,9 +1,9 @@
 """`edgebench completion`: shell scripts that get their completions from this command.
 
 The scripts do not depend on the options. When the user presses Tab, a script runs `edgebench
-completion --complete WORD…` with the words typed so far. The command first prints the kind of the
-completions: `files` means that the shell also completes paths. A line for each completion follows.
-The completions are derived from the parsers of the commands.
+completion --complete WORD…` with the words typed so far. The first line that the command prints is
+`files` if the shell should also complete paths. A line for each completion follows. The completions
+are derived from the parsers of the commands.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def completions(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Kind of the completions, and the completions of the last word.
+    """Whether paths are also completed, as a word, and the completions of the last word.
 
     Args:
         words: Words after the name of the program, at least one; the last may be empty.
@@ -167,7 +167,7 @@ class _Place:
 
 
 def _beginning(begin: str, words: Iterable[str]) -> list[str]:
-    """Words that begin with `begin`; of a comma-separated list, only the last item is completed."""
+    """Words that begin with `begin`, or with its last item if it is a comma-separated list."""
     before, comma, last = begin.rpartition(",")
     known = [word for word in words if word.startswith(last) and _SAFE.fullmatch(word)]
     return [f"{before}{comma}{word}" for word in known]

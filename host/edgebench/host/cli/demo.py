@@ -16,8 +16,9 @@ from edgebench.system.terminal import echo
 BOARD = "raspberry-pi-5-bare"
 MODEL = "digits_fp32.tflite"
 SUSTAINED_S = 45.0
-"""Duration of the run, seconds of real time. The simulated board's time runs 20 times as fast, so
-the run covers 15 minutes of it. With start and report, the command takes about a minute."""
+"""Duration of the run, seconds of real time. The simulated board heats up 20 times as fast as a
+real board, so the run shows 15 minutes of heating. With start and report, the command takes about a
+minute."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from edgebench.host.lab import Lab
 
 _Work = Callable[[Callable[[str], None]], Callable[[], None]]
-"""Work on one target: takes a function that prints a step, and returns a function that prints the
-outcome."""
+"""Function that works on one target. It takes a function that prints a step, and returns a function
+that prints the outcome."""
 MAX_AT_ONCE = 8
 """Maximum number of targets that are deployed to at the same time; further targets wait."""
 
@@ -143,7 +143,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
-    """Do all works in parallel, print their outcomes in order, and return the failures."""
+    """Deploy to all targets in parallel, print the outcomes in order, and return the failures."""
     failures = list[EdgebenchError]()
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
         ends = {target: pool.submit(work, _naming(target)) for target, work in works.items()}

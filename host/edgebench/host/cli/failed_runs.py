@@ -1,4 +1,4 @@
-"""Warning of `edgebench bundle` and `report` about failed runs, which names like `last` include."""
+"""Warning that a name such as `last` also selected failed runs, for `bundle` and `report`."""
 
 from __future__ import annotations
 

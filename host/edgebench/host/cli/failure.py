@@ -1,4 +1,4 @@
-"""Report the failure of a command: an error line and a hint, and a document for scripts."""
+"""Report the failure of a command as an error line with a hint, and as a document for scripts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ArgumentsRefused(UsageError):
         self.program = program
         """Command whose help lists the valid arguments, such as `edgebench meters record`."""
         self.likely: str | None = None
-        """Hint for an option that belongs to another tool, up to `; otherwise …`; None if there is
+        """First part of the hint, about an option that belongs to another tool; None if there is
         none."""
 
     @property
@@ -51,7 +51,7 @@ class ArgumentsRefused(UsageError):
 
 
 def print_document(document: object) -> None:
-    """Print a command's document, and record it, so that a later failure prints no second one."""
+    """Print a command's JSON document; a later failure then prints no second document."""
     import json  # only here: keeps --help fast
 
     text = json.dumps(document, indent=1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from edgebench.host.export.exported import ExportedRun
 
 TEXT_FORMATS = {CSV: "csv", MARKDOWN: "markdown"}
-"""Names of export formats by the value of -o."""
+"""Maps values of -o to the names of export formats."""
 
 
 def print_runs(runs: Sequence[ExportedRun], output_format: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgebench.host.analysis.history.history import History
 
 MAX_DECIDING = 3
-"""Maximum number of histories that are named as the reason for an exit code."""
+"""Maximum number of histories that the message about the exit code names."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,7 +51,7 @@ def add_history_filter(group: argparse._ArgumentGroup) -> None:
 
 
 def add_level_gate(made: argparse.ArgumentParser, level: str) -> None:
-    """Add the options for the metric, and for the loss at which the command fails."""
+    """Add the options for the metric, and for the loss that makes the command fail."""
     metric = "metric, such as latency_ns.p50 or energy_j (default: the main metric of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
     fails = (
@@ -124,7 +124,7 @@ def _print_deciding_changes(code: ExitCode, histories: Sequence[History]) -> Non
 
 
 def exit_code(histories: Sequence[History]) -> ExitCode:
-    """Exit code: 4 if any history is worse, else 5 if any is inconclusive, else 0."""
+    """Exit code 4 if any history became worse, else 5 if any is inconclusive, else 0."""
     from edgebench.host.analysis.history.history import HistoryOutcome
 
     outcomes = {history.outcome for history in histories}

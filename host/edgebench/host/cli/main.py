@@ -68,7 +68,7 @@ GROUPS = {
         "completion": "print the completion script for bash, zsh or fish",
     },
 }
-"""Commands by the groups of the help."""
+"""Maps each group of the help to its commands."""
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 _EXAMPLES = (
     ("edgebench bench model.tflite", "measure on this machine"),
@@ -165,7 +165,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 
 def _options_last(words: list[str]) -> list[str]:
-    """The words, with common options that precede the command moved behind its arguments."""
+    """The words, in which common options before the command were moved behind its arguments."""
     count = 0
     while count < len(words) and words[count] in ("-q", "--quiet", "-v", "--verbose", "--json"):
         count += 1

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from edgebench.meters.registry import Driver
 
 SELFTEST_S = 3.0
-"""Duration of a self-test, seconds; enough to compare the clocks of meter and host to 1000 ppm."""
+"""Duration of a self-test, seconds; it finds differences of meter and host clock of 1000 ppm."""
 RECORD_S = 10.0
 _HELP_WIDTH = 78
 _PORTS = (

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from edgebench.host.result.facts import ImportOptions
 
 OPTION_CUTOFF = 0.75
-"""Similarity above which an unknown option counts as a typo of another; between `--device` and
-`--metric` it is 0.6."""
+"""An unknown option counts as a misspelled known option if their similarity is above this limit.
+`--device` and `--metric` are different options with a similarity of 0.6."""
 Add = Callable[..., object]
 """Signature of `add_argument`, a method of a parser and of a group of its options."""
 
@@ -32,7 +32,7 @@ class OneLineParser(CommandParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.basic: Sequence[str] = ()
-        """Options that `--help` lists; empty: all of them."""
+        """Options that `--help` lists; if empty, it lists all options."""
         self.examples: Sequence[str] = ()
         # In the help of edgebench itself, not of each command.
         hidden, unset = argparse.SUPPRESS, argparse.SUPPRESS
@@ -67,7 +67,7 @@ class OneLineParser(CommandParser):
         return options
 
     def format_help(self) -> str:
-        """Format the help; for a command with many options, only the basic ones, with examples."""
+        """Format the help; a command with many options shows only basic options, with examples."""
         if not self.basic:
             return super().format_help()
         lines = [
@@ -152,7 +152,7 @@ _NAMES = {
 def given_command(command: str, options: argparse.Namespace) -> CommandLine:
     """The given command line, from which hints build the next command.
 
-    `RUN…` is replaced by any number of words; each other placeholder, only by a single word.
+    `RUN…` is replaced by any number of words, any other placeholder by a single word.
 
     >>> options = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
     >>> given_command("show", options).names
@@ -184,7 +184,7 @@ def given_command(command: str, options: argparse.Namespace) -> CommandLine:
 
 
 def _grouped(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[list[str]]:
-    """Group the given arguments: positional arguments alone, options with their values.
+    """Group the given words into positional arguments, and options with their values.
 
     >>> parser = argparse.ArgumentParser()
     >>> actions = [parser.add_argument("models"), parser.add_argument("--on")]
@@ -349,7 +349,7 @@ def stated_columns(options: argparse.Namespace) -> ImportOptions:
 
 
 class OutputFormat(argparse.Action):
-    """Stores the format of stdout: `--json` or `-o json`; a list of runs may also be csv or md."""
+    """Stores the format of stdout, given by `--json` or `-o`; runs may also be csv or md."""
 
     def __call__(
         self,
@@ -383,7 +383,7 @@ def add_json(
     *,
     formats: Sequence[str] = (JSON,),
 ) -> None:
-    """Add --json, and -o for the format unless the command has another -o.
+    """Add --json, and -o for the format unless the command uses -o for something else.
 
     Args:
         parser: The parser.

@@ -9,7 +9,7 @@ from edgebench.host.bench.events import Place
 
 
 class DevicePace:
-    """Pace of the runs on a device; all times are on the host's monotonic clock."""
+    """Progress of the runs on a device in time; all times are of the host's monotonic clock."""
 
     def __init__(self) -> None:
         self._place: Place | None = None
@@ -21,7 +21,7 @@ class DevicePace:
         self._is_running = False
 
     def begin(self, place: Place, now_s: float) -> None:
-        """Start the clock of a run."""
+        """Note the start time of a run."""
         self._place, self._begun_s, self._is_running = place, now_s, True
 
     def expect(self, duration_s: float, now_s: float) -> None:
@@ -30,14 +30,14 @@ class DevicePace:
             self._expected_s = now_s - self._begun_s + duration_s
 
     def end(self, now_s: float) -> None:
-        """Stop the clock of the run in progress, which was stored or failed."""
+        """Note the duration of the run in progress, which was stored or failed."""
         if self._is_running:
             self._is_running = False
             self._durations_s.append(now_s - self._begun_s)
 
     @property
     def count(self) -> int | None:
-        """Number of planned runs; None before the first."""
+        """Number of planned runs; None before the first run begins."""
         return self._place.count if self._place else None
 
     @property
@@ -47,7 +47,7 @@ class DevicePace:
 
     @property
     def run_s(self) -> float | None:
-        """Expected duration of a run: the mean except the first run, which includes the checks."""
+        """Expected duration of a run, the mean without the first run, which does extra checks."""
         durations_s = self._durations_s[1:] or self._durations_s
         return sum(durations_s) / len(durations_s) if durations_s else self._expected_s
 
@@ -61,7 +61,7 @@ class DevicePace:
 
 @dataclass(frozen=True, slots=True)
 class OverallPace:
-    """Pace of all devices together."""
+    """Progress of the runs on all devices, with the remaining time."""
 
     done_count: int
     count: int | None
@@ -71,10 +71,10 @@ class OverallPace:
 
 
 def overall_pace(paces: Sequence[DevicePace], now_s: float) -> OverallPace:
-    """Pace of devices that are measured in parallel.
+    """Progress and remaining time of devices that are measured in parallel.
 
-    A device that has not begun is assumed to run after the others, and to take as long as the
-    slowest of the others.
+    A device that has not begun is assumed to begin after the devices in progress, and to take as
+    long as the slowest of them.
     """
     begun = [pace for pace in paces if pace.count is not None]
     counts = [pace.count or 0 for pace in begun]

@@ -66,18 +66,19 @@ _PHASES = {
     Phase.SPOOLING: "writing",
 }
 REFRESH_HZ = 2
-"""Redraws per second; few, because drawing takes CPU time from a timed loop on this machine."""
+"""Redraws per second; the number is low, because drawing takes CPU time from a timed loop here."""
 REPORT_S = 10.0
 """Interval of the lines that replace the bar if stderr is not a terminal, seconds."""
 LONG_CHECK_S = 60.0
-"""Expected time for a data set from which a note announces the time, seconds."""
+"""If a data set is expected to take longer than this time, seconds, a note says so."""
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
-"""Least width of a terminal for the bar, in characters; on a narrower one, the line would wrap."""
+"""Minimum width of a terminal for the bar, in characters; on a narrower terminal, the line would
+wrap."""
 MIN_SHORT_NAME = 8
-"""Least width to which a model's name is shortened next to its bar, in characters."""
+"""Minimum width of a shortened model name next to its bar, in characters."""
 OTHERS_WIDTH = 58
-"""Width of all columns except the name: bar, phase with temperature and clock, time."""
+"""Width of the columns for bar, phase (with temperature and clock) and time."""
 
 
 class ClockBar(ProgressColumn):
@@ -97,7 +98,7 @@ class ClockBar(ProgressColumn):
 
 
 class PhaseTime(ProgressColumn):
-    """Shows the time since the phase began and its expected duration, or the time left in all."""
+    """Shows the time since a phase began and its expected duration, or the total time left."""
 
     def render(self, task: Task) -> Text:
         """Draw the time."""
@@ -118,7 +119,7 @@ class ProgressWithRows(Progress):
         self, *columns: ProgressColumn, console: Console, refresh_per_second: int, is_shown: bool
     ) -> None:
         self._rows: dict[str, InterimRow] = {}
-        """Rows by set, in the order of their first runs."""
+        """Maps sets to rows, in the order of the first run of each set."""
         self._order: list[str] = []
         """Sets in the order in which their rows changed."""
         self._lines: dict[str, str] = {}
@@ -171,14 +172,14 @@ class RunFailure:
 
 
 def _reached(reached: PhaseProgress) -> str:
-    """How far a phase has progressed, as text."""
+    """Progress within a phase, as text."""
     if reached.unit is ProgressUnit.BYTES:
         return f"sending {format_bytes(reached.done)} of {format_bytes(reached.total)}"
     return f"{reached.done} of {reached.total} {reached.unit.value}"
 
 
 class ProgressWatcher:
-    """Shows each run's phases: as a bar on a terminal, else as a line every `REPORT_S` seconds.
+    """Shows each run's phases, as a bar on a terminal, or else as a line every `REPORT_S` seconds.
 
     Bars and lines advance with the host's clock, because the host does not query a device during
     its timed loop.
@@ -225,11 +226,11 @@ class ProgressWatcher:
         self.rejected_count = 0
         """Runs of earlier commands that could not be stored."""
         self.unmeasured: list[str] = []
-        """Names of the devices on which nothing more was measured after an error."""
+        """Names of the devices whose measurement was ended by an error."""
 
     @property
     def has_lines(self) -> bool:
-        """Whether progress is printed as lines instead of bars."""
+        """Whether progress is printed in lines of text instead of bars."""
         return not self.console.is_terminal and not self.is_quiet
 
     @property
@@ -269,7 +270,7 @@ class ProgressWatcher:
         signal.default_int_handler(number, frame)
 
     def begin(self) -> None:
-        """Handle the start of a run: show the overall progress, unless it is the only run."""
+        """Handle the start of a run, and show the overall progress if there are several runs."""
         if self._starting is not None:
             self.bar.remove_task(self._starting)
             self._starting = None
@@ -287,7 +288,7 @@ class ProgressWatcher:
             self.bar.update(self._overall, what=f"{pace.done_count}{of} runs")
 
     def pace(self) -> OverallPace:
-        """Pace of all devices together."""
+        """Progress and remaining time of all devices together."""
         return overall_pace([device.pace for device in self._devices.values()], time.monotonic())
 
     def _report_often(self) -> None:
@@ -557,7 +558,7 @@ class DeviceProgress:
         return RunFailure(error, *self._run, is_one_of_several=is_one_of_several)
 
     def _draw(self, what: str, expected_s: float | None) -> None:
-        """Add a row for the phase; a reset row would keep the total of the previous phase."""
+        """Add a new row for the phase; a reset row would keep the total of the old phase."""
         self._task = self._display.bar.add_task(
             self._shown, total=expected_s, what=what, title=self._title, is_timed=True
         )

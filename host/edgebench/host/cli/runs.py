@@ -131,7 +131,7 @@ def _print_table(
     rows: Sequence[RunSummary],
     groups: Sequence[RunGroup],
 ) -> None:
-    """Print a row for each group on a terminal, else for each run."""
+    """Print a table with a row for each group of runs on a terminal, else for each run."""
     from datetime import datetime, timezone
 
     from edgebench.host.show.run_list import (

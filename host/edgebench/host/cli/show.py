@@ -131,7 +131,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
 
 
 def _usual_speed(address: Address, runs: Sequence[Run]) -> UsualSpeed | None:
-    """Speed of the device against earlier runs; None for a bundle, which has no earlier runs."""
+    """Speed of the device compared with earlier runs; None for a bundle, which lacks these."""
     from edgebench.host.analysis.yardstick import usual_speed
     from edgebench.host.store.earlier_runs import earlier_valid_runs
 
@@ -141,7 +141,7 @@ def _usual_speed(address: Address, runs: Sequence[Run]) -> UsualSpeed | None:
 
 
 def _report_damage(damage: StoreError | None) -> ExitCode:
-    """Report damaged traces, last of all, because the printed numbers cannot be checked."""
+    """Report damaged traces at the end, because the printed numbers cannot be checked."""
     from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
     from edgebench.system.terminal import echo, echo_hint

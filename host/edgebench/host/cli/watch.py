@@ -91,7 +91,7 @@ async def _draw(updates: AsyncIterator[Update]) -> None:
 
 
 def _without_nan(value: object) -> dict[str, object]:
-    """The value with null in place of NaN, which JSON lacks; a missing reading is NaN."""
+    """The value for JSON, in which a missing reading is null instead of NaN."""
 
     def clean(value: object) -> object:
         if isinstance(value, float) and math.isnan(value):

@@ -109,7 +109,7 @@ class Account:
         self._ask(StepReport, "switch", "switching to the new environment", is_offline=is_offline)
 
     def restore(self) -> bool:
-        """Switch back to the previous environment; False: there is no previous environment."""
+        """Switch back to the previous environment; return False if there is none."""
         return self._ask(StepReport, "restore", "restoring the environment").error is None
 
     def settle(self) -> None:
@@ -123,8 +123,8 @@ class Account:
 
         Args:
             words: Arguments of pip.
-            wheels: The wheels that were sent. The device compares their digests, and does not run
-                pip if any wheel has changed.
+            wheels: The wheels that were sent. The device compares the digests of its copies with
+                them, and does not run pip if any digest differs.
             is_offline: Whether pip may use only these wheels.
         """
         return self._ask(
@@ -146,7 +146,7 @@ class Account:
         sync_line: str | None = None,
         at_boot: bool = True,
     ) -> StepReport:
-        """Start the agent; if it does not start, the report contains the reason."""
+        """Start the agent; if the agent does not start, the returned report contains the reason."""
         return self._ask(
             StepReport,
             "start",
@@ -231,7 +231,7 @@ def open_account(shell: Shell, python: str | None = None) -> Account:
 
 
 def parse_answer(text: str, kind: type[_T], *, source: str) -> _T:
-    """Parse a device's JSON reply as a dataclass; its texts become printable single lines.
+    """Parse a device's JSON reply as a dataclass, and make all texts in it printable single lines.
 
     Args:
         text: The reply.

@@ -38,7 +38,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import one_line, printable
 
 ALL_PHONES = target_of("all")
-"""Text that names all phones that are ready."""
+"""Text by which a user selects all phones that are ready."""
 PLACE = "/data/local/tmp"
 """The directory in which adb's shell may write files and run them."""
 HOME = f"{PLACE}/edgebench"
@@ -57,7 +57,8 @@ SEND_TIMEOUT_S = 60.0
 """Time without progress after which sending a file has failed."""
 MODEL_TIMEOUT_S = 20.0
 SYNC_CHUNK_BYTES = 64 * 1024
-"""Maximum size of the data in a message. Source: SYNC.TXT, SYNC_DATA_MAX."""
+"""Maximum number of data bytes in one message of adb's sync protocol. Source: adb's SYNC.TXT,
+SYNC_DATA_MAX."""
 MAX_REASON_BYTES = 4096
 FILE_MODE = 0o100644
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
@@ -94,7 +95,7 @@ class AdbTarget:
 
 
 def parse_target(text: str) -> AdbTarget | None:
-    """The phone in adb:SERIAL, where SERIAL is HOST:PORT over Wi-Fi; None for other texts.
+    """Parse adb:SERIAL, where SERIAL is HOST:PORT over Wi-Fi; return None for any other text.
 
     >>> parse_target("adb:R58M12ABCDE"), str(parse_target("adb:192.168.1.7:5555"))
     (AdbTarget(serial='R58M12ABCDE'), 'adb:192.168.1.7:5555')
@@ -106,7 +107,7 @@ def parse_target(text: str) -> AdbTarget | None:
 
 
 def ready_phones() -> tuple[Phone, ...]:
-    """The phones that are ready for a deploy, each once: by its cable, or else by Wi-Fi.
+    """The phones that are ready for a deploy; a phone on both cable and Wi-Fi is listed by cable.
 
     Raises:
         PhoneUnavailable: no phone is ready.
@@ -134,7 +135,7 @@ def ready_phones() -> tuple[Phone, ...]:
 def _name_of_boot(server: AdbServer, phone: Phone) -> tuple[str, str] | None:
     """Serial number and boot id, which together identify a phone; serial numbers may be equal.
 
-    None: the phone does not report both, and so counts as a separate phone.
+    None if the phone does not report both; such a phone counts as a separate phone.
     """
     script = "getprop ro.serialno; cat /proc/sys/kernel/random/boot_id"
     try:
@@ -221,10 +222,10 @@ class AdbShell:
 
 
 def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tuple[int, bytes]:
-    """Write a command's input and read its output; return the exit code and the output's end.
+    """Write a command's input and read its output; return exit code and last part of the output.
 
-    Input and output are transferred at the same time: otherwise, a command that prints before it
-    has read all of its input would block.
+    Input and output are transferred at the same time, because a command that prints before it has
+    read all of its input would block otherwise.
 
     Raises:
         EOFError: the stream ended before the command.

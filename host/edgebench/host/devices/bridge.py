@@ -28,11 +28,11 @@ def find_tools() -> BridgeTools:
 
 
 def emulated_boards() -> list[EmulatedBoard]:
-    """Boards that can be emulated on this machine; empty without the firmware bridge."""
+    """Boards that can be emulated here; empty if the firmware bridge is not installed."""
     tools: BridgeTools | None = first_installed(ENTRY_POINT_GROUP)
     return list(tools.emulated_boards()) if tools else []
 
 
 def board_memory() -> Path:
-    """File of known boards, shared with this user's agent, which serves the boards in the file."""
+    """File of known boards; this user's agent also reads this file, and serves the boards in it."""
     return Path(user_paths(os.environ).agent_state) / MEMORY_FILE

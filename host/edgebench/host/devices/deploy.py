@@ -61,7 +61,7 @@ _AT_BOOT = {
 }
 
 _NAMING = threading.Lock()
-"""Lock that is held from the choice of a name until the device is stored: otherwise, simultaneous
+"""Lock that is held from the choice of a name until the device is stored. Without it, simultaneous
 deploys to two phones of the same model would choose the same name."""
 logger = logging.getLogger(__name__)
 
@@ -74,27 +74,28 @@ class DeployRequest:
     identity_file: Path | None = None
     runtimes: tuple[str, ...] = RUNTIMES
     wheels: Path | None = None
-    """Directory from which all wheels are taken; None: the package index."""
+    """Directory from which all wheels are taken; None for the package index."""
     python: str | None = None
-    """Python on the device; None: the first that is new enough, or on a phone the Python of a kit.
+    """Python on the device; None selects the first one that is new enough, or a kit's on a phone.
     """
     kit: Path | None = None
-    """File of a kit, a Python for a phone; None: the kit that was built or is installed here."""
+    """File of a kit (a Python for phones); None selects the kit that is built or installed here."""
     port: int | None = None
-    """Port of the agent; None: unchanged, or the default port."""
+    """Port of the agent; None keeps the port, or takes the default port for a new device."""
     name: str | None = None
-    """Name of the device; None: unchanged, or the host name of a new device."""
+    """Name of the device; None keeps the name, or takes the host name of a new device."""
     at_boot: bool = True
     """Whether the agent also starts at boot."""
     via: str | None = None
-    """Transport for the agent; None: unchanged, or for a new device the transport of the login."""
+    """Transport for the agent; None keeps it, or takes the login's transport for a new device."""
     meters: Sequence[str] = ()
-    """Meters that the agent serves, or only the word "none"; empty: unchanged."""
+    """Meters that the agent serves, or only the word "none" for no meter; empty keeps the
+    meters."""
     sync_line: str | None = None
-    """Wire to a meter's digital input, or "none"; None: unchanged."""
+    """Wire to a meter's digital input, or the word "none" for no wire; None keeps the setting."""
     has_bridge: bool | None = None
-    """Whether to install the firmware bridge, for microcontrollers attached to the device; None:
-    unchanged, or not installed on a new device."""
+    """Whether to install the firmware bridge, for microcontrollers attached to the device. None
+    keeps the present choice; on a new device, the bridge is then not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class AgentOptions:
     name: str
     port: int
     meters: Sequence[str]
-    """Meters, as in `DeployRequest`; empty: the meters were never set."""
+    """Meters, as in `DeployRequest`; empty if the meters were never set."""
     sync_line: str | None
 
 
@@ -126,7 +127,7 @@ class _AgentPairing:
 
 
 def deploy_request(target: str, **settings: Any) -> DeployRequest:
-    """Make a request from the text of its target; `settings` are the request's other fields.
+    """Make a deploy request from the text that names its target; `settings` are its other fields.
 
     Raises:
         UsageError: the target or a setting is invalid.
@@ -270,7 +271,7 @@ def _refuse_busy(request: DeployRequest, facts: DeviceFacts) -> None:
 def _agent_options(
     files: HostFiles, request: DeployRequest, facts: DeviceFacts, default_name: str = ""
 ) -> AgentOptions:
-    """Options as requested, with the device's previous options as defaults.
+    """Options of the agent: the requested options, and the device's previous options otherwise.
 
     Name and port are stored on this host. Meters and the sync line, which are wired to the device,
     are stored on the device, so that a deploy from another host keeps them.
@@ -300,7 +301,7 @@ def _agent_options(
 
 
 def _has_bridge(request: DeployRequest, facts: DeviceFacts) -> bool:
-    """Whether to install the bridge: as requested, or if not requested, as at the last deploy."""
+    """Whether to install the bridge; without a request, the last deploy's choice is repeated."""
     if request.has_bridge is not None:
         return request.has_bridge
     if facts.has_bridge is not None:
@@ -309,7 +310,7 @@ def _has_bridge(request: DeployRequest, facts: DeviceFacts) -> bool:
 
 
 def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) -> tuple[str, ...]:
-    """Extras that the agent's meters and the bridge need."""
+    """Optional dependencies (pip extras) that the agent's meters and the bridge need."""
     try:
         check_line(options.sync_line or NOTHING)
         extras = extras_of(check_meters(options.meters))
@@ -371,8 +372,8 @@ def _start(
 def _listen(shell: Shell, facts: DeviceFacts) -> str:
     """Listen address of the agent.
 
-    An agent that accepts connections on all addresses keeps doing so, because other hosts may
-    depend on it.
+    An agent that already accepts connections on all addresses keeps this setting, because other
+    hosts may use these addresses.
     """
     return "" if facts.listen == "" else shell.listen
 
@@ -385,7 +386,7 @@ def _paired(
     facts: DeviceFacts,
     on_paired: Callable[[Pairing], None],
 ) -> KnownDevice:
-    """The paired device: the existing pairing if it is still valid, else a new pairing."""
+    """Return the paired device; pair with the agent if no existing pairing is valid."""
     identity_file = ""
     if request.identity_file is not None and shell.via == SshTransport.name:
         identity_file = str(request.identity_file.absolute())

@@ -37,16 +37,17 @@ MAX_PARALLEL = 16
 THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )
-"""This machine, which every host has as a device without pairing."""
+"""This machine as a device; it needs no pairing, and is in every host's list of devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceState:
-    """The place of a device in labgrid."""
+    """The place (labgrid's term for an allocatable device) that corresponds to a device."""
 
     name: str
     acquired_by: str | None = None
-    """Other user who has acquired the place, as `HOST/USER`; None: no other user has it."""
+    """Other user who has acquired the place, as `HOST/USER`; None if no other user has acquired
+    it."""
 
 
 class Access(str, Enum):
@@ -58,34 +59,35 @@ class Access(str, Enum):
     COPIED = "copied"
     """The device's identity was found on another board, or on several agents."""
     GONE = "gone"
-    """The device was unplugged; its agent is reachable and still lists it."""
+    """The device was unplugged from its agent; the agent is reachable and still lists the
+    device."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredDevice:
-    """A line of the list of devices."""
+    """A row of the list of devices: a device, with its state and stored facts."""
 
     name: str
     address: str
     access: Access
     id: str = ""
     reason: str = ""
-    """Reason why the device cannot be used; empty: it can be used."""
+    """Reason why the device cannot be used; empty if it can be used."""
     system: SystemDescription | None = None
-    """Description by the device's agent; None if the device cannot be used."""
+    """Description of the device as its agent reports it; None if the device cannot be used."""
     seat: SeatState | None = None
-    """Holder, run in progress and temperature; None if the agent is too old to report them."""
+    """Lease holder, current run and temperature; None if the agent is too old to report them."""
     labels: tuple[str, ...] = ()
-    """Labels in the farm file."""
+    """Labels that the farm file gives to the device."""
     health: DeviceHealth | None = None
     """Health as observed by this host; None if the device is not paired."""
     place: PlaceState | None = None
-    """Place in labgrid; None if the device has none."""
+    """Labgrid place that corresponds to the device; None if there is no such place."""
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
-"""Function that adds stored facts about a device to the device's line. The line of an agent's first
-seat is passed with the agent's device, not with a device of this seat."""
+"""Function that adds stored facts about a device to its row in the list. For an agent's first seat
+(the first of its devices), the device that is passed is the agent itself."""
 
 
 def find_devices(
@@ -95,13 +97,13 @@ def find_devices(
     state: Path | None = None,
     record: Record = lambda line, _: line,
 ) -> list[DiscoveredDevice]:
-    """Find all devices; a device that cannot be used is listed with the reason.
+    """Find all devices; a device that cannot be used is also listed, with the reason.
 
     Args:
         files: Files of this host.
         timeout_s: Time to wait for announcements.
-        state: State directory of the agent on this machine; None: the user's own.
-        record: Function that completes the line of each known device.
+        state: State directory of the agent on this machine; None for the user's own.
+        record: Function that adds stored facts to the row of each known device.
     """
     registry = transports(files.identity_path, state)
     paired = files.devices()
@@ -139,7 +141,7 @@ def find_devices(
 def open_device(
     files: HostFiles, name: str, *, state: Path | None = None, timeout_s: float = 3.0
 ) -> Client:
-    """Connect to a device by name, id, or a unique part of either; `AGENT/SEAT` names a seat.
+    """Connect to a device by name, id, a unique part of either, or `AGENT/SEAT` for a seat.
 
     Raises:
         NoSuchDevice: no paired device or seat has that name, or several do.
@@ -161,7 +163,7 @@ def open_known(
     Args:
         files: Files of this host.
         device: The device.
-        state: State directory of the agent on this machine; None: the user's own.
+        state: State directory of the agent on this machine; None for the user's own.
         timeout_s: Time to search for a device whose address has changed.
         any_environment: Whether the agent on this machine may run in another Python environment.
 
@@ -221,7 +223,7 @@ def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client
 
 
 def named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
-    """The device with this name or id, or with a unique part of either; `AGENT/SEAT` for a seat.
+    """Find a device by name, id, a unique part of either, or `AGENT/SEAT` for a seat.
 
     Raises:
         NoSuchDevice: no device matches, or several do.
@@ -273,7 +275,7 @@ def _look_at(
     registry: Mapping[str, Transport],
     announcements: Sequence[Announcement],
 ) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """Lines of a device: a line for each seat of its agent, and for each copy of the identity."""
+    """Make a row of the list for each seat of a device's agent, and for each copied identity."""
     announced = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
     places = [device, *(device.moved_to(endpoint) for endpoint in announced)]
     failure: EdgebenchError | None = None
@@ -327,17 +329,17 @@ class _Agent:
     instance: str
     hardware: Hardware
     refusal: WrongBoard | None
-    """Error if the agent does not run on the device's board; None: it runs on this board."""
+    """Error that the agent does not run on the device's board; None if it runs on this board."""
     system: SystemDescription
     seats: tuple[SeatState, ...]
 
 
 def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]) -> KnownDevice:
-    """Update the stored addresses of the agents with a device's identity; return the new device.
+    """Update the addresses that are stored for agents with a device's identity; return the device.
 
     If there are several agents, each of them may be the device, so all of their addresses are
-    stored. The addresses are removed when a single agent is found that surely runs on the device's
-    board.
+    stored. The addresses are removed when only one agent is found, and it surely runs on the
+    device's board.
     """
     copies = device.copies
     if len(agents) > 1:

@@ -4,7 +4,7 @@ A farm of two devices::
 
     schema = 1
     parallel = 8                    # devices that are measured at the same time
-    quarantine_after = 3            # consecutive failures until a device is left out; 0: never
+    quarantine_after = 3            # consecutive failures until a device is left out; 0 for never
 
     [device.pi5]                    # name under which the device was paired, or its id
     labels = ["pi", "bench-2"]
@@ -32,8 +32,8 @@ FARM_VARIABLE = "EDGEBENCH_FARM"
 MAX_PARALLEL = 64
 DEFAULT_PARALLEL = 16
 DEFAULT_QUARANTINE_AFTER = 3
-"""Number of consecutive failures. The first failure may come from a loose cable, the second from
-plugging it in again."""
+"""Default number of consecutive failures after which a device is quarantined. Two failures are not
+enough, because a loose cable and plugging it in again may cause one failure each."""
 MAX_QUARANTINE_AFTER = 1000
 MAX_SIZE_BYTES = 2**20
 
@@ -43,21 +43,21 @@ class FarmDevice:
     """Facts about a device that the operator has entered."""
 
     labels: tuple[str, ...] = ()
-    """Words by which devices are selected: `--on label:WORD`."""
+    """Words for the selection of devices by `--on label:WORD`."""
     meter: str | None = None
-    """Energy meter wired to the device, as a value of `--meter`; None: no meter."""
+    """Energy meter wired to the device, as a value of `--meter`; None if there is no meter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabgridTable:
-    """A labgrid coordinator, and the places there that correspond to devices of this host."""
+    """A labgrid coordinator, and those of its places that correspond to devices of this host."""
 
     coordinator: str
     """Address, as `HOST` or `HOST:PORT`."""
     tag: str = "edgebench"
-    """Key of the tag that names the device of a place."""
+    """Key of the tag by which a labgrid place names its device of this host."""
     place: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names of devices, by the names of their places in labgrid."""
+    """Maps the name of each labgrid place to the name of its device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +68,11 @@ class Farm:
     parallel: int = DEFAULT_PARALLEL
     """Maximum number of devices that are measured at the same time."""
     quarantine_after: int = DEFAULT_QUARANTINE_AFTER
-    """Consecutive failures after which `all` and conditions leave a device out; 0: never."""
+    """Number of consecutive failures after which a device is quarantined; 0 means never."""
     device: Mapping[str, FarmDevice] = field(default_factory=dict)
-    """Devices by their name or id."""
+    """Maps the name or id of each listed device to its entry."""
     labgrid: LabgridTable | None = None
-    """Labgrid as a further source of labels; None: not configured."""
+    """Labgrid as a further source of labels; None if the file configures no labgrid."""
 
     def entry(self, device: KnownDevice) -> FarmDevice:
         """Entry of a device; an empty entry if the file does not list it."""
@@ -85,7 +85,7 @@ class Farm:
 
 
 def farm_path(config: Path | None = None) -> Path:
-    """Path of the farm file: $EDGEBENCH_FARM, else farm.toml in the configuration directory."""
+    """Path of the farm file: $EDGEBENCH_FARM, or farm.toml in the configuration directory."""
     if given := os.environ.get(FARM_VARIABLE):
         return Path(given)
     return (config or Path(user_paths(os.environ).host_config)) / FARM_FILE
@@ -132,6 +132,6 @@ def parse_farm(text: str, name: str) -> Farm:
 
 
 def why_no_label(label: str) -> str | None:
-    """Reason why a word cannot be a label; None: it can be a label."""
+    """Reason why a word cannot be a label; None if it can be a label."""
     is_word = label and not set(label) & set(", :") and label.isprintable()
     return None if is_word else f"must be a word without commas, colons and spaces, got {label!r}"

@@ -1,7 +1,7 @@
 """Changes of the farm file that preserve its comments, its order and other content.
 
 Labels are changed with tomlkit. Names are replaced in the text, because tomlkit cannot rename a
-table in place. In both cases, the file is written only if the new text parses to the intended
+table in place. After either change, the file is written only if the new text parses to the intended
 content. Callers hold the lock of the host's files (`HostFiles.locked`).
 """
 
@@ -32,7 +32,7 @@ from edgebench.system.whole_files import make_directory
 MAX_LABELS = 32
 NEW_FILE = f"schema = {SCHEMA_VERSION}\n"
 NEW_FILE_MODE = 0o644
-"""Mode of a new farm file, which has no secrets; an existing file keeps its mode."""
+"""File mode of a new farm file, which contains no secrets; an existing file keeps its mode."""
 _DEVICES = "device"
 _KEY = r"[\w-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
 """Pattern of a bare, basic or literal key of TOML. Source: https://toml.io/en/v1.0.0#keys"""

@@ -33,36 +33,36 @@ class KnownDevice:
     addresses: tuple[str, ...]
     port: int
     deployed_to: str | None = None
-    """Account (USER@HOST) in which `edgebench deploy` installed the agent; None: not deployed."""
+    """Account (USER@HOST) in which `edgebench deploy` installed the agent; None if it did not."""
     via: str = TlsTransport.name
     """Name of the transport that reaches the device."""
     arch: str = ""
     """Architecture, as uname(1) prints it; empty before the first connection."""
     seat: str = ""
-    """Seat of the device's agent; empty: the first seat. Only agents are stored, not seats."""
+    """Seat (one of the devices that an agent serves); empty means the first. It is never stored."""
 
     board: str = ""
     """Id of the board, which does not change with a new operating system; empty before the first
     connection, or if the board has no id."""
     hardware: Hardware = field(default_factory=Hardware)
-    """Machine that the device's agent runs on; empty before the first connection, or if the agent
-    reports nothing about it."""
+    """Machine on which the device's agent runs; empty before the first connection, or if the agent
+    reports nothing about the machine."""
     copies: tuple[str, ...] = ()
-    """Addresses of agents with this identity that were seen at the same time, if their hardware
-    does not distinguish them."""
+    """Addresses of several agents that had this identity at the same time. Empty if there was only
+    one agent, or if their hardware distinguishes them."""
 
     identity_file: str = ""
-    """File of the private key with which `edgebench deploy` logged in, if the transport also logs
-    in; else empty."""
+    """File of the private key with which `edgebench deploy` logged in; empty if the transport to
+    the agent needs no login."""
 
     def at_seat(self, seat: str) -> KnownDevice:
-        """The device at another seat of the same agent."""
+        """A copy of this device that refers to the given seat of the same agent."""
         name = f"{self.name}{SEAT_MARK}{seat}"
         return replace(self, name=name, id="", arch="", seat=seat, board="")
 
     @property
     def machine(self) -> Hardware:
-        """Machine that the agent runs on; only its board if an older version paired the device."""
+        """Machine on which the agent runs; only its board id is known after an old pairing."""
         return Hardware(self.board) if self.hardware == Hardware() else self.hardware
 
     @property
@@ -71,7 +71,7 @@ class KnownDevice:
         return Endpoint(self.name, self.pin, self.addresses, self.port, self.identity_file)
 
     def moved_to(self, endpoint: Endpoint) -> KnownDevice:
-        """The device at another endpoint of the same transport."""
+        """A copy of this device with the given endpoint of the same transport."""
         return replace(self, addresses=endpoint.addresses, port=endpoint.port)
 
 
@@ -93,7 +93,7 @@ class HostFiles:
         return path
 
     def devices(self) -> tuple[KnownDevice, ...]:
-        """Paired devices; empty if there is no list.
+        """Paired devices; empty if the file with the list does not exist.
 
         Raises:
             StoreError: the list cannot be read.
@@ -106,7 +106,7 @@ class HostFiles:
             raise StoreError(f"list of devices not readable: {exc}: {self._inventory}") from exc
 
     def remember(self, device: KnownDevice) -> None:
-        """Add a device; it replaces any device with the same identity or name."""
+        """Add a device to the list; replace any stored device with the same identity or name."""
         with self.locked():
             others = [
                 known
@@ -121,7 +121,7 @@ class HostFiles:
             self.save([known for known in self.devices() if known.pin != device.pin])
 
     def revise(self, pin: str, change: Callable[[KnownDevice], KnownDevice]) -> None:
-        """Change the stored device with this identity, if it still exists.
+        """Change the stored device that has this identity; no effect if it was removed meanwhile.
 
         The device is found by identity, because another process may have renamed it.
         """
@@ -132,7 +132,7 @@ class HostFiles:
                 self.save(after)
 
     def free_name(self, name: str, pin: str) -> str:
-        """The given name, with a number appended if another device already has the name."""
+        """The given name if no other device has it; otherwise the name with a number appended."""
         taken = {known.name for known in self.devices() if known.pin != pin} | {LOCAL_NAME}
         numbered = (f"{name}-{number}" for number in count(2))
         return next(free for free in chain([name], numbered) if free not in taken)

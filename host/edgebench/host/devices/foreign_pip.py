@@ -1,4 +1,4 @@
-"""Runs pip as if on another machine, with the arguments MARKERS ARGUMENT....
+"""Run pip as if on another machine; the command line is MARKERS, then pip's arguments.
 
 pip has options for the platform, version and ABI of wheels, but it evaluates markers such as
 "python_version < '3.11'" for the interpreter that runs it, and so omits packages that only the

@@ -7,10 +7,10 @@ and state the reason, until a run on it succeeds or `edgebench devices check` fi
 quarantined device that is named explicitly is still measured.
 
 Only failures of the device count (`is_of_device`), not failures of the model, of the request, of
-this host or of a meter. A death of the worker counts once per model, because a model may kill every
-worker that loads it. Only a completed run counts as a success; a connection only shows that the
-device is reachable. Three failures in a row are therefore three failures without a completed run
-between them.
+this host or of a meter. Crashes of the worker process count once per model, because a model may
+crash every worker that loads it. Only a completed run counts as a success. A connection does not,
+because it only shows that the device is reachable. Failures in a row are therefore failures without
+a completed run between them.
 
 Each device has a small file. The file is found by the pin of the agent's certificate and the seat,
 not by the device's id, because boards with copies of the same SD card share an id. A damaged file
@@ -50,7 +50,7 @@ from edgebench.system.whole_files import make_directory, sync_directory
 logger = logging.getLogger(__name__)
 
 MAX_EVENTS = 10
-"""Maximum number of outcomes that are kept."""
+"""Maximum number of outcomes that are kept for a device."""
 DIRECTORY = "health"
 
 _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
@@ -62,12 +62,12 @@ _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
     (WorkerDied, "worker_died"),
     (SeatLeft, "device_gone"),
 )
-"""Code of a failure of the device, by class of error; the first class that matches counts. An error
-with None, or of a class that is not listed, is not a failure of the device: a file that is too
-large is the user's choice, and `TooHot` and `WorkerTimeout` depend on the request, the model and
-the room temperature."""
+"""Maps each error class to a code for a failure of the device; the first matching class counts. An
+error with the code None, or of a class that is not listed, is not a failure of the device. For
+example, the user chooses a file that is too large, and `TooHot` and `WorkerTimeout` depend on the
+request, the model and the room temperature."""
 CHECK_FAILED = "check_failed"
-"""Code of all other failures of a health check."""
+"""Code of a failed health check if the error has no code of its own in `_OF_DEVICE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class HealthEvent:
 
     at_utc: str
     code: str | None = None
-    """Code of the failure; None: success."""
+    """Code of the failure; None if the run succeeded."""
     text: str = ""
     model: str | None = None
     """Model that was running; None if no model was running."""
@@ -94,15 +94,15 @@ class DeviceHealth:
     """Start of the quarantine; None if the device is not quarantined."""
     quarantine_reason: str = ""
     quarantined_after: int = 0
-    """Number of failures in a row that led to the quarantine; 0: it has another reason."""
+    """Number of failures in a row that led to the quarantine; 0 if failures are not its reason."""
     seat: str = ""
-    """Name of the agent's first seat, if this is the health of that seat; else empty."""
+    """Name of the agent's first seat (device), if this is that seat's health; otherwise empty."""
     events: tuple[HealthEvent, ...] = ()
-    """Last outcomes, oldest first."""
+    """The most recent outcomes of runs and connections, oldest first."""
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether the device is left out unless it is named."""
+        """Whether the device is quarantined: it is measured only if the user names it."""
         return self.quarantined_utc is not None
 
 
@@ -112,7 +112,7 @@ class CheckState(str, Enum):
     WELL = "well"
     UNWELL = "not_well"
     BUSY = "busy"
-    """The device responds, but another client is measuring on it: no model was run."""
+    """The device responds, but no model was run because another client is measuring on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,25 +122,25 @@ class HealthCheck:
     name: str
     state: CheckState
     reason: str = ""
-    """Reason why the device is not well, or the client that holds the device."""
+    """Reason for the failed check, or the client that is measuring on a busy device."""
     code: str | None = None
-    """Code of the failure if the device is not well."""
+    """Code of the failure if the health check failed; otherwise None."""
     is_of_device: bool = False
     """Whether the failure is a failure of the device, and not of this host."""
     temp_c: float | None = None
-    """Temperature before the run; None without a thermometer, or with an older agent."""
+    """Temperature before the run; None without a thermometer, or if the agent is too old."""
     models_room_bytes: int | None = None
-    """Size of the largest model that fits; None with an older agent."""
+    """Size of the largest model that fits; None if the agent is too old to report it."""
     uncollected_count: int | None = None
-    """Number of finished runs of this host that were not fetched yet."""
+    """Number of this host's finished runs whose results are still on the device."""
     model: str | None = None
-    """Model that was run."""
+    """Model that the health check ran; None if it ran no model."""
     latency_ns_p50: float | None = None
-    """Median latency of the run; None: no model was run, or the verdict rejects the number."""
+    """Median latency of the run; None if no model was run, or the verdict rejects the latency."""
 
 
 def failure_code(error: EdgebenchError) -> str | None:
-    """Code of a failure of the device; None: the error is not a failure of the device.
+    """Code of an error that is a failure of the device; None for any other error.
 
     >>> failure_code(LinkLost("gone")), failure_code(StoreError("full"))
     ('link_lost', None)
@@ -164,7 +164,7 @@ class HealthFiles:
         return self._read(self._path(device))
 
     def seen(self, device: KnownDevice, seat: str) -> None:
-        """Record that the device was reached, and the name that its agent gives the seat."""
+        """Record that the device was reached, and the seat's name as its agent reports it."""
         own = "" if device.seat else seat
         self._change(device, lambda before: replace(before, last_seen_utc=self._time(), seat=own))
 
@@ -188,9 +188,9 @@ class HealthFiles:
         model: str | None = None,
         quarantine_after: int,
     ) -> None:
-        """Record a failure of the device; other errors are ignored.
+        """Record a failure of the device; errors that are not failures of the device are ignored.
 
-        `quarantine_after` failures in a row quarantine the device; 0: never.
+        After `quarantine_after` failures in a row, the device is quarantined; 0 means never.
         """
         if (code := failure_code(error)) is None:
             return
@@ -277,7 +277,7 @@ class HealthFiles:
             return DeviceHealth()
 
     def _path(self, device: KnownDevice) -> Path:
-        """File of a device; the agent's first seat has the same file, whether named or not."""
+        """Health file of a device; a named first seat has the same file as its agent."""
         agent = self._agent(device.pin)
         first = agent / f"{_digest('')}.json"
         is_first = not device.seat or device.seat == self._read(first).seat
@@ -298,17 +298,18 @@ class Outcomes:
         self._device = device
         self._quarantine_after = quarantine_after
         self._last: EdgebenchError | None = None
-        """Last failure; the same error may be reported for a run and for the whole request."""
+        """Last failure that was recorded, because a run and the whole request may report the same
+        error."""
         self._is_well = False
 
     def succeeded(self) -> None:
-        """Record a completed run; calling this again before a failure has no effect."""
+        """Record a completed run; a repeated call without a failure in between has no effect."""
         if not self._is_well:
             self._is_well = True
             self._files.succeeded(self._device)
 
     def failed(self, error: EdgebenchError, model: str | None = None) -> None:
-        """Record the failure of a run of a model; `model` None: of the whole request."""
+        """Record the failure of a model's run, or of the whole request if `model` is None."""
         if error is self._last:
             return
         self._last, self._is_well = error, False

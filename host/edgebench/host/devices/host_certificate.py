@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from edgebench.protocol.text import one_line
 
 MAX_STRINGS = 16
-"""Maximum number of strings in a key; all types have fewer."""
+"""Maximum number of strings in a key; all supported types of keys have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class HostCertificate:
     """Public key of the authority, in the wire format of SSH."""
     is_of_host: bool
     names: tuple[str, ...]
-    """Hosts that may present the certificate; empty: any host."""
+    """Hosts that may present the certificate; an empty list allows any host."""
     after_s: int
     before_s: int
-    """Validity: from `after_s` on, and before `before_s`; seconds since 1970."""
+    """End of the validity, exclusive; `after_s` is its start. Both are in seconds since 1970."""
     critical_options: tuple[str, ...]
     signature_algorithm: str
 
     def why_refused(self, host: str, now_s: float) -> str:
-        """Reason why the certificate is not valid for a host at this time; empty: it is valid."""
+        """Reason why the certificate is not valid for a host at this time; empty if it is valid."""
         if not self.is_of_host:
             return "its certificate is a user certificate"
         if self.signature_algorithm == "ssh-rsa":

@@ -20,11 +20,12 @@ from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
 
 MIB = 2**20
 _UNPACKED_FACTOR = 1.25
-"""Disk space of installed wheels relative to their unpacked size: includes bytecode and partly
-filled blocks."""
+"""Ratio of the disk space of installed wheels to their unpacked size; it allows for bytecode and
+partly filled blocks."""
 
 _FETCHING = threading.Lock()
-"""Lock that serialises fetching, so that a second device of the same kind finds all wheels."""
+"""Lock that serialises the fetching of wheels, so that a second device of the same kind finds all
+of its wheels in the cache."""
 
 OnStep = Callable[[str], None]
 """Called with a line of text for each step."""
@@ -42,20 +43,19 @@ def install(
 ) -> bool:
     """Install the agent, the runtimes and the extras; a running agent is stopped.
 
-    The packages are installed into a new environment. The previous environment is kept, unless
-    there is no space for both.
+    The packages are installed into a new environment. The previous environment is kept, unless the
+    disk has no space for both environments.
 
     Args:
         account: Account to install into.
         facts: State of the device.
         on_step: Called with a line of text for each step.
         runtimes: Requested runtimes; runtimes without a wheel are left out.
-        source: Directory from which all wheels are taken; None: the package index.
+        source: Directory from which all wheels are taken; None for the package index.
         extras: Extras that the agent's meters need; all are required.
         has_bridge: Whether to install the firmware bridge.
 
-    Returns:
-        Whether there is a new environment; False: nothing has changed.
+    Returns: Whether a new environment was made; False if nothing has changed.
 
     Raises:
         PackagesMissing: wheels of the agent, an extra or all runtimes are available neither to

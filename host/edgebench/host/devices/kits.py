@@ -1,8 +1,8 @@
-"""Installation and removal of a kit, a Python for devices without Python, through a shell.
+"""Installs and removes kits, which are Pythons for devices without Python, through a shell.
 
-The directory of a kit gets its name only when the kit is complete. Therefore a kit that runs needs
-no other check, and a deploy that finds it sends nothing. An agent keeps using the kit with which
-its environment was made, until another kit is installed.
+The directory of a kit gets its name only when the kit is complete. Therefore a deploy that finds a
+kit on the device only checks that it runs, and sends nothing. An agent uses the kit with which its
+environment was made, until a deploy installs a different kit.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ UNPACK_TIMEOUT_S = 300.0
 
 
 def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
-    """Path of a kit's Python on the device; the kit is sent if the device does not have it yet.
+    """Return the path of a kit's Python on a device; send the kit if the device does not have it.
 
     If this machine has no kit, because an earlier deploy used `--kit FILE`, the kit on the device
     is used.
 
     Args:
         shell: Shell of a device; its `kits` is not empty.
-        given: File of the kit; None: the kit that was built here or is installed.
+        given: File of the kit; None selects the kit that was built or is installed here.
         on_step: Called with a line if a kit is sent.
 
     Raises:
-        NotAKit: the file cannot be read, or is for another machine.
+        NotAKit: the file cannot be read, or is not for this kind of machine.
         KitMissing: neither this machine nor the device has a kit for the device.
         NoSpace: the kit does not fit on the device.
         TargetError: the kit does not run on the device.
@@ -68,7 +68,7 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
 
 
 def present_python(shell: Shell) -> str | None:
-    """Path of a kit's Python that is on the device and starts; None: there is none."""
+    """Path of a Python from a kit that is on the device and starts; None if there is none."""
     for name in _names(shell):
         python = f"{shell.kits}/{name}/bin/python3"
         if _runs(shell, python).code == 0:

@@ -1,7 +1,7 @@
 """Decide by the user's and the system's `known_hosts` files whether a host key is trusted.
 
-Theory of operation. A line is `[marker] names type base64 [comment]`. Lines that do not name the
-host are ignored, even if they are malformed. The key in a line without a marker is trusted. Host
+Theory of operation. A line is `[marker] names type base64 [comment]`. Lines for other hosts are
+ignored, even if they are malformed. The key in a line without a marker is trusted. Host
 certificates that are signed by the key in a line with `@cert-authority` are trusted. The key in a
 line with `@revoked` is rejected, as a host's key and as an authority's key, regardless of other
 lines. If the authority of a certificate is not trusted, the key in the certificate is checked like
@@ -31,7 +31,7 @@ from edgebench.protocol.text import one_line
 DEFAULT_PORT = 22
 CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
 MAX_FILE_BYTES = 64 * 2**20
-"""Maximum number of bytes that are read from a file; 64 MiB suffice for about 500,000 hosts."""
+"""Maximum number of bytes that are read from a file; 64 MiB hold about 500,000 hosts."""
 
 _FIELD_COUNTS = {
     "ssh-ed25519": 2,
@@ -43,8 +43,8 @@ _FIELD_COUNTS = {
     "sk-ecdsa-sha2-nistp256@openssh.com": 4,
     "ssh-dss": 5,
 }
-"""Number of strings in a key, including its type. Sources: RFC 4253 section 6.6, RFC 5656
-section 3.1, RFC 8709 section 4, OpenSSH PROTOCOL.u2f."""
+"""Maps each type of key to its number of strings in the wire format, including the type. Sources:
+RFC 4253 section 6.6, RFC 5656 section 3.1, RFC 8709 section 4, OpenSSH PROTOCOL.u2f."""
 _ALGORITHMS = (
     ("ssh-ed25519", "ssh-ed25519"),
     ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"),
@@ -53,12 +53,12 @@ _ALGORITHMS = (
     ("rsa-sha2-512", "ssh-rsa"),
     ("rsa-sha2-256", "ssh-rsa"),
 )
-"""Signature algorithms in order of preference, each with the type of its key: the algorithms of
-OpenSSH's HostKeyAlgorithms that paramiko supports."""
+"""Signature algorithms in order of preference, each with the type of its key. They are the
+algorithms of OpenSSH's HostKeyAlgorithms that paramiko also supports."""
 
 
 class Marker(Enum):
-    """Marker at the start of a line; a line with an ordinary key has none."""
+    """Marker at the start of a `known_hosts` line; a line with an ordinary key has no marker."""
 
     NONE = ""
     AUTHORITY = "@cert-authority"
@@ -79,7 +79,7 @@ class HostLine:
     """A line of a `known_hosts` file that names the host."""
 
     place: str
-    """File and number of the line, such as `/home/pi/.ssh/known_hosts line 3`."""
+    """File name and line number, such as `/home/pi/.ssh/known_hosts line 3`."""
     marker: Marker
     key_type: str
     key: bytes
@@ -95,13 +95,13 @@ class HostLines:
     """Files that cannot be read, and malformed lines that name the host."""
 
     def marked(self, marker: Marker) -> Iterator[HostLine]:
-        """Lines that have this marker."""
+        """The lines with the given marker."""
         return (line for line in self.lines if line.marker is marker)
 
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A key that a host has presented and proved to own."""
+    """A public key that a host has presented, with proof that it owns the private key."""
 
     key: bytes
     """Public key without a certificate, in the wire format of SSH."""
@@ -114,9 +114,9 @@ class Decision:
 
     trust: KeyTrust
     line: HostLine | None = None
-    """Deciding line; None: no line that names the host applies to the key."""
+    """The line that decides; None if no line for the host applies to the key."""
     reason: str = ""
-    """Reason why a certificate, or a line that might otherwise decide, was ignored."""
+    """Reason why a certificate, or a line that would have decided otherwise, was ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class KnownHosts:
         return HostLines(tuple(lines), tuple(faults))
 
     def algorithms(self, host: str, port: int) -> tuple[str, ...]:
-        """Host key algorithms to offer; algorithms of known keys come first."""
+        """Host key algorithms to offer to a server, with the algorithms of known keys first."""
         lines = self.lines_of(host_name(host, port))
         known = {line.key_type for line in lines.marked(Marker.NONE)}
         has_authority = any(lines.marked(Marker.AUTHORITY))
@@ -193,7 +193,7 @@ class KnownHosts:
     def _decide(
         self, host: str, port: int, presented: HostKey, lines: HostLines, now_s: float
     ) -> Decision:
-        """Decide by the given lines about a certificate, or about a key that has no certificate."""
+        """Decide by the given lines whether a certificate, or a plain key, is trusted."""
         certificate = presented.certificate
         authority = None if certificate is None else certificate.authority
         for line in lines.marked(Marker.REVOKED):
@@ -218,7 +218,7 @@ class KnownHosts:
 
 
 def host_name(host: str, port: int) -> str:
-    """Name of a host in `known_hosts` files.
+    """Name under which `known_hosts` files list a host and port.
 
     >>> host_name("pi.local", 22), host_name("fe80::1", 2222)
     ('pi.local', '[fe80::1]:2222')
@@ -227,7 +227,7 @@ def host_name(host: str, port: int) -> str:
 
 
 def _parse(text: bytes, name: str, place: str) -> HostLine | str | None:
-    """Parse a line that names the host, or return its fault; None: it does not name the host."""
+    """Parse a line for the host, or return its fault; None if the line is for other hosts."""
     # OpenSSH reads a line as a C string, so it ends at the first NUL.
     words = text.partition(b"\0")[0].decode("latin-1").replace("\t", " ").split(" ")
     words = [word for word in words if word.strip("\r")]

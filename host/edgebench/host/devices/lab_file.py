@@ -1,4 +1,4 @@
-"""A common identity for several hosts: the identity and devices of a lab in a file.
+"""A lab file, by which several hosts share an identity and the devices paired with it.
 
 The file contains the private key. Every device that is paired with the lab accepts any holder of
 the file.
@@ -41,7 +41,7 @@ class JoinReport:
     devices: tuple[KnownDevice, ...]
     """Devices of the lab, with their names on this host."""
     forgotten: tuple[KnownDevice, ...]
-    """Devices that were paired with the identity that this host has given up."""
+    """Devices that this host has removed, because they were paired with its previous identity."""
 
 
 def export_lab(files: HostFiles, path: Path) -> LabFile:
@@ -75,8 +75,8 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
         files: This host's identity and devices.
         path: File that `export_lab` wrote.
         replaces: Whether this host's identity may be replaced, which removes the devices that are
-            paired with it. This permission is not needed if this host has no devices, or already
-            has the lab's identity.
+            paired with it. A host without devices, or with the lab's identity already, does not
+            need this permission.
 
     Raises:
         UsageError: the file is not a lab file, or this host has its own devices and `replaces` is

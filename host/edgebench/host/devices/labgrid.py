@@ -1,4 +1,4 @@
-"""Places of a labgrid coordinator, which are a further source of labels for devices.
+"""Labels for devices from the places (allocatable devices) of a labgrid coordinator.
 
     [labgrid]
     coordinator = "lab-server:20408"
@@ -8,9 +8,9 @@
     board-7 = "pi5"
     nucleo-rack = "rack/nucleo"
 
-A place with neither a tag nor a mapping stands for the device that has the same name as the place,
-if this device exists. Tags of a place become labels (`board=rpi5`). The user who has acquired a
-place is shown, but only the lease of the agent locks the device.
+If a place has neither the tag nor a mapping, it stands for the device with the same name as the
+place, if this device exists. Tags of a place become labels (`board=rpi5`). The user who has
+acquired a place is shown, but only the lease of the agent locks the device.
 
 The places are read from the coordinator with a single gRPC call; this file describes only the
 fields of the reply that are needed. labgrid itself is not imported, because it depends on a fork of
@@ -60,7 +60,7 @@ class LabgridPlace:
     """User who has acquired the place, as `HOST/USER`; None if the place is free."""
 
     def labels(self, naming_tag: str) -> tuple[str, ...]:
-        """Tags as words for `--on label:`, without the tag that names the device.
+        """Tags of the place as words for `--on label:WORD`, except the tag that names the device.
 
         Tags that are not valid labels are left out.
         """
@@ -76,10 +76,10 @@ class LabgridPlace:
 
 @dataclass(frozen=True, slots=True)
 class LabgridPlaces:
-    """The places of this host's devices."""
+    """The labgrid places that stand for devices of this host."""
 
     by_device: Mapping[str, LabgridPlace] = field(default_factory=dict[str, LabgridPlace])
-    """Places by the name of the device."""
+    """Maps the name of each device to its place."""
     doubts: tuple[EdgebenchError, ...] = ()
     """Errors that prevent the use of a place, or of all places."""
 
@@ -88,7 +88,7 @@ NO_PLACES = LabgridPlaces()
 
 
 def own_name() -> str:
-    """The name of this user in labgrid.
+    """The name of this user in labgrid, as `HOST/USER`.
 
     Source: labgrid 26.0, `ClientSession.gethostname` and `getuser`.
     """
@@ -188,7 +188,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
 
 
 def _reply_class() -> Any:
-    """Protobuf class of the reply, with only the fields of a place that are used here."""
+    """Make the protobuf class of the coordinator's reply, with only the fields used here."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto

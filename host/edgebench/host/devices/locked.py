@@ -16,7 +16,7 @@ LOCK_FILE = ".lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Lock a directory's files against other processes and threads; create it if it is missing.
+    """Create a directory if it is missing, and lock its files against other processes and threads.
 
     Raises:
         StoreError: the directory cannot be created or locked.

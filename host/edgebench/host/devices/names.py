@@ -1,4 +1,4 @@
-"""Names of devices: reserved names and names of paired devices, without slow imports."""
+"""Reserved names, and names of paired devices; this module avoids slow imports."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ DEVICES_FILE = "devices.json"
 LOCAL_NAME = "local"
 """The name of this machine; no other device may have it."""
 EMULATED = "qemu:"
-"""Prefix of the name of an emulated board; the board runs on this machine, unless the name of an
-agent precedes the prefix."""
+"""Prefix of the names of emulated boards. An emulated board runs on this machine, unless the name
+of an agent precedes the prefix."""
 SEAT_MARK = "/"
-"""Separator between the name of an agent and the name of its seat."""
+"""Separator between the name of an agent and the name of its seat (one of its devices)."""
 
 
 def is_on_this_machine(word: str) -> bool:
@@ -26,7 +26,7 @@ def is_on_this_machine(word: str) -> bool:
 
 
 def address_of(seat: str, selections: Iterable[str]) -> str | None:
-    """The name among values of `--on` that selects a seat or device; None: no name selects it.
+    """Find the name in the values of `--on` that selects a seat or device; None if there is none.
 
     >>> address_of("nucleo", ["pi4,pi5/nucleo"]), address_of("nucleo", ["all"])
     ('pi5/nucleo', None)

@@ -1,4 +1,4 @@
-"""The steps of `edgebench deploy` on the device; the host sends this file to the device's Python.
+"""Steps of `edgebench deploy` that run on the device; the host sends this file to its Python.
 
 edgebench may not be installed on the device yet, so this file is self-contained: it uses only the
 standard library of Python 3.10 on Linux. The argument of the script is a request in JSON, and the
@@ -60,20 +60,21 @@ INSTALL_TIMEOUT_S = 3600.0
 """Time limit of a run of pip; numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
 BROKEN_OFF_S = 120.0
-"""Time without a step after which a deploy counts as interrupted, and another deploy may begin.
-Wheels are sent between two steps, so another deploy may also begin while a slow link sends them."""
+"""Time after a deploy's last step, in seconds, at which the deploy counts as interrupted, so that
+another deploy may begin. Wheels are sent between two steps, so another deploy may also begin if
+sending them takes longer than this."""
 MAX_LIBC_VERSION = 999
-"""Maximum of both numbers in a C library's version; glibc has reached only 2.42 in 29 years."""
+"""Maximum of the major and of the minor version of a C library; higher numbers are invalid."""
 SERVICE_TIMEOUT_S = 60.0
-"""Time limit of a command of a service manager, which may wait for a unit to stop."""
+"""Time limit of a service manager's command, which may wait until a service has stopped."""
 VENVS = ("agent-venv", "agent-venv-2")
 """Names of the two virtual environments. Packages are installed into the unused environment."""
 SERVICE = "edgebench-agent"
 UNIT = f"{SERVICE}.service"
 CRON_MARK = "# edgebench-agent"
-"""End of the line that a deploy adds to crontab."""
+"""Comment that ends the crontab line of a deploy, and identifies this line."""
 _NOTHING = "none"
-"""Same value as edgebench.meters.wiring.NOTHING."""
+"""Word for no meters or no sync line; equal to edgebench.meters.wiring.NOTHING."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -103,7 +104,7 @@ class Interpreter:
 
     markers: EnvironmentMarkers
     abi: str
-    """Tag of the binary interface, such as cp311."""
+    """ABI tag of wheels for this interpreter, such as cp311."""
     bits: int
     libc: str
     """C library: glibc or musl."""
@@ -126,7 +127,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class WheelFile:
-    """A wheel, by name and content."""
+    """A wheel, identified by its file name and the digest of its content."""
 
     name: str
     size_bytes: int
@@ -148,45 +149,46 @@ class DeviceFacts:
     free_bytes: int
     """Disk space for packages that this account may use."""
     held: tuple[WheelFile, ...] = ()
-    """Wheels that earlier deploys have left on the device."""
+    """Wheel files that are still on the device from earlier deploys."""
     installed: tuple[WheelFile, ...] = ()
-    """Wheels in the virtual environment; empty: it is broken, or was filled from an index."""
+    """Wheels that are installed; empty if the environment is broken, or came from an index."""
     pin: str | None = None
     """Fingerprint of the agent's certificate; None before the agent has a certificate."""
     busy_with: str | None = None
-    """Host that holds the agent's lease now; None: no host does, or no agent is running."""
+    """Host that holds the agent's lease now; None if no host holds it, or no agent is running."""
     spooled_count: int = 0
-    """Number of runs on the device that were not fetched yet."""
+    """Number of finished runs on the device that no host has fetched yet."""
     meters: tuple[str, ...] = ()
-    """Meters that the agent serves, or was last started with, as values of `serve --meter`:
-    `none` if it serves none; empty if no deploy has set them."""
+    """Meters of the running agent, or of its last start, as values of `serve --meter`. `none`
+    stands for no meters; the tuple is empty if no deploy has set them."""
     sync_line: str | None = None
-    """Sync line of the agent, as a value of `serve --sync-line`: `none` if it has none; None if no
-    deploy has set it."""
+    """Sync line of the agent, as a value of `serve --sync-line`. The text `none` stands for no sync
+    line; None means that no deploy has set it."""
     has_bridge: bool | None = None
-    """Whether the last deploy installed the firmware bridge; None if not recorded."""
+    """Whether the last deploy installed the firmware bridge; None if no deploy recorded this."""
     listen: str | None = None
-    """Address on which the agent listens since the last deploy; empty: all; None: no deploy yet."""
+    """Listen address that the last deploy set; empty for all addresses, None before any deploy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployRecord:
-    """File that a deploy leaves on the device for the next deploy."""
+    """Facts that a deploy stores in a file on the device for the next deploy."""
 
     created: tuple[str, ...] = ()
     """Directories that did not exist before the first deploy."""
     installed: tuple[WheelFile, ...] = ()
-    """Wheels in the virtual environment in use; empty if they came from an index."""
+    """Wheels in the virtual environment in use; empty if its packages came from an index."""
     venv: str = VENVS[1]
     """Virtual environment in use. The first deploy installs into the other environment."""
     installed_before: tuple[WheelFile, ...] = ()
-    """Wheels in the previous environment, until the agent of the new environment has started."""
+    """Wheels in the previous environment; empty once the agent of the new environment has
+    started."""
     meters: tuple[str, ...] = ()
-    """Meters, as in `DeviceFacts`, used if the agent is not running."""
+    """Meters as in `DeviceFacts`; this record is used only if the agent is not running."""
     sync_line: str | None = None
     has_bridge: bool | None = None
     listen: str | None = None
-    """Address of the agent's port, as in `DeviceFacts`."""
+    """Listen address of the agent, as in `DeviceFacts`."""
     has_set_linger: bool = False
     """Whether a deploy has enabled lingering, so that the account's services run without a login.
     """
@@ -194,22 +196,22 @@ class DeployRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """Result of a step that may fail for reasons that its caller handles."""
+    """Result of a step of a deploy; the caller handles a failure that it reports."""
 
     error: str | None = None
     """Last line of the failed command's output; None if the step succeeded."""
     warnings: tuple[str, ...] = ()
     boot: str | None = None
-    """Service that starts the agent at boot: systemd, openrc, systemd-user or cron; None: none."""
+    """Service that starts the agent at boot: systemd, openrc, systemd-user, cron, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """Reply of a step that failed with an error of the operating system."""
+    """Reply of a step that was ended by an error of the operating system, or by another deploy."""
 
     problem: str
     is_full: bool
-    """Whether the error is a full disk, or a quota that was reached."""
+    """Whether the error is that the disk is full, or a disk quota is reached."""
     is_other_deploy: bool = False
     """Whether another deploy is in progress in this account."""
 
@@ -244,7 +246,8 @@ class Places:
         # A shell of adb sets TMPDIR, because an Android device has no /tmp.
         temporary = Path(environment.get("TMPDIR", ""))
         self.temporary = (temporary,) if temporary.parent == home else ()
-        """Directory for temporary files, if it is in the home directory."""
+        """Directory for temporary files as a tuple; empty if the directory is not in the home
+        directory."""
 
     @property
     def venv(self) -> Path:
@@ -290,8 +293,8 @@ class Places:
     def write_record(self, **changes: Any) -> None:
         """Change fields of the record atomically, so that a power cut cannot damage it.
 
-        Installed packages are also flushed to the disk before: otherwise, a power cut could leave
-        empty files of packages that the record lists as installed. Source: sync(2).
+        Installed packages are flushed to the disk first. Otherwise, a power cut could leave empty
+        files of packages that the record lists as installed. Source: sync(2).
         """
         replacement = self.record.with_suffix(".new")
         replacement.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
@@ -375,8 +378,8 @@ def describe_interpreter() -> Interpreter:
 def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> StepReport:
     """Create the directories, and remove the wheels that are not in `keep`.
 
-    Whether to install the firmware bridge is recorded here, before the install, so that the next
-    attempt does not need the option again.
+    This step also records the choice whether to install the firmware bridge, so that after a failed
+    install the next attempt does not need the option again.
     """
     created = places.read_record().created
     # The agent creates its own directories; here they are only recorded.
@@ -418,7 +421,7 @@ def drop(places: Places) -> StepReport:
 
 
 def switch(places: Places, is_offline: bool) -> StepReport:
-    """Put the spare virtual environment into use; `is_offline`: it has only the held wheels."""
+    """Put the spare virtual environment into use; `is_offline` if it has only the held wheels."""
     before = places.read_record().installed
     installed = places.held() if is_offline else ()
     places.write_record(venv=places.spare.name, installed=installed, installed_before=before)
@@ -447,10 +450,11 @@ def settle(places: Places) -> StepReport:
 def install(
     places: Places, words: list[str], is_offline: bool, wheels: list[dict[str, Any]]
 ) -> StepReport:
-    """Run `pip install` in the spare environment, with the held wheels or with an index.
+    """Run `pip install` in the spare environment, with the held wheels or with a package index.
 
-    The held wheels must be exactly the wheels that were sent, because pip would prefer a newer
-    wheel in the directory, and because pip itself runs from a wheel in it.
+    The held wheels (the wheel files on the device) must be exactly the wheels that were sent.
+    Otherwise, pip might select an unknown newer wheel in their directory, and pip itself runs from
+    a wheel there.
     """
     if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
         return StepReport(problem)
@@ -537,7 +541,7 @@ def _start_detached(places: Places, command: list[str], begin: int) -> StepRepor
 def _when_ready(
     places: Places, begin: int, is_running: Callable[[], bool], end: Callable[[], None]
 ) -> StepReport:
-    """Wait until the agent is ready; if it does not become ready, end it, and report the reason.
+    """Wait until the agent is ready; if it is not ready in time, end it and report the reason.
 
     Args:
         places: Paths of the deploy.
@@ -545,8 +549,7 @@ def _when_ready(
         is_running: Function that returns whether the agent's process is running.
         end: Function that ends the agent.
 
-    Returns:
-        The report; its error is an empty string if the agent ended without output.
+    Returns: The report; its `error` is an empty string if the agent ended without output.
     """
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while (is_alive := is_running()) and time.monotonic() < deadline_s:
@@ -567,7 +570,7 @@ class _Supervisor(ABC):
 
     name: str
     enable: tuple[str, ...]
-    """Commands that load the file, and start the agent now and at boot."""
+    """Commands that load the manager's file, start the agent now, and enable its start at boot."""
     status: str
     """Command that succeeds while the manager runs the agent, or is about to restart it."""
     end: str
@@ -585,11 +588,11 @@ class _Supervisor(ABC):
 
     @abstractmethod
     def text(self, command: list[str]) -> str:
-        """Content of the file for an agent with this command line."""
+        """Content of the manager's file for an agent with this command line."""
 
     @property
     def is_there(self) -> bool:
-        """Whether the file exists and this account may remove it."""
+        """Whether the manager's file exists, and this account may remove it."""
         return self.file.exists() and os.access(self.file.parent, os.W_OK)
 
     def install(self, command: list[str]) -> None:
@@ -604,7 +607,7 @@ class _Supervisor(ABC):
         return self._control(self.status)
 
     def stop(self) -> None:
-        """End the agent; no effect if the file does not exist."""
+        """End the agent through the manager; no effect if the manager's file does not exist."""
         if self.is_there:
             self._control(self.end)
 
@@ -618,7 +621,8 @@ class _Supervisor(ABC):
     def _control(self, *commands: str) -> bool:
         """Run commands of the manager; return whether all succeed.
 
-        The programs are also searched in directories that usually only root's PATH contains.
+        The manager's programs are also searched in directories that usually only root's PATH
+        contains.
         """
         # A login without PAM has no XDG_RUNTIME_DIR, even if lingering is enabled.
         runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
@@ -643,7 +647,7 @@ class _Systemd(_Supervisor):
         super().__init__(places, Path("/etc/systemd/system") / UNIT)
 
     def is_available(self) -> bool:
-        """Whether systemd has booted the system, and the user is root."""
+        """Whether the system was booted with systemd, and the user is root."""
         return os.getuid() == 0 and Path("/run/systemd/system").is_dir()
 
     def text(self, command: list[str]) -> str:
@@ -663,7 +667,7 @@ class _OpenRc(_Supervisor):
         super().__init__(places, Path("/etc/init.d") / SERVICE)
 
     def is_available(self) -> bool:
-        """Whether OpenRC has booted the system, and the user is root."""
+        """Whether the system was booted with OpenRC, and the user is root."""
         # Source: OpenRC, src/librc/rc.h.in, RC_SVCDIR and its file `softlevel`.
         return os.getuid() == 0 and Path("/run/openrc/softlevel").exists()
 
@@ -698,7 +702,7 @@ class _SystemdUser(_Systemd):
     def is_available(self) -> bool:
         """Whether the account has a service manager, and lingering is enabled.
 
-        If lingering is not enabled, this method enables it if possible, and records this change.
+        This method tries to enable lingering if it is off, and records whether it did so.
         """
         if os.getuid() == 0 or not self._control("systemctl --user show --property=Version"):
             return False
@@ -730,7 +734,7 @@ class _Cron:
         self.places = places
 
     def is_available(self) -> bool:
-        """Whether crontab and a cron daemon exist; busybox's do not count, as they lack @reboot."""
+        """Whether crontab and a cron daemon exist that support @reboot, which busybox's do not."""
         program = shutil.which("crontab")
         if program is None or "busybox" in os.path.realpath(program):
             return False
@@ -742,7 +746,7 @@ class _Cron:
         return False
 
     def install(self, command: list[str]) -> None:
-        """Add the line, replacing the line of an earlier deploy."""
+        """Add the agent's line to the crontab; replace the line of an earlier deploy."""
         line = cron_line(command, self.places, os.environ)
         self._write([*self._others(), line])
 
@@ -750,7 +754,7 @@ class _Cron:
         """Do nothing: cron starts the agent, but does not keep it running."""
 
     def remove(self) -> None:
-        """Remove the line; remove the crontab if it contains nothing else."""
+        """Remove the agent's line; remove the crontab if it contains no other lines."""
         if not self.is_available():
             return
         lines, others = self._lines(), self._others()
@@ -822,8 +826,8 @@ def unit_text(
 def openrc_text(command: list[str], places: Places, environment: Mapping[str, str]) -> str:
     """An OpenRC service that keeps an agent running.
 
-    Values are quoted twice, because OpenRC's shell parses them again, as words of a command.
-    Source: openrc-run(8); supervise-daemon(8).
+    Values are quoted twice, because OpenRC's shell parses them twice: in the script, and as words
+    of a command. Source: openrc-run(8); supervise-daemon(8).
     """
     program, words = shlex.quote(command[0]), shlex.join(command[1:])
     settings = " ".join(f"--env {shlex.quote(variable)}" for variable in _xdg(environment))
@@ -855,7 +859,7 @@ def cron_line(command: list[str], places: Places, environment: Mapping[str, str]
 
 
 def _xdg(environment: Mapping[str, str]) -> list[str]:
-    """Environment variables for the agent's directories, which no login sets at boot."""
+    """Environment variables for the agent's directories, because no login sets them at boot."""
     names = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
     return [f"{name}={environment[name]}" for name in names if environment.get(name)]
 
@@ -876,7 +880,7 @@ def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) 
 
 
 def _logged_since(log: Path, begin: int) -> str:
-    """Content of a log after its first `begin` bytes; the whole log if it has fewer bytes."""
+    """Content of a log after its first `begin` bytes; the whole log if it is shorter than that."""
     data = log.read_bytes()
     return (data[begin:] if len(data) >= begin else data).decode("utf-8", "replace")
 
@@ -941,7 +945,7 @@ def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
 
 
 def _agents(places: Places) -> Iterator[int]:
-    """Process ids of running agents that a deploy installed and that belong to this account."""
+    """Process ids of this account's running agents that a deploy has installed."""
     programs = {path / "bin" for path in places.venvs}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -1023,11 +1027,11 @@ class OtherDeploy(Exception):
 
 @contextmanager
 def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
-    """Context of a deploy's step, in which no other deploy can make a step.
+    """Context in which a deploy makes a step, while no other deploy can make a step.
 
-    A deploy is in progress from its first step that changes something until the step `release`, or
-    until it has made no step for `BROKEN_OFF_S`. A single step may last longer; during a step, the
-    lock file is also locked by flock(2).
+    A deploy is in progress from its first step that changes something until its step `release`, or
+    until `BROKEN_OFF_S` have passed since its last step. A single step may take longer than that,
+    because the lock file is also locked by flock(2) during a step.
 
     Args:
         places: The account.

@@ -1,11 +1,12 @@
-"""The wheels that a device needs, fetched by the host, so that the device needs no internet access.
+"""Fetch the wheels that a device needs on the host, so that the device needs no internet access.
 
     our wheel + runtimes ──▶ one set that pip resolves for the device ──▶ kept under
               + extras       (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
 
-A set fits all devices with the same Python, platform, runtimes, extras and requirements. For a day,
-a set is reused without a request to the index; an older set is reused only if the index is
-unreachable. Runtimes without a wheel are left out; extras that meters need are required.
+A set is shared by all devices with the same Python, platform, runtimes, extras and requirements.
+For a day, a set is reused without a request to the index; an older set is reused only if the index
+is unreachable. If a runtime has no wheel, it is left out; if an extra that a meter needs has no
+wheel, an error is raised.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class WheelSet:
     """A set of wheels that can be installed together."""
 
     own: Path
-    """Wheel of edgebench-agent itself; also in `files`."""
+    """Wheel of edgebench-agent itself, which `files` also contains."""
     files: tuple[Path, ...]
     runtimes: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     """Requested runtimes that have no wheel for the device."""
     extras: tuple[str, ...] = ()
-    """Extras that meters need."""
+    """Optional dependencies (pip extras) that the agent's meters need."""
 
     @property
     def requirement(self) -> str:
@@ -64,7 +65,7 @@ class WheelSet:
 
 @dataclass(frozen=True, slots=True)
 class _SetRequest:
-    """All inputs that determine a set of wheels."""
+    """The inputs that together determine a set of wheels."""
 
     own: Path
     interpreter: Interpreter
@@ -77,7 +78,7 @@ class _IndexUnreachable(PackagesMissing):
 
 
 def with_extras(what: str, extras: Sequence[str]) -> str:
-    """Format a requirement with extras for pip.
+    """Write a requirement and its extras in the format for pip.
 
     >>> with_extras("agent", ["onnx", "serial"]), with_extras("agent", [])
     ('agent[onnx,serial]', 'agent')
@@ -100,7 +101,7 @@ def fetch(
         interpreter: The device's Python.
         runtimes: Requested runtimes; runtimes without a wheel are left out.
         scratch: Directory for files that are not kept.
-        source: Directory from which all wheels are taken; None: the package index.
+        source: Directory from which all wheels are taken; None for the package index.
         extras: Extras that the agent's meters need; all are required.
         has_bridge: Whether the agent's wheel contains the firmware bridge.
 
@@ -136,7 +137,7 @@ def fetch(
 
 
 def why_no_runtime(interpreter: Interpreter) -> str:
-    """Reason why no runtime has a wheel for this Python in any index; empty: a wheel may exist.
+    """Reason why no index has a wheel of any runtime for this Python; empty if one may exist.
 
     Source: files of ai-edge-litert, onnxruntime and tflite-runtime on PyPI, November 2026: none for
     musl, for 64-bit RISC-V, or for 32-bit x86. For 32-bit ARM, devices use an index of their own.
@@ -173,7 +174,7 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
 
 
 def _resolve(request: _SetRequest, destination: Path, source: Path | None) -> None:
-    """Fill `destination` with wheels of all extras, and of the runtimes that have wheels."""
+    """Fill `destination` with the wheels of all extras, and of those runtimes that have wheels."""
 
     def download(runtimes: Sequence[str]) -> None:
         extras = (*runtimes, *request.extras)
@@ -264,7 +265,7 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
 
 
 def _set_name(request: _SetRequest) -> str:
-    """Name of the set's directory; it depends on all inputs of the set but the kernel's version."""
+    """Directory name of a set; it depends on all inputs of the set except the kernel's version."""
     interpreter = request.interpreter
     with zipfile.ZipFile(request.own) as wheel:
         (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))

@@ -21,9 +21,9 @@ from edgebench.protocol.messages import Done, PairHost
 from edgebench.protocol.pem import Pem
 
 Decide = Callable[[KnownDevice, bool], bool]
-"""Function that decides whether an agent replaces a known device (true) or is another device. The
-flag is true if agent and known device report the same board; it is false if they only report the
-same machine id, which copies of an SD card also do."""
+"""Function that returns whether an agent replaces the known device that is passed. The flag is true
+if agent and known device report the same board. It is false if they only have the same machine id,
+which boards with copies of an SD card also have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Pairing:
 
     device: KnownDevice
     replaced: KnownDevice | None
-    """Known device that the paired device replaces, under the same name; None: the device is new,
-    or was already paired."""
+    """Known device that the paired device replaces, with the same name; None if the paired device
+    is new, or was already paired."""
 
 
 def pair(
@@ -49,19 +49,21 @@ def pair(
 
     Args:
         files: This host's identity and devices.
-        text: Pairing string, or its parts, if an address cannot be written in such a string.
+        text: Pairing string. Its parts are given instead if an address cannot be written in a
+            string.
         via: Name of the transport that reaches the agent.
         deployed_to: Account in which `deploy` installed the agent; None if it was not deployed.
         identity_file: Private key with which the transport logs in, as in `KnownDevice`.
         decide: Called if the agent seems to be on the board of a known device that does not
-            respond: a board that was set up again has a new certificate. Nothing has changed
-            before this call; if `decide` raises an error, the string remains valid for another
-            attempt. None: the agent is another device, and known devices are not checked.
+            respond, because a board that was set up again has a new certificate. Nothing has
+            changed before this call; if `decide` raises an error, the string remains valid for
+            another attempt. None means that the agent is a new device, and known devices are not
+            checked.
 
     Raises:
         UsageError: not a pairing string.
         NotPaired: the string was used before, or is older than ten minutes.
-        WrongBoard: the agent has the identity of a known device, on another board.
+        WrongBoard: the agent has the identity of a known device, but runs on a different board.
         Unreachable: no agent responds at the addresses.
     """
     string = parse_pairing_string(text) if isinstance(text, str) else text
@@ -97,10 +99,11 @@ def pair(
 
 
 def _on_same_board(files: HostFiles, client: Client, pin: str) -> KnownDevice | None:
-    """The known device that seems to have become this agent by a new setup; None: there is none.
+    """Find the known device whose board seems to run this agent after a new setup.
 
-    A known device that still responds with its own certificate was not set up again: it is another
-    agent on the same machine, or has the original of a copied SD card.
+    Known devices that still respond with their own certificate are skipped, because they were not
+    set up again. Such a device is a second agent on the same machine, or a board whose SD card was
+    copied.
     """
     for known in files.devices():
         boards = {known.board, client.board}

@@ -1,9 +1,9 @@
 """A shell on a device over SSH through the library paramiko, for hosts without the program `ssh`.
 
-A host key is accepted only if the known_hosts files trust it, which `known_hosts.py` decides.
-Nothing is added to these files, and the user is not prompted. ~/.ssh/config is not read. Files are
-sent through `cat`, because many devices have no SFTP. The library's exceptions are translated in
-this file.
+A host key is accepted only if `known_hosts.py` finds that the known_hosts files trust it. Nothing
+is added to these files, and the user is not prompted. ~/.ssh/config is not read. Files are sent
+through `cat`, because many devices have no SFTP. The library's exceptions are translated in this
+file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CHUNK_BYTES = 64 * 1024
 MAX_PASSWORD_COUNT = 3
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-"""OpenSSH's default files of UserKnownHostsFile; `SYSTEM_KNOWN_HOSTS` has the default files of
+"""OpenSSH's default for UserKnownHostsFile; `SYSTEM_KNOWN_HOSTS` is its default for
 GlobalKnownHostsFile. Source: ssh_config(5)."""
 
 # The library logs all failures with tracebacks; relevant failures are raised as exceptions.
@@ -61,7 +61,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def log_in(address: SshAddress, identity_file: Path | None, *, can_prompt: bool) -> ParamikoShell:
-    """Log in with the keys of ssh-agent and the default files; on a terminal also with a password.
+    """Log in with keys of ssh-agent and the default files, or on a terminal with a password.
 
     Raises:
         Unreachable: the device does not respond.
@@ -142,7 +142,7 @@ class ParamikoShell:
         self._client.close()
 
     def _end_of(self, channel: paramiko.Channel, deadline_s: float) -> tuple[int, str]:
-        """Read the rest of a command's output, after its input; return exit status and output."""
+        """Read a command's output to its end, after the input; return exit status and output."""
         kept = b""
         while True:
             if (left_s := deadline_s - time.monotonic()) <= 0:
@@ -186,7 +186,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
-        """Accept a trusted host key, by returning without an error.
+        """Accept a trusted host key, which means that the method returns without an error.
 
         Raises:
             AccessDenied: the key is not trusted, or its certificate is invalid.
@@ -206,7 +206,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 
 
 def _refusal(target: SshAddress, shown: str, decision: Decision) -> str:
-    """Reason why a host key is not accepted, with the line that decides this."""
+    """Reason why a host key is not accepted, with the `known_hosts` line that decides this."""
     name, line = host_name(target.host, target.port or SSH_PORT), decision.line
     if line is None:
         text = f"host key of {name} is unknown: {shown} is not in "
@@ -276,7 +276,7 @@ def _open_socket(target: SshAddress) -> socket.socket:
 
 
 def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
-    """Make a class of the library's transport that prefers the algorithms of known host keys.
+    """Make a subclass of the library's transport that prefers the algorithms of known host keys.
 
     The result is typed as Any, because the library's type stubs do not accept a class as a factory
     of transports.

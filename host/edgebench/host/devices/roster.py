@@ -1,4 +1,4 @@
-"""Access to the facts that this host stores about its devices: names, labels and health."""
+"""Access to the names, the labels and the health that this host stores for its devices."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MARKS = frozenset(",:*?[]/\\'\"")
 def recorder(
     farm: Farm, health: HealthFiles, places: LabgridPlaces = NO_PLACES
 ) -> Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]:
-    """Make a function that adds labels, health and place to a device's line.
+    """Make a function that adds labels, health and labgrid place to a device's row in the list.
 
-    The function also records in the health files that a device was reached.
+    The function also records in the health files that the device was reached.
     """
 
     def with_record(line: DiscoveredDevice, device: KnownDevice) -> DiscoveredDevice:
@@ -45,7 +45,7 @@ def recorder(
 def take_over(
     files: HostFiles, health: HealthFiles, farm: Path, old: KnownDevice, new: KnownDevice
 ) -> None:
-    """Move labels, meter and health of a device to the entry that it has after a new setup.
+    """Move labels, meter and health of a device to its new entry after it was set up again.
 
     Raises:
         UsageError: the farm file is not valid.
@@ -65,7 +65,8 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
 
     Raises:
         NoSuchDevice: no paired device has the old name, or several match it.
-        UsageError: the new name is taken or invalid, or the device is this machine or a seat.
+        UsageError: the new name is taken or invalid, or the device is this machine, or a seat of an
+            agent.
         StoreError: a file cannot be read or written.
     """
     from edgebench.host.devices.farm_edit import rename_device
@@ -114,7 +115,7 @@ def label(
 
 
 def forget(files: HostFiles, health: HealthFiles, name: str) -> KnownDevice:
-    """Remove a device with its pairing and health; the device's entry in the farm file stays.
+    """Remove a device's pairing and health; the device's entry in the farm file is kept.
 
     Raises:
         NoSuchDevice: no paired device has that name, or several match it.
@@ -130,7 +131,7 @@ def forget(files: HostFiles, health: HealthFiles, name: str) -> KnownDevice:
 def _agent(
     paired: Sequence[KnownDevice], name: str, verb: str, *, is_whole: bool = False
 ) -> KnownDevice:
-    """The paired device with this name.
+    """Find the paired device with this name.
 
     Raises:
         NoSuchDevice: no device matches the name, or `is_whole` is set and the name is only a part

@@ -20,20 +20,20 @@ _CONDITIONS: dict[str, Callable[[KnownDevice, Farm], Iterable[str]]] = {
     "arch": lambda device, _: (device.arch,),
     "name": lambda device, _: (device.name,),
 }
-"""Functions that return the values of a device to compare with a condition, by the condition's key.
-The condition holds if at least one value matches the pattern in the condition."""
+"""Maps the key of a condition to a function that returns the values of a device for this key. The
+condition holds if at least one value matches the pattern in the condition."""
 
 
 def select(
     words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm, left_out: Collection[str] = ()
 ) -> list[KnownDevice]:
-    """The devices that the given words select, without duplicates, in the order of the words.
+    """Devices that the given words select, without duplicates, in the order of the words.
 
     A word is `all`, a comma-separated list of names, or a comma-separated list of conditions, which
     must all hold. Devices in `left_out` are selected only if a word names them.
 
     Raises:
-        NoSuchDevice: a name matches no device or several, or no device fits the conditions.
+        NoSuchDevice: a name matches no device or several devices, or no device fits the conditions.
         AllQuarantined: all devices that fit are in `left_out`.
         UsageError: a condition is unknown, or a word contains both names and conditions.
     """
@@ -77,7 +77,7 @@ def _is_condition(term: str) -> bool:
 
 
 def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -> list[KnownDevice]:
-    """The fitting devices that are not left out; raise `AllQuarantined` if all are left out."""
+    """Devices that are not left out; `AllQuarantined` is raised if all are left out."""
     if healthy := [device for device in fitting if device.name not in left_out]:
         return healthy
     names, first = ", ".join(device.name for device in fitting), shlex.quote(fitting[0].name)
@@ -85,7 +85,7 @@ def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -
 
 
 def every_device(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
-    """The devices of the farm; an agent with seats in the farm file is replaced by these seats."""
+    """Devices of the farm; if the farm file lists seats of an agent, they replace the agent."""
     agents = [THIS_MACHINE, *paired] if farm.has_this_machine else list(paired)
     known = {LOCAL_NAME, *(device.name for device in paired)}
     seats = [

@@ -1,11 +1,11 @@
-"""Commands and files on a device: the interface of a deploy, independent of the way to log in.
+"""The interface by which a deploy runs commands and sends files, independent of the login.
 
     target.py   text ─▶ DeployTarget ── connect ─▶ Shell
                         target.py                  ssh_command.py, paramiko_shell.py
                         adb.py                     adb.py
 
-To add a way to log in, write a module, and add it to target.py. Differences between devices are
-attributes of their shells; deploy.py does not depend on the kind of shell.
+To add a way to log in, write a module, and add it to target.py. Attributes of a shell describe how
+its device differs from others, so deploy.py does not depend on the kind of shell.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ RESTART_NOTE = (
     "the agent does not start at boot, because this account has neither systemd nor cron; after a "
     "reboot, deploy again"
 )
-"""Note after a deploy to a computer on which no service starts an agent at boot."""
+"""Note for the user after a deploy to a computer that has no service to start an agent at boot."""
 MAX_OUTPUT_BYTES = 256 * 1024
-"""Maximum size of a command's output that is kept; only the end of a longer output is kept."""
+"""Maximum size of a command's output that is kept; of a longer output, only the end is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class CommandOutput:
 
     code: int
     text: str
-    """Standard output and standard error, printable; at most the last `MAX_OUTPUT_BYTES`."""
+    """Standard output and standard error as printable text; at most the last `MAX_OUTPUT_BYTES`."""
 
 
 def write_file_words(path: str) -> list[str]:
-    """Command that writes its standard input to a file."""
+    """Make the words of a command that writes its standard input to a file."""
     return ["sh", "-c", 'cat > "$1"', "sh", path]
 
 
@@ -43,41 +43,41 @@ class Shell(Protocol):
 
     @property
     def target(self) -> str:
-        """Name of the account, which is the `str` of its `DeployTarget`."""
+        """Text that names the account; equal to the `str` of its `DeployTarget`."""
         ...
 
     @property
     def address(self) -> str:
-        """Address of the device as this host reached it, in the form for the transport `via`."""
+        """Address at which this host reached the device, in the form of the transport `via`."""
         ...
 
     @property
     def via(self) -> str:
-        """Name of the transport for an agent that was installed through this login."""
+        """Name of the transport that reaches an agent installed through this login."""
         ...
 
     @property
     def listen(self) -> str:
-        """Address on which the agent listens; empty: all addresses of the device.
+        """Address on which the agent listens; empty for all addresses of the device.
 
-        An agent that listens on a loopback address is not reachable at other addresses, so only
-        `address` is stored for it.
+        An agent that listens on a loopback address is not reachable at the device's other
+        addresses, so only `address` is stored for it.
         """
         ...
 
     @property
     def default_name(self) -> str:
-        """Name of a new device, with a number if the name is taken; empty: the host name."""
+        """Default name of a new device; empty for the device's own host name."""
         ...
 
     @property
     def kits(self) -> str:
-        """Directory for a Python that a deploy installs; empty: the device has its own Python."""
+        """Directory for the Python of a kit; empty if the device has its own Python."""
         ...
 
     @property
     def restart_note(self) -> str:
-        """A note for the user: when the agent ends, and how to start it again."""
+        """Note for the user that explains when the agent ends, and how to start it again."""
         ...
 
     def run(
@@ -87,7 +87,7 @@ class Shell(Protocol):
 
         Args:
             words: Program and arguments; no shell splits them.
-            what: Purpose of the command, for error texts: "looking for Python".
+            what: Purpose of the command for error texts, such as "looking for Python".
             timeout_s: Time limit of the whole command.
             stdin: Standard input of the command.
 
@@ -119,7 +119,7 @@ class DeployTarget(Protocol):
 
         Args:
             identity_file: Private key to use, if the login uses keys.
-            via: Transport for the agent; None: the first transport that fits.
+            via: Transport for the agent; None selects the first transport that fits.
 
         Raises:
             UsageError: a file of the user cannot be read, or the transport does not fit the target.

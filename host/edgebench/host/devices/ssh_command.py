@@ -3,9 +3,9 @@
     ssh -M -S control ADDRESS cat      logs in once, and stays open until its input is closed
     ssh -S control … -- COMMAND        a session in that login, without another handshake
 
-The login always ends with this process, because the input of `cat` is then closed, and `cat` ends.
-Files are also sent through `cat`, because many devices have no SFTP. ~/.ssh/config is applied only
-to the login; a session reads no configuration, and opens no connection.
+When this process ends, the input of `cat` is closed, so `cat` and the login also end. Files are
+also sent through `cat`, because many devices have no SFTP. ~/.ssh/config is applied only to the
+login; a session reads no configuration, and opens no connection.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from edgebench.protocol.errors import AccessDenied, LinkLost, LinkTimeout, Targe
 from edgebench.protocol.text import one_line, printable
 
 LOGIN_TIMEOUT_S = 120.0
-"""Time limit of a login without prompts: a hardware key may wait for a touch."""
+"""Time limit of a login without prompts; it is long because a hardware key may wait for a touch."""
 SEND_TIMEOUT_S = 60.0
 """Time without progress after which sending a file has failed."""
 CLOSE_TIMEOUT_S = 5.0
 CHECK_TIMEOUT_S = 10.0
 CHUNK_BYTES = 64 * 1024
 MAX_DIRECTORY_CHARS = 50
-"""Maximum length of the directory of a control socket. The path of the socket, with 17 characters
-that `ssh` adds, is limited to 107. Source: unix(7); OpenSSH, mux.c."""
+"""Maximum length of the path of a control socket's directory. The path of the socket, including 17
+characters that `ssh` adds, is limited to 107 characters. Source: unix(7); OpenSSH, mux.c."""
 _READY = "edgebench-ready"
 _KEEP = f"echo {_READY}; exec cat"
-"""Command that keeps a login open; it works in any login shell."""
+"""Remote command that keeps a login open; it works in any login shell."""
 
 
 class SshCommandShell:
@@ -112,7 +112,7 @@ class SshCommandShell:
 
     @contextmanager
     def _session(self, words: Sequence[str], what: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a command in the login; it is killed at the end of the context if it still runs."""
+        """Run a command in the login; kill it if it still runs at the end of the context."""
         self._login.session_log.unlink(missing_ok=True)
         command = [self._program, "-F", "none", "-S", str(self._login.control), "-T"]
         # If the login's socket is gone, ssh would open a connection; the proxy makes that fail.
@@ -148,7 +148,7 @@ class SshCommandShell:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Route to an agent that was installed through a login; the fields are those of `Shell`."""
+    """Route to an agent that was installed through a login; `Shell` documents the fields."""
 
     address: str
     via: str
@@ -163,25 +163,25 @@ class _Login:
     control: Path
     """Socket through which other processes use the login."""
     process: subprocess.Popen[bytes] | None
-    """Process that keeps the login open; None: the login is the user's own, and stays open."""
+    """Process that keeps the login open; None if the user's own login is used, which stays open."""
 
     @property
     def log(self) -> Path:
-        """File of the login's messages."""
+        """File with the log messages of `ssh` about the login."""
         return self.folder / "log"
 
     @property
     def output(self) -> Path:
-        """File of the login's standard error: messages of programs that connect to the device."""
+        """File with the messages of other programs that `ssh` uses to connect to the device."""
         return self.folder / "output"
 
     @property
     def session_log(self) -> Path:
-        """File of the last session's messages."""
+        """File with the log messages of `ssh` about the last session."""
         return self.folder / "session-log"
 
     def is_open(self) -> bool:
-        """Whether the login is still open."""
+        """Whether the login is still open, so that commands can be run in it."""
         words = [self.program, "-F", "none", "-S", str(self.control), "-O", "check", "device"]
         with suppress(subprocess.TimeoutExpired):
             result = subprocess.run(
@@ -217,10 +217,10 @@ def log_in(
     Args:
         program: Path of `ssh`.
         address: Destination of the login.
-        identity_file: Only private key to use; None: the keys that `ssh` would use.
-        via: Transport for the agent; None: a tunnel if `ssh` reaches the device through other
-            programs or hosts, else the agent's port.
-        can_prompt: Whether `ssh` may prompt for a password, or about a host key, on the terminal.
+        identity_file: The only private key to use; None for the keys that `ssh` uses by default.
+        via: Transport for the agent. None selects a tunnel if `ssh` reaches the device through
+            other programs or hosts, and otherwise a direct connection to the agent's port.
+        can_prompt: Whether `ssh` may prompt on the terminal, for a password or about a host key.
 
     Raises:
         UsageError: `ssh` rejects its configuration.
@@ -273,7 +273,7 @@ def log_in(
 
 
 def _route(address: SshAddress, config: SshConfig, via: str | None, log: str) -> _Route:
-    """Route to the agent, by the given transport, or else by the transport that fits the login."""
+    """Route to the agent by the given transport; None selects the transport that fits the login."""
     if via == SshTransport.name or (via is None and config.is_proxied):
         return _Route(str(address), SshTransport.name, LOOPBACK)
     # The address of the device that the login has used. Source: OpenSSH, sshconnect2.c,
@@ -292,14 +292,16 @@ def _converse(
     quiet_s: float | None = None,
     until: bytes | None = None,
 ) -> bytes:
-    """Write the input of a process, and read its output to the end.
+    """Send a process its input, and read the output of the process to the end.
 
     Args:
         process: The process, with pipes for input and output.
-        source: Input of the process, after which the pipe is closed; not used if `until` is given.
-        deadline_s: Time of the monotonic clock at which the transfer fails; None: no deadline.
+        source: Input of the process; its pipe is then closed. If `until` is given, no input is
+            sent.
+        deadline_s: Time of the monotonic clock at which the transfer fails; None for no deadline.
         quiet_s: Maximum time without a byte in either direction; used if there is no deadline.
-        until: Bytes in the output that end the reading; None: read to the end of the output.
+        until: Reading stops when the output contains these bytes; None reads to the end of the
+            output.
 
     Returns:
         The output, at most its last `MAX_OUTPUT_BYTES`.

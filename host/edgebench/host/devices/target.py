@@ -29,7 +29,7 @@ class SshTarget:
         return str(self.address)
 
     def connect(self, identity_file: Path | None = None, via: str | None = None) -> Shell:
-        """Log in with `ssh`; without that program, log in with a library by keys or a password.
+        """Log in with `ssh`, or with the library paramiko if `ssh` is not installed.
 
         The agent is reached at its port, or through a tunnel if `ssh` reaches the device through
         other programs or hosts.
@@ -54,7 +54,7 @@ class SshTarget:
 
 
 def parse_ssh_target(text: str) -> SshTarget | None:
-    """Parse [USER@]HOST[:PORT], an alias of ~/.ssh/config, or ssh://…; None: another form.
+    """Parse [USER@]HOST[:PORT], an alias of ~/.ssh/config, or ssh://…; None for any other text.
 
     >>> str(parse_ssh_target("pi@raspberrypi.local")), str(parse_ssh_target("ssh://board:2222"))
     ('pi@raspberrypi.local', 'board:2222')
@@ -64,7 +64,7 @@ def parse_ssh_target(text: str) -> SshTarget | None:
 
 
 PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (adb.parse_target, parse_ssh_target)
-"""A parser for each way to log in; a parser returns None for a text that has another form."""
+"""Parsers of targets, one for each way to log in; a parser returns None for an unknown form."""
 
 
 def parse_target(text: str) -> DeployTarget:

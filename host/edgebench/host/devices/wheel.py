@@ -1,11 +1,11 @@
-"""The wheel of edgebench-agent, packed from the files that are installed here.
+"""Packs the wheel of edgebench-agent from the files that are installed on this host.
 
-No build tool is needed, and edgebench may be a checkout or installed. The same files always result
-in the same bytes, so that a wheel is not sent again to a device that has it.
+No build tool is needed, and edgebench may be installed from a checkout or from a wheel. The same
+files always result in the same bytes, so that a wheel is not sent again to a device that has it.
 
-A computer with attached microcontrollers gets a wheel with an additional portion, the firmware
-bridge, and the entry points by which the agent finds the bridge. The build tag distinguishes the
-two wheels.
+For a computer with attached microcontrollers, the wheel also contains the firmware bridge, a
+further portion of the namespace package, and the entry points by which the agent finds the bridge.
+The build tag distinguishes the two wheels.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from edgebench.protocol.runtime import RUNTIME_PACKAGES
 from edgebench.system.paths import APPLICATION
 
 PORTIONS = ("protocol", "system", "device_profiles", "meters", "agent")
-"""Portions of the namespace package `edgebench` in every wheel."""
+"""Portions (subpackages) of the namespace package `edgebench` that every wheel contains."""
 BRIDGE = "firmware_bridge"
-"""Portion of the host's distribution that is added for computers with attached microcontrollers."""
+"""Subpackage of the host's distribution that is added for computers with microcontrollers."""
 BRIDGE_TAG = "1bridge"
 """Build tag of a wheel with the bridge."""
 BRIDGE_EXTRAS = ("serial",)
 """Extras of the agent that the bridge needs."""
 RUNTIMES = tuple(RUNTIME_PACKAGES)
-"""Names of the runtimes, which are also the extras that install them."""
+"""Names of the runtimes; each is also the name of the extra that installs the runtime."""
 _COPIED = ("METADATA", "entry_points.txt", "licenses/LICENSE")
 """Metadata files that are copied as the build backend wrote them."""
 

@@ -1,4 +1,4 @@
-"""Bencher Metric Format: benchmark → measure → value with lower_value and upper_value.
+"""Bencher Metric Format, in which each measure of a benchmark has a value with two bounds.
 
 The format has no field for a verdict. So the name of a suspect benchmark includes the label
 `suspect`, which makes it a separate benchmark for Bencher; an invalid benchmark is left out.

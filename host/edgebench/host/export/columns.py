@@ -111,7 +111,7 @@ def export_rows(runs: Sequence[ExportedRun]) -> list[ExportRow]:
 
 
 def fact_cells(export_row: ExportRow) -> dict[str, Fact]:
-    """Facts of a run by column; control characters other than line feeds are replaced."""
+    """Map columns to facts of a run; control characters except line feeds are replaced."""
     cells = {column.name: column.cell(export_row) for column in FACT_COLUMNS}
     for name, cell in cells.items():
         if isinstance(cell, str):
@@ -140,7 +140,7 @@ def number_columns() -> Iterator[str]:
 
 
 def number_cells(export_row: ExportRow) -> dict[str, float]:
-    """Numbers of a run by column; a metric that was not measured is left out."""
+    """Map columns to numbers of a run; a metric that was not measured is left out."""
     cells: dict[str, float] = {}
     for number in exported_numbers(export_row.run):
         path = number.metric.path

@@ -1,4 +1,4 @@
-"""Content common to all formats: names, verdict and numbers of a run or a set.
+"""Names, verdict and numbers of a run or a set, which are the same in all export formats.
 
 An invalid run has no numbers here, so no format can write any. Names and sentences are printable
 text; each format escapes the special characters of its own syntax.
@@ -29,10 +29,10 @@ CHIEF = (
     *("cold_start_ns.load", "cold_start_ns.first_inference", "memory_bytes.peak_rss"),
     *("accuracy.value", GROSS_ENERGY, BY_SHORT_NAME["net_energy_j"].path, "energy.power_w_mean"),
 )
-"""Metrics in the formats with a time series for each metric; the table formats have all metrics."""
+"""Metrics in formats that make a time series of each metric; table formats have all metrics."""
 
 MAX_PART_CHARS = 150
-"""Limit on each part of a benchmark's name: Bencher accepts 1024 characters in total."""
+"""Maximum length of each part of a benchmark's name; Bencher accepts 1024 characters in total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Judgement:
     """Options of a comparison; the defaults match `edgebench compare`."""
 
     metrics: tuple[str, ...] = ()
-    """Metrics to compare; empty: the main metric of the scenario."""
+    """Metrics to compare; if empty, the main metric of the scenario."""
     margin_ratio: float | None = None
-    """Largest change that counts as equivalent; None: 1 %."""
+    """Largest change that counts as equivalent; None selects 1 %."""
     allowed: tuple[str, ...] = ()
     """Comparability keys in which the sides may differ."""
 
@@ -101,7 +101,7 @@ def reasons(verdict: Verdict) -> list[str]:
 
 
 def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
-    """Name of each set, which is the same in each measurement of the same benchmark.
+    """Name of each set; if a benchmark is measured again, its set gets the same name.
 
     Sets with equal names are numbered. A suspect or simulated set has its label in the name, so
     that its numbers never continue a series of valid numbers.

@@ -26,12 +26,12 @@ from edgebench.host.result.metrics import Better
 
 
 def write_smaller(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the metrics of which lower values are better: `tool: customSmallerIsBetter`."""
+    """Write the metrics for which lower values are better, as in `tool: customSmallerIsBetter`."""
     _write(runs, out, Better.LOWER)
 
 
 def write_bigger(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the metrics of which higher values are better: `tool: customBiggerIsBetter`."""
+    """Write the metrics for which higher values are better, as in `tool: customBiggerIsBetter`."""
     _write(runs, out, Better.HIGHER)
 
 

@@ -79,7 +79,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def family_name(metric: Metric, bound: str = "") -> str:
-    """Name of a metric's family: its path without the unit suffix, then the unit's full name.
+    """Name of a metric's family, made of its path without unit suffix and the unit's full name.
 
     >>> family_name(METRICS["latency_ns.p50"]), family_name(METRICS["throughput_per_s"])
     ('edgebench_latency_p50_seconds', 'edgebench_throughput_per_second')

@@ -25,7 +25,7 @@ from edgebench.host.store.arrow import to_arrow
 
 _TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 TRACES = ("inference_start_s", "inference_latency_ns")
-"""List columns: start relative to the first query after the warm-up, and latency."""
+"""Columns with lists of starts, relative to the first query after the warm-up, and of latencies."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:

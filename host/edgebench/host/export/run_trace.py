@@ -1,4 +1,4 @@
-"""Trace of a run for both trace formats: slices, counters and facts on one clock.
+"""Trace of a run for both trace formats, with slices, counters and facts on one clock.
 
 Zero is the earliest time of the trace, and times are whole nanoseconds. A slice is a named
 interval; the slices of a track do not overlap. A counter keeps its value until the next value.
@@ -35,11 +35,11 @@ from edgebench.protocol.text import printable
 Nanoseconds = NDArray[np.int64]
 MAX_RATE_HZ = 10_000.0
 MAX_BLOCKS = 1 << 20
-"""Maximum number of values in a power track: 291 per second over an hour."""
+"""Maximum number of values in a power track, which is 291 per second over an hour."""
 INFERENCE, WARM_UP, NO_READING = "inference", "warm-up inference", "no reading"
 """Names of slices."""
 _UNITS = {"temp_c": "°C", "freq_hz": "Hz", "_ratio": "ratio", "_w": "W", "_v": "V", "_a": "A"}
-"""Unit of a sensor by the suffix of its name."""
+"""Maps the suffix of a sensor's name to its unit."""
 _TRACKS = {SpanKind.PHASE: "phases", SpanKind.WINDOW: "windows", SpanKind.THROTTLED: "throttled"}
 
 
@@ -280,6 +280,6 @@ def _gap_track(counter: str, gaps_s: Floats, clock: _TraceClock) -> Iterable[Sli
 def _power_track(
     name: str, series: PowerSeries, value_w: Floats, clock: _TraceClock
 ) -> CounterTrack:
-    """Value from the start of each block; the last value is repeated at the end of the trace."""
+    """Track of values, each from the start of its block; the last value also ends the trace."""
     time_s = np.append(series.begin_s, series.end_s[-1:])
     return CounterTrack(name, "W", clock.times(time_s), np.append(value_w, value_w[-1:]))

@@ -43,7 +43,7 @@ from edgebench.system.installed import installed_version
 from edgebench.system.whole_files import make_directory, whole_file
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.10")
-"""Versions in order of preference: tflite-runtime has no wheel for versions after 3.11."""
+"""Versions of Python, the preferred first; tflite-runtime has no wheel for versions after 3.11."""
 LEFT_OUT = (
     r"(test|tests|idlelib|lib2to3|tkinter|turtledemo|ensurepip|pydoc_data|curses|dbm|sqlite3)/.*",
     r"(site|dist)-packages/.*|config-[^/]*/.*|(.*/)?__pycache__/.*|.*\.a",
@@ -52,7 +52,7 @@ LEFT_OUT = (
 )
 """Path patterns of the parts of the standard library that no agent needs."""
 COMPRESSION = 1
-"""Preset of xz; compared with it, preset 9 takes six times as long and saves an eighth of the size.
+"""Compression preset of xz; preset 9 would take six times as long, and save an eighth of the size.
 """
 _FORMAT_SALT = b"edgebench-kit 1\n"
 """Text that is part of the hash in a kit's name. Change the text when files are processed
@@ -89,7 +89,7 @@ def build_kit(root: Root, output: Path | None, *, machine: str | None = None) ->
     Args:
         root: System from which the kit is built.
         output: File to write, or a directory; None: the directory where a deploy finds it.
-        machine: Required machine; None: the machine of the root.
+        machine: Required machine; None selects the machine of the root.
 
     Raises:
         KitNotBuilt: the root has no supported Python, lacks a file that a kit needs, or is for
@@ -148,7 +148,7 @@ def _member(root: Root, path: PurePosixPath, *, is_program: bool = False) -> _Me
 def _standard_library(
     root: Root, base: str, python: str, libraries: Libraries
 ) -> tuple[dict[str, _Member], tuple[str, ...]]:
-    """Modules by path, and the names of modules whose libraries are missing."""
+    """Maps paths to modules; also the names of modules whose libraries are missing."""
     members, left_out = dict[str, _Member](), []
     directory = f"python{python}"
     for name, path in root.files(f"{base}/{directory}"):
@@ -255,7 +255,7 @@ def _write(
 def _packages(
     root: Root, members: Mapping[str, _Member]
 ) -> tuple[tuple[KitPackage, ...], dict[str, bytes]]:
-    """Packages of the files, and their licences by file name."""
+    """Packages of the files, and a mapping of file names to licences."""
     licences, packages = dict[str, bytes](), []
     for package in sorted({member.package for member in members.values() if member.package}):
         licence = root.licence_of(package)

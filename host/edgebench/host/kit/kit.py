@@ -1,4 +1,4 @@
-"""A kit: a Python for phones as a wheel that contains an archive and its manifest.
+"""A kit is a Python for phones, a wheel that contains an archive and its manifest.
 
     edgebench_kit/manifest.json   contents, machine and place
     edgebench_kit/kit.tar.xz      the files, below a directory with the kit's name
@@ -62,7 +62,7 @@ class KitPackage:
     name: str
     version: str
     licence: str = ""
-    """Name of the licence file in the metadata of the wheel; empty if the root has no licence."""
+    """Name of the licence file in the wheel's metadata; empty if no licence was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def kits_directory() -> Path:
 
 
 def find_kit(machine: str, given: Path | None = None) -> Kit:
-    """The kit for a machine: the given file, a kit built here, or the installed package.
+    """The kit for a machine, from the given file, from a kit built here, or from a package.
 
     Args:
         machine: Machine, as uname(1) prints it.

@@ -11,7 +11,7 @@ from edgebench.host.kit.root import Root
 from edgebench.protocol.errors import KitNotBuilt
 
 SUPPORT = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libgcc_s.so.1")
-"""Libraries that wheels of runtimes need, and Python itself does not need. Since glibc 2.34, the
+"""Libraries that runtimes need, but Python itself does not need. Since glibc 2.34, the
 first three are part of libc, and exist only as empty files."""
 _REQUIRED = SUPPORT[3:]
 _DIRECTORIES = ("lib", "usr/lib", "lib64", "usr/lib64", "usr/local/lib")

@@ -1,4 +1,4 @@
-"""The root directory of a Linux system that is not running: its files and its packages.
+"""Files and packages below the root directory of a Linux system that is not running.
 
 Source: path_resolution(7); dpkg-query(1), "FILES".
 """
@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 MAX_LINKS = 40
-"""Maximum number of links on the way to a file. Source: path_resolution(7)."""
+"""Maximum number of symbolic links that are followed to reach a file. Source:
+path_resolution(7)."""
 DPKG = "var/lib/dpkg"
 DOCUMENTS = "usr/share/doc"
 
@@ -90,7 +91,7 @@ class Root:
 
     @cached_property
     def _owners(self) -> dict[str, str]:
-        """Package of each file, by its path without /usr, which old file lists omit."""
+        """Map the path of each file, without /usr, to its package; old file lists omit /usr."""
         owners = {}
         info = f"{DPKG}/info"
         for name in self.names(info):

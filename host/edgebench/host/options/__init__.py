@@ -1,1 +1,1 @@
-"""Options that users set: their names, and how values are read and printed."""
+"""Options that users set, with their names, and how their values are read and printed."""

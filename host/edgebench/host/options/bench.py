@@ -1,9 +1,9 @@
 """The options of `edgebench bench`, each defined in one row of a table.
 
-An option has the same name everywhere: `--cooldown 10m` on the command line, `cooldown = "10m"` in
-a campaign file and `EDGEBENCH_COOLDOWN=10m` in the environment, all parsed by the same function.
-In Python, values are numbers without a unit; the keyword, which is the row's `field`, ends with the
-unit: `cooldown_timeout_s=600.0`.
+An option has the same name everywhere, as in `--cooldown 10m` on the command line, `cooldown =
+"10m"` in a campaign file and `EDGEBENCH_COOLDOWN=10m` in the environment, all parsed by the same
+function. In Python, values are numbers without a unit; the keyword, which is the row's `field`,
+ends with the unit: `cooldown_timeout_s=600.0`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class ValueKind(NamedTuple):
     read: Callable[[str], Any]
     text: Callable[[Any], str] = str
     metavar: str | None = None
-    """Placeholder in the help, unless the option sets its own."""
+    """Placeholder for the value in the help, unless the option defines one."""
 
 
 def _seconds_text(value_s: float) -> str:
-    """Format a duration for `seconds`: in hours or minutes if whole and at least 10 minutes.
+    """Format a duration for `seconds`, in whole hours or minutes from 10 minutes on.
 
     >>> _seconds_text(90.0), _seconds_text(1200.0), _seconds_text(86400.0)
     ('90s', '20m', '24h')
@@ -99,7 +99,7 @@ class BenchOption(NamedTuple):
     join: Callable[[Sequence[Any]], Any] | None = None
     """Combines the values of a repeatable option into the field's value."""
     is_given_once: bool = False
-    """Whether a second value is an error; if not, the last value counts."""
+    """Whether giving the option twice is an error; if not, the last value counts."""
     excludes: tuple[str, ...] = ()
     """Options to remove from a command when this option is added."""
     completions: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class BenchOption(NamedTuple):
         return f"{self.help} (default: {self.default})" if self.default else self.help
 
     def words(self, value: Any) -> list[list[str]]:
-        """Arguments that set this value; empty for a flag that stands for a different value."""
+        """Arguments that set this value; empty if the option is a flag for a different value."""
         if self.constant is not None:
             return [[self.flag]] if value == self.constant else []
         if self.join is None:
@@ -316,21 +316,21 @@ FIELDS = frozenset(option.field for option in OPTIONS)
 SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])
 """Options with a field of `BenchOptions`."""
 JUDGEMENT = tuple(option for option in OPTIONS if option.name in ("metric", "fail_on", "allow"))
-"""Options of all commands that compare runs."""
+"""Options that every command that compares runs has."""
 
 
 class HostOptions(TypedDict, total=False):
-    """Keywords of options that are not fields of a run's specification; None: the default."""
+    """Values of options that are not in a run's specification; None selects the default."""
 
     on: str | Sequence[str]
     """Name of a device, "all", or conditions like "label:pi,arch:aarch64"; or a list of these."""
     wait_s: float | None
-    """Longest wait for a device while another command is measuring on it; 0: no wait."""
+    """Longest wait for a device on which another command is measuring; 0 means no wait."""
     runtime: str | None
     """Name of a runtime, "all", or None for the preferred runtime of each format."""
     load_timeout_s: float | None
     memory_limit_bytes: int | None
-    """Limits of the worker; they take precedence over `limits`."""
+    """Limits on the worker's loading time and memory; they take precedence over `limits`."""
     inputs: str | Path | None
     """A .npz file with an array for each input, whose first axis counts the samples; None: random
     inputs drawn by the seed."""
@@ -341,7 +341,7 @@ class HostOptions(TypedDict, total=False):
     runs is a `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single
     run."""
     extra_runs: int | None
-    """Maximum number of extra runs of each model, which replace disturbed runs. None: 3."""
+    """Maximum number of extra runs of each model, which replace disturbed runs. None selects 3."""
     preset: str | None
     """Preset that the settings modify."""
     accuracy: str | None
@@ -352,13 +352,13 @@ class HostOptions(TypedDict, total=False):
     meter: str | None
     """Energy meter of this machine, or `agent:NAME` for a meter served by the device's agent."""
     supply_v: float | None
-    """Voltage to which the meter sets the device's supply; None: the voltage stated in `meter`."""
+    """Voltage to which the meter sets the device's supply; None selects the voltage in `meter`."""
     sync: str | None
-    """Method that aligns the meter's clock with the device's; None: the best available."""
+    """Method that aligns the meter's clock with the device's; None selects the best available."""
     trace_rate_hz: float | None
     """Samples per second of an instrument that edgebench does not drive."""
     idle_duration_s: float | None
-    """Idle time before and after each run; None: chosen for the meter."""
+    """Idle time before and after each run; if None, the meter determines it."""
     battery_capacity_j: float | None
 
 
@@ -366,7 +366,7 @@ def words_of(options: Mapping[str, object]) -> list[list[str]]:
     """Arguments of `edgebench bench` for these settings, in the order of `OPTIONS`.
 
     Args:
-        options: Values by field; a field with the value None is left out.
+        options: Maps fields to values; a field with the value None is left out.
 
     >>> words_of({"preset": "quick", "cooldown_timeout_s": 600.0, "is_checked": True})
     [['--quick'], ['--cooldown', '10m']]

@@ -14,10 +14,10 @@ from typing import Any
 from edgebench.host.options.bench import COMPARISON, FIELDS, OPTIONS, SECTIONS, words_of
 
 Arguments = Sequence[Sequence[str]]
-"""Arguments of a command: each is a positional argument alone, or an option with its values."""
+"""Arguments of a command; each item is a positional argument, or an option with its values."""
 _COMPARISON = {option.flag for option in SECTIONS[COMPARISON]}
 _REPEATABLE = {"--allow"}
-"""Options that may be repeated: a new value is added, and the typed values are kept."""
+"""Options that may be given repeatedly; a new value is added to the typed values."""
 
 
 class Placeholder(str):
@@ -53,7 +53,7 @@ def command(*words: str | Sequence[str]) -> Command:
 
 
 class NextStep:
-    """A possible next action of the user: a text that begins with a verb, often with commands.
+    """A possible next action of the user, as a text that begins with a verb.
 
     >>> longer = command("bench", Placeholder("MODEL"), "--wait", "10m")
     >>> str(NextStep("wait: {}; or end it: {}", longer, command("stop")))
@@ -108,9 +108,10 @@ class CommandLine:
     arguments: tuple[tuple[str, ...], ...] = ()
     """Arguments as typed, each with its values."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Values of a run's `bench` options by field, including defaults that `arguments` may omit."""
+    """Maps fields of `bench` options to a run's values, including defaults missing in
+    `arguments`."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Words of the command line, by the placeholder that they replace, such as RUN… or METER."""
+    """Maps placeholders, such as RUN… or METER, to the words of the command line in their place."""
     store: tuple[str, ...] = ()
     """`--store DIR` if the store is not the default store."""
 
@@ -147,7 +148,7 @@ class CommandLine:
         return self.names.get(name, (Placeholder(name),))
 
     def value(self, field_name: str) -> Any | None:
-        """Value of an option of `bench`, by its field; None if settings and arguments lack it."""
+        """Value of a `bench` option with this field; None if settings and arguments lack it."""
         if field_name in self.settings:
             return self.settings[field_name]
         for option in OPTIONS:
@@ -232,7 +233,7 @@ class CommandLine:
     def _again(
         self, name: str, template: Sequence[str], added: Arguments, without: Sequence[str] = ()
     ) -> Command:
-        """The command `name`, with its typed arguments if it was typed, or else with `template`."""
+        """The command `name` with the typed arguments or, if it was not typed, with `template`."""
         changed = {words[0] for words in added} - _REPEATABLE | {f"--{name}" for name in without}
         changed |= {flag for row in OPTIONS if row.flag in changed for flag in row.excludes}
         is_given = self.command == name and (self.arguments or name == "collect")

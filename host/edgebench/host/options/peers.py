@@ -253,7 +253,7 @@ OPTIONS = (
              "omit the option: edgebench rm RUN removes whole runs", ("rm",)),
     PeerWord(("--html",), "pytest", "write a page: edgebench report {last} -o FILE.html"),
 )  # fmt: skip
-"""Options of other tools; if several rows have a word, the first row for the command is used."""
+"""Options of other tools; if a word is in several rows, the first row for the command counts."""
 
 COMMANDS = (
     PeerWord(
@@ -314,7 +314,7 @@ VALUES = (
 """Values of options with fixed choices."""
 LEAST_LIKENESS = 0.85
 """Smallest similarity, as difflib defines it, at which a word counts as a misspelled word of
-another tool: one letter of seven may differ."""
+another tool. One letter of seven may differ."""
 _VALUE = re.compile(r"\{([^}]*)\}")
 _NUMBER = re.compile(r"[\d.,-]+")
 
@@ -356,7 +356,7 @@ def hint_for_option(command: str, known: Sequence[str], words: Sequence[str]) ->
 
 
 def _closest(name: str, known: Sequence[str], spellings: Sequence[str]) -> str | None:
-    """The spelling of another tool that is closest to a word; None if an own option is closer."""
+    """The other tool's spelling closest to a word; None if an option of edgebench is closer."""
     from difflib import get_close_matches  # only here: a correct command does not need it
 
     if name in spellings or not name.startswith("--"):
@@ -405,7 +405,7 @@ def plain(hint: str) -> str:
 
 
 def _filled(hint: str, typed: Sequence[str]) -> str:
-    """Replace a hint's placeholders by the typed values, in order; a number only by a number."""
+    """Replace placeholders by the typed values, in order; numeric ones only by numbers."""
     names = list(dict.fromkeys(_VALUE.findall(hint)))
     values = dict(zip(names, typed, strict=False))
     for name, value in list(values.items()):

@@ -74,7 +74,7 @@ def latency(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """An integer of any size; the command checks the range.
+    """Parse an integer of any size; the command checks the range.
 
     >>> whole("4"), whole("-1")
     (4, -1)
@@ -86,7 +86,7 @@ def whole(text: str) -> int:
 
 
 def real(text: str) -> float:
-    """A number of any size; the command checks the range.
+    """Parse a number of any size; the command checks the range.
 
     >>> real("50"), real("-0.5")
     (50.0, -0.5)

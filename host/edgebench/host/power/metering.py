@@ -1,4 +1,4 @@
-"""The meter of a run: the user's request, and the device's activity for synchronisation."""
+"""The user's request for a meter, and the activity that synchronises a run with its meter."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.spec import MAX_JITTER_S, RunSpec, has_gaps, with_duration
 
 AGENT_PREFIX = "agent:"
-"""Prefix of a meter that the device's agent serves."""
+"""Prefix in the text of a meter that the device's agent serves."""
 FARM_METER = "farm"
 """Name for the meter that the farm file assigns to the device."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
-"""Number of meter samples in an idle window; a quarter of the window is discarded."""
+"""Number of meter samples that an idle window must hold. A quarter of the window is discarded."""
 INSTANTS_DRIFT = 20e-6
-"""Assumed relative difference between the rates of the meter's clock and the device's clock. The
-idle time is long enough for instants to drift by a sample interval at this difference, because the
-drift bounds the power that instants can miss (see `analysis.energy.unsampled`)."""
+"""Assumed relative difference between the rates of the meter's clock and the device's clock. At
+this difference, sampling instants drift by a whole sample interval during the idle time. The drift
+limits how much power instantaneous samples can miss (see `analysis.energy.unsampled`)."""
 MAX_INSTANTS_IDLE_S = 30.0
-"""Longest idle window that is chosen because of this drift."""
+"""Longest idle window that is chosen so that the sampling instants drift."""
 LOOP_WINDOWS = 2
-"""Length of a timed loop, in multiples of the meter's shortest window; half of the loop may be
-warm-up."""
+"""Minimum length of a timed loop, in multiples of the meter's shortest window, because half of the
+loop may be warm-up."""
 _TYPICAL_RATE_HZ = 10.0
 """Rate assumed for a meter of the device's agent, because the host does not have its rate."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
-"""Number of meter samples in a chip: a change of level lies between two groups of as many
-samples."""
+"""Minimum number of meter samples in a chip (the shortest step of a load code). So at least this
+number of samples lies on each side of a change of the load."""
 MAX_TRACE_HZ = 1e8
 
 
@@ -67,15 +67,15 @@ class OtherInstrument:
     """
 
     rate_hz: float = TRACE_RATE_HZ
-    """Samples per second; a slow instrument needs long chips."""
+    """Samples per second. A slow instrument needs a load code with long chips (steps)."""
     idle_duration_s: float | None = None
-    """Idle time before and after each run; None: derived from the rate."""
+    """Idle time before and after each run; None if it is derived from the rate."""
 
     def spec(self, spec: RunSpec, *, is_duration_fixed: bool) -> RunSpec:
         """The specification with the duration, idle time and load code that the instrument needs.
 
         Raises:
-            UsageError: the chips exceed the limit of a run.
+            UsageError: the load code's chips (steps) would be longer than a run allows.
         """
         capability = Capability(
             driver="other",
@@ -95,7 +95,7 @@ class OtherInstrument:
 def other_instrument(
     meter: str | None, *, sync: str | None, rate_hz: float | None, idle_duration_s: float | None
 ) -> OtherInstrument | None:
-    """The instrument that `--sync coded_load` without `--meter` implies; None otherwise.
+    """The instrument that `--sync coded_load` implies if there is no `--meter`, or else None.
 
     Raises:
         UsageError: a rate is given without such an instrument, or is out of range.
@@ -160,7 +160,7 @@ def new_energy_request(
 
 
 def with_set_supply(request: EnergyRequest) -> EnergyRequest:
-    """The request with the voltage that the meter sets: as requested, or as in the meter's text.
+    """The request with the voltage that the meter sets, as requested or as in its text.
 
     Raises:
         NoSuchMeter: no driver has that name.
@@ -310,7 +310,7 @@ class OpenMeter:
         )
 
     def _jitter_s(self, spec: RunSpec) -> float | None:
-        """Longest gap in the loop: as requested, or a sample interval if the meter is slow."""
+        """Longest random gap in the loop, as requested, or a sample interval of a slow meter."""
         if spec.jitter_s is not None or self.header is None:
             return spec.jitter_s
         capability = self.header.capability
@@ -324,9 +324,9 @@ class OpenMeter:
         return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ) if requested_s is None else requested_s
 
     def _is_code_wanted(self) -> bool:
-        """Whether to play a load code: as requested, or if the meter needs and resolves a code.
+        """Whether to play a load code, as requested, or because the meter needs and shows one.
 
-        A meter needs a code if it has its own clock.
+        A meter needs a load code if its samples have times of its own clock.
         """
         served, sync = self.served_name, self.request.sync
         if sync is not None:
@@ -345,14 +345,14 @@ class OpenMeter:
 
 
 def _duration_s(capability: Capability, spec: RunSpec, *, is_duration_fixed: bool) -> float:
-    """Length of the timed loop; a preset is extended if it is shorter than the meter resolves."""
+    """Length of the timed loop; a preset that is too short for the meter is extended."""
     if is_duration_fixed or spec.scenario.traits.is_scheduled:
         return spec.duration_s
     return max(spec.duration_s, LOOP_WINDOWS * shortest_window_s(capability))
 
 
 def _idle_s(capability: Capability, requested_s: float | None) -> float:
-    """Length of an idle window: as requested, or derived from the meter."""
+    """Length of an idle window, as requested or else derived from the meter."""
     if requested_s is not None:
         return requested_s
     # What remains of the idle window must not be shorter than the meter resolves.
@@ -366,12 +366,12 @@ def _idle_s(capability: Capability, requested_s: float | None) -> float:
 
 
 def _is_of_few_instants(capability: Capability) -> bool:
-    """Whether a meter samples instants by its own clock, at a low rate."""
+    """Whether a meter takes instantaneous samples by its own clock, at a low rate."""
     is_paced_by_it = capability.is_uniform and has_own_clock(capability)
     return is_paced_by_it and samples_instants(capability) and capability.rate_hz < MIN_INSTANTS_HZ
 
 
 def _chip_s(capability: Capability) -> float:
-    """Length of a chip of the load code that the meter can resolve."""
+    """Length of a load code's chip (shortest step) that the meter can resolve."""
     smoothing_s = capability.smoothing_s or 0.0
     return max(CHIP_S, CHIP_SAMPLES / capability.rate_hz, 4 * smoothing_s)

@@ -1,4 +1,4 @@
-"""Recent power of a session in progress, for display only; no result uses it."""
+"""Recent power of a session in progress. The power is only displayed, and no result uses it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from edgebench.meters.registry import find_decoder
 logger = logging.getLogger(__name__)
 
 NEWEST_BYTES = 32768
-"""Limit on the total size of the decoded packets, 80 ms of a PPK2; the last two packets are decoded
-in any case. Decoding competes with the thread that reads the meter, which may then lose samples."""
+"""Limit on the total size of the packets that are decoded, 80 ms of a PPK2. The last two packets
+are decoded in any case. Decoding slows down the thread that reads the meter, so that samples may be
+lost."""
 STALE_S = 3.0
-"""Age above which a packet is ignored."""
+"""Packets older than this are ignored."""
 
 
 def newest_power(session: MeterSession) -> tuple[LivePower, ...]:

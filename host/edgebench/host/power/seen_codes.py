@@ -1,9 +1,10 @@
-"""Searches a trace for single load codes of a run, if the pair of codes is not found.
+"""Searches a trace for each load code of a run alone, if the pair of codes is not found.
 
-A trace that begins late or ends early contains only one of the two codes. A trace with lost samples
-contains both codes, but at another distance. In a trace with a wrong unit of time or a wrong rate,
-the codes are longer or shorter by the same factor. So the first code is searched at many lengths,
-in steps so small that its last chip is off by less than half a chip.
+A trace that begins late or ends early contains only one of a run's two load codes. In a trace with
+lost samples, the time between both codes differs from the run's. In a trace with a wrong unit of
+time or a wrong rate, both codes are longer or shorter by the same factor. So the first code is
+searched at many lengths. The lengths differ so little that at one of them, the code's last chip
+(shortest step) is off by less than half a chip.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 MAX_FACTOR = 20.0
-"""Largest factor by which the searched times are longer, or shorter, than the run's times."""
+"""A code is searched at lengths that are up to this many times longer, or shorter, than in the
+run."""
 FACTOR_STEP = 1.02
-"""Ratio of successive factors: half a step, which is 1 %, over 31 chips is a third of a chip."""
+"""Ratio of one searched length of a code to the next shorter one. The true length is within 1 % of
+a searched one, which over the 31 chips (steps) of a code is a third of a chip."""
 MAX_SEARCHED_STEPS = 1 << 18
-"""Largest number of positions of a code in a trace; factors with more positions are skipped."""
+"""Largest number of positions at which a code is tried in a trace. Lengths of the code that need
+more positions are skipped."""
 
 
 def seen_codes(
@@ -68,7 +72,7 @@ def _begin_s(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -
 
 
 def _factor(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> float | None:
-    """Factor of the trace's times with the highest correlation; None if the code is not found."""
+    """Factor by which the trace's times must be multiplied; None if the code is not found."""
     edges_ns = np.array(code.edges_ns, np.int64)
     count = round(np.log(MAX_FACTOR) / np.log(FACTOR_STEP))
     best, highest = None, MIN_CORRELATION[1]

@@ -1,4 +1,4 @@
-"""Sessions of an energy meter outside a run: opened, recorded and kept in a directory."""
+"""Opens an energy meter outside a run, records a session, and keeps it in a directory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def open_meter(text: str) -> tuple[Meter, Header]:
 
 
 def look_at_meters() -> dict[str, Header | AbsentMeter]:
-    """Header of each driver's meter, or why it is absent; a driver's error affects only itself."""
+    """Header of each driver's meter, or why the meter is absent; drivers' errors are caught."""
     headers: dict[str, Header | AbsentMeter] = {}
     for name in DRIVERS:
         meter = find_meter(name)

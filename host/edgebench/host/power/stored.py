@@ -27,9 +27,10 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.traces import METER_FILE
 
 METER_CHECKS = ("calibration", "loss", "rate")
-"""Checks of the meter itself; any file of numbers passes the other checks."""
+"""Checks that concern the meter itself. Even arbitrary numbers in a file pass the checks that are
+not listed here."""
 PARTS = "parts"
-"""Id of the check that a meter's rails do not exceed their total."""
+"""Id of the check whether the rails of a meter exceed their total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class ChannelEnergy:
     power_w_mean: float
     power_w_mean_u95_absolute: float | None
     power_w_peak: float
-    """Highest sample."""
+    """Highest power of a sample."""
     power_w_peak_u95_absolute: float | None
 
 
@@ -59,13 +60,14 @@ class StoredSession:
     """Recording without implausible samples."""
     checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
-    """Time from the start to Ctrl-C; None: not interrupted, or unknown after it was stored."""
+    """Time from the start to Ctrl-C. None if nobody interrupted the recording, or if it was read
+    from disk."""
     left_out: tuple[str, ...] = ()
     """Channels whose energy is not reported, because the values of other channels contradict it."""
 
     @property
     def is_trusted(self) -> bool | None:
-        """Whether the energy can be trusted; None if no check of the meter has an outcome."""
+        """Whether the energy can be trusted; None if no check of `METER_CHECKS` has an outcome."""
         if any(check.is_passed is False for check in self.checks):
             return False
         of_meter = [check for check in self.checks if check.id in METER_CHECKS]
@@ -77,7 +79,7 @@ class StoredSession:
         return verdict_of(self.facts.header, self.checks)
 
     def channels(self) -> list[ChannelEnergy]:
-        """Energy of each channel that has values and is not left out."""
+        """Energy of each channel that has values and is not in `left_out`."""
         power = self.power
         return [
             _energy(power, channel.name, channel.boundary)

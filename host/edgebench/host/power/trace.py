@@ -1,4 +1,4 @@
-"""Power of a run from the file of an instrument that edgebench did not drive.
+"""Takes the power of a run from the file of an instrument that edgebench did not control.
 
 The original file is kept unchanged under raw/trace-DIGEST/ of the run. The samples of the file are
 written to power.parquet like the samples of any meter, so the same analysis reads them.
@@ -42,12 +42,13 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.record import LoadCode, RunRecord
 
 MIN_CHIP_SAMPLES = 2.0
-"""Minimum number of samples in a chip; with fewer, single chips cannot be detected."""
+"""Minimum number of samples in a chip (the shortest step of a load code). With fewer samples,
+single chips cannot be detected."""
 TRIED_RUNS = 20
-"""Number of other runs, the nearest in time first, whose load codes are searched in a trace that
-does not contain the codes of its own run."""
+"""If a trace does not contain the load codes of its own run, the codes of up to this many other
+runs are searched, the nearest in time first."""
 STEP_SAMPLES = 1 << 16
-"""Number of samples from which the resolution of the power is derived."""
+"""Number of samples, at the start of a trace, that determine the resolution of its power."""
 
 
 def load_codes(record: RunRecord) -> tuple[LoadCode, ...]:
@@ -85,7 +86,7 @@ def placed(
     *,
     twin_count: int = 0,
 ) -> TraceRequest:
-    """The request, completed with the position of the run's load codes in the trace.
+    """Find the run's load codes in the trace, and add their position to the request.
 
     The result also contains properties of the instrument that follow from the trace: the rate of
     its clock, its smoothing time, its noise while the device is idle, and its resolution.
@@ -94,8 +95,9 @@ def placed(
         directory: Directory with the trace's power.parquet.
         request: The request without a position.
         record: The run.
-        others: Other runs of the same device, which may also be in the file, or be there instead.
-        twin_count: Number of other runs of the run's set whose codes fit at the same positions.
+        others: Other runs of the same device, which the file may contain in addition or instead.
+        twin_count: Number of other runs in the run's set whose load codes fit at the same
+            positions.
 
     Raises:
         TraceRefused: the codes are not found in the trace, or fit at several positions.

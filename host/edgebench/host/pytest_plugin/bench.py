@@ -102,7 +102,7 @@ class PytestBench:
         return measured
 
     def _baseline(self) -> dict[str, Run] | None:
-        """Runs of the baseline, by directory or by name in a bundle; None if there is no baseline.
+        """Find the runs of the baseline, in a directory or in a bundle; None without a baseline.
 
         The runs are read before anything is measured, so that the name `last` does not select a new
         run, and an unknown name is reported before the measurement.
@@ -196,7 +196,7 @@ class PytestBench:
 
 
 def _only_set(runs: Iterable[Run]) -> RunSet:
-    """The set of these runs.
+    """Return the single set that these runs form.
 
     Raises:
         UsageError: the runs belong to several devices or runtimes.

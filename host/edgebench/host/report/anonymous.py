@@ -41,17 +41,18 @@ _PATTERNS = (
 )
 """Patterns of addresses and paths, with their replacements."""
 _KEPT = frozenset({"profile", "placement", "inputs", "outputs", "input_shapes", "kind"})
-"""Fields that are not changed: names inside a model, which may look like paths, and values from a
-fixed list of words."""
+"""Fields that are not changed, because they contain names inside a model, which may look like
+paths, or words of a fixed list."""
 _GENERIC = frozenset({"root", "user", "localhost", "edgebench"})
 """Names that do not identify a person."""
 _SHORTEST_SERIAL = 4
 _SHORTEST_NAME = 3
-"""Shortest name of a host or user that is removed: shorter names are also ordinary words."""
+"""Minimum length of the names of hosts and users that are removed; shorter names are often
+words."""
 
 
 class Anonymizer:
-    """Removes names from runs and texts; a device has the same replacement everywhere."""
+    """Removes names from runs and texts; each device gets one replacement everywhere."""
 
     def __init__(self, runs: Iterable[Run], devices: Iterable[str] = ()) -> None:
         """Collect the names to remove.

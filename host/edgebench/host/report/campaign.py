@@ -1,4 +1,4 @@
-"""Results of a campaign as charts: by cell, by device and model, and as ratios.
+"""Charts of a campaign's results by cell, by device and model, and as ratios between cells.
 
 A cell is a combination of the factors of the campaign, such as a model on a device.
 
@@ -39,10 +39,10 @@ class CampaignFacts:
     summary: CampaignSummary
     lanes: Sequence[LaneStatus]
     sets: Sequence[RunSet]
-    """Sets of the cells, with the device names of the plan."""
+    """The set of runs of each cell, with the device names of the plan."""
     settings: Callable[[RunSet], str]
-    """Text of a cell's settings, which distinguishes the cell from others of its model and
-    device."""
+    """Function that makes the text of a cell's settings, if its model and device are in several
+    cells."""
     effects: Mapping[str, Sequence[FactorEffect]]
     failures: Sequence[str]
     """Reasons why runs failed, one line each."""
@@ -66,7 +66,7 @@ class MatrixCell:
     shown: str
     detail: str
     level: int | None
-    """Shade, 0 for the best value; None without a number."""
+    """Shade of the cell, 0 for the best value; None if there is no number."""
     is_clear: bool = False
     """Whether the interval of the ratio excludes 1."""
     value: float | None = None
@@ -103,7 +103,7 @@ class CampaignPart:
     ratios: tuple[LabelledMatrix, ...]
     front: FrontChart | None
     front_rows: tuple[tuple[str, str, str, str, bool], ...]
-    """Row of each cell: name, latency, second metric, accuracy, and whether the cell is on the
+    """Row of each cell, with name, latency, second metric, accuracy, and whether the cell is on the
     Pareto front."""
     effects: tuple[tuple[str, IntervalPlot], ...]
 
@@ -178,7 +178,7 @@ def _name(facts: CampaignFacts, run_set: RunSet, *, with_device: bool = True) ->
 
 
 def _doubts(sets: Sequence[RunSet]) -> list[str]:
-    """Labels for the numbers of these sets: invalid or suspect verdicts, `simulated` and so on."""
+    """Labels of these sets' numbers, such as `suspect` or `simulated`."""
     states = [run_set.verdict.state for run_set in sets if run_set.verdict.state is not State.VALID]
     labels = [label for run_set in sets for label in labels_of(run_set)]
     return list(dict.fromkeys([*(state.value for state in states), *labels]))
@@ -323,7 +323,7 @@ def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
 
 
 def _front(facts: CampaignFacts) -> tuple[FrontChart | None, list[tuple[str, str, str, str, bool]]]:
-    """Latency against energy, or against the error on the data set if there is no energy.
+    """Chart of latency against energy, or against the error on the data set without an energy.
 
     A cell dominates another cell if it is at least as good in latency, energy and accuracy, as far
     as all cells have these metrics, and better in at least one of them. A cell is on the Pareto
@@ -375,12 +375,12 @@ def _front(facts: CampaignFacts) -> tuple[FrontChart | None, list[tuple[str, str
 
 
 def _beats(theirs: Sequence[float], cost: Sequence[float]) -> bool:
-    """Whether `theirs` has no item above and at least one item below the item of `cost`."""
+    """Whether no item of `theirs` is above the one in `cost`, and at least one is below it."""
     return all(a <= b for a, b in zip(theirs, cost, strict=True)) and theirs != cost
 
 
 def _cost_sign(run_set: RunSet, path: str) -> int:
-    """1 if a lower value is better, else -1; for an accuracy, it depends on the metric."""
+    """Sign of a cost, 1 if a lower value is better, else -1; an accuracy's metric decides this."""
     accuracy = run_set.first.metrics.accuracy
     if path == ACCURACY and accuracy is not None and accuracy.metric in ERROR_METRICS:
         return 1

@@ -30,14 +30,14 @@ from edgebench.host.series.latency_line import (
 from edgebench.host.series.run_series import LatencySeries, PowerSeries, RunSeries, WindowSeries
 
 MAX_INTERVALS = 8192
-"""Number of intervals of a trace in a report of a single run; in a run of ten minutes, an interval
-is 73 ms."""
+"""Maximum number of intervals of a trace in a report of a single run. In a run of ten minutes, an
+interval is then 73 ms."""
 FINER = 5
-"""Ratio between the numbers of intervals of successive resolutions of the latency; the finest has
-as many intervals as the size limit of the page allows."""
+"""Each resolution of the latency has this many times as many intervals as the previous one. The
+finest has as many intervals as the size limit of the page allows."""
 LEAST_FINER = 2
-"""Least ratio between the inferences per interval of successive resolutions; with a smaller ratio,
-a resolution would add bytes to the page and few details."""
+"""A resolution is left out unless the previous resolution has at least this many times as many
+inferences per interval; it would add bytes to the page and few details."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
@@ -49,14 +49,14 @@ BIN_COUNT = 80
 ECDF_COUNT = 257
 """Points of a cumulative distribution, evenly spaced in probability, including both ends."""
 LOG_RATIO = 10.0
-"""Ratio of highest to lowest value above which an axis is logarithmic."""
+"""An axis is logarithmic if the highest value is more than this many times the lowest value."""
 
 Unit = Literal["ns", "w", "c", "hz", "ratio", "count", "bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartResolution:
-    """Latencies by intervals with the same number of inferences; columns are base64 of float32."""
+    """Latencies in intervals of equally many inferences; columns are base64 of float32."""
 
     size: int
     """Number of inferences in each interval; if it is 1, the columns other than `p50` are empty,
@@ -78,8 +78,8 @@ class ChartTrace:
     form: Literal["line", "band", "stack", "windows", "latency"]
     count: int
     time: str = ""
-    """Times in seconds; for windows, their starts. Empty for a band or a stack, whose intervals
-    have equal lengths."""
+    """Times in seconds, which are the starts of windows if the trace has windows. Empty for a band
+    or a stack, whose intervals have equal lengths."""
     end: str = ""
     """Ends of windows, seconds."""
     inferences: str = ""
@@ -90,8 +90,8 @@ class ChartTrace:
     mean: str = ""
     high: str = ""
     resolutions: tuple[ChartResolution, ...] = ()
-    """Latencies in several resolutions, in ascending order; the first is used for the view of the
-    whole run."""
+    """Latencies in several resolutions, the coarsest first; the coarsest is used for the whole
+    run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ class ChartPanel:
     unit: Unit
     traces: tuple[ChartTrace, ...]
     low: float | None = None
-    """Lower end of the axis; None: the lowest value of the traces in view."""
+    """Lower end of the axis; None selects the lowest value of the traces in view."""
     high: float | None = None
-    """Upper end of the axis; None: the highest value of the traces in view."""
+    """Upper end of the axis; None selects the highest value of the traces in view."""
     references: tuple[ChartReference, ...] = ()
     note: str = ""
     """Resolution of the embedded traces, and which traces were left out."""
@@ -171,7 +171,7 @@ class ChartMark:
 
 @dataclass(frozen=True, slots=True)
 class ChartEcdf:
-    """Cumulative distribution: quantiles at evenly spaced probabilities from 0 to 1."""
+    """Cumulative distribution, as quantiles at evenly spaced probabilities from 0 to 1."""
 
     name: str
     quantiles: tuple[float, ...]
@@ -202,7 +202,7 @@ class DistributionChart:
     ecdfs: tuple[ChartEcdf, ...]
     marks: tuple[ChartMark, ...]
     note: str = ""
-    """How many of the subjects are drawn, if some are left out; else empty."""
+    """Text that says how many subjects are drawn; empty if all are drawn."""
     unit: Unit = "ns"
     kind: Literal["distribution"] = "distribution"
 
@@ -215,9 +215,9 @@ class ChartDot:
     x: float
     y: float
     is_best: bool
-    """Whether the configuration is on the Pareto front: no other configuration dominates it."""
+    """Whether the configuration is on the Pareto front, as no other configuration dominates it."""
     group: int
-    """Index of the device, which selects the shape of the dot."""
+    """Index of the configuration's device, which selects the symbol of the dot."""
     is_joined: bool
     """Whether the configuration is also on the Pareto front of only the two metrics of the
     chart."""
@@ -227,7 +227,7 @@ class ChartDot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontChart:
-    """Configurations by two metrics, with the Pareto front of these metrics and accuracy."""
+    """Chart of configurations in two metrics, with the Pareto front that also regards accuracy."""
 
     x_title: str
     x_unit: str
@@ -243,7 +243,7 @@ class FrontChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPoint:
-    """Point of a history: the runs of a command."""
+    """Point of a history, which stands for the runs of a command."""
 
     name: str
     date: str
@@ -260,7 +260,7 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class ChartLevel:
-    """Level of a history: the points between two changes."""
+    """Level of a history, which consists of the points between two changes."""
 
     first: int
     count: int
@@ -322,8 +322,9 @@ def distribution_chart(
     """Distribution of the latencies of the runs of a subject; None without latencies.
 
     The histogram ends before the slowest latencies, because a few outliers would otherwise compress
-    all other values. A mark beyond the end extends the histogram, but to at most twice its width.
-    `below_count` and `above_count` are the numbers of latencies outside the histogram.
+    all other values. If a mark is beyond the end, the histogram is extended up to the mark, but to
+    at most twice its width. `below_count` and `above_count` are the numbers of latencies outside
+    the histogram.
 
     Args:
         latencies_ns: Name of each run and its latencies after the warm-up, nanoseconds, shape (n,).
@@ -474,7 +475,7 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
 
 
 def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
-    """Panel of the power by channel; None if no channel has a sample."""
+    """Panel with the power of each channel; None if no channel has a sample."""
     filled = [channel for channel in power if len(channel.begin_s)]
     if not filled:
         return None
@@ -524,7 +525,7 @@ def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
 
 
 def _trace(name: str, points: Points, edges_s: Floats) -> ChartTrace:
-    """A trace with every point, or by interval if it has more than two values per interval."""
+    """A trace with every point, or summarised if it has more than two values per interval."""
     if len(points) > 2 * (len(edges_s) - 1):
         return _band(name, points.envelope(edges_s))
     gaps = points.gaps()

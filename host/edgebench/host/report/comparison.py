@@ -1,6 +1,6 @@
 """Ratios of a report's subjects to the first subject, each with its interval.
 
-A ratio that is missing has the reason in its place.
+If a ratio is missing, the reason is shown in its place.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ratio_rows(
     Args:
         sets: Baseline, then the candidates.
         allowed: Keys in which the runs may differ; see `comparability.KEYS`.
-        spread_of: Source of the spread between occasions.
+        spread_of: Function that finds the spread of a metric between separate times in the store.
     """
     baseline, *others = sets
     rows: list[RatioRow] = []

@@ -95,7 +95,7 @@ def _plain(value: float | None) -> str:
 
 
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
-    """The command that made each set; if none is recorded, the command that repeats the run.
+    """The command that made each set or, if it was not recorded, a command that repeats the run.
 
     The recorded command of a demonstration is not used, because it does not name the device, which
     no longer exists. Both sides of a paired comparison have the same command.

@@ -1,4 +1,4 @@
-"""Strips of evidence: a trace that shows a cause of failed rules, with its limit or levels.
+"""Small pictures of traces that show a cause of failed rules, with its limit or levels.
 
 The trace depends on the cause. Other programs: the CPU use of the model, with the CPU use of the
 other programs on top. Heat: the temperature, and the limit at which the device throttles. A lowered
@@ -29,7 +29,7 @@ from edgebench.host.series.latency_line import latency_line
 from edgebench.host.series.run_series import RunSeries, busiest_clock, hottest_sensor
 
 MOST_INTERVALS = 240
-"""Maximum number of intervals of the CPU use: about one for three pixels."""
+"""Maximum number of intervals in the picture of the CPU use, about one for three pixels."""
 _ALL_BUSY, _WORKER_CPU_S = "cpu.all.busy_ratio", "worker.cpu_s"
 
 

@@ -1,4 +1,4 @@
-"""History of a metric on a page: points, levels and changed conditions."""
+"""History of a metric on a page, with points, levels and changed conditions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ class HistoryPart:
     counts: str
     chart: HistoryChart
     levels: tuple[HistoryRow, ...]
-    """Rows of levels: start, run, number of points, level, change and its interval, changed
+    """Rows of levels, with start, run, number of points, level, change, interval, and
     conditions."""
     points: tuple[HistoryRow, ...]
-    """Rows of points: time, run, value, interval between runs, verdict, changed conditions."""
+    """Rows of points, with time, run, value, interval between runs, verdict, and changed
+    conditions."""
     conditions: tuple[str, ...]
     """Lines that list every change of the conditions."""
 

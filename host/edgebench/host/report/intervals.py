@@ -1,4 +1,4 @@
-"""Interval plots: values with their intervals on a common scale, drawn as rows of a table."""
+"""Interval plots, which show values with their intervals on a common scale as rows of a table."""
 
 from __future__ import annotations
 

@@ -87,11 +87,10 @@ class ReportNumber:
     bounds: str
     """Interval as text, or the reason why there is none."""
     range: str
-    """Lowest and highest run; empty for a single run."""
+    """Lowest and highest value of a run; empty for a single run."""
     run_count: int
     state: str
-    """State of the number: that of its own kind of numbers, which may differ from the
-    headline's."""
+    """State of the number, which is that of its kind of numbers; the headline may have another."""
 
 
 def headline_numbers(run_set: RunSet) -> list[ReportNumber]:

@@ -43,7 +43,7 @@ from edgebench.system.whole_files import write_whole
 GENERATOR = '<meta name="generator" content="edgebench report">'
 """Line that identifies a file as a report."""
 _KNOWN_BYTES = 4096
-"""Number of bytes at the beginning of a file in which `GENERATOR` must be."""
+"""Number of bytes at the beginning of a file that are searched for `GENERATOR`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class ReportPage:
 
     @property
     def anchors(self) -> dict[str, str]:
-        """Id of the HTML element with the section of a failed rule, keyed by rule."""
+        """Map each failed rule to the id of the HTML element with its section."""
         return {rule: section.anchor for section in self.sections for rule in section.rules}
 
     @property

@@ -1,4 +1,4 @@
-"""Subject of a report: the content of a column, for a run or a set of runs.
+"""Subject of a report, which is a run or a set of runs, and fills a column of a page.
 
 The traces of a run are read for its part of the page and then discarded, so that memory use does
 not grow with the number of runs.
@@ -67,8 +67,8 @@ from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
 
 MOST_LATENCIES = 20_001
-"""Maximum number of latencies that are kept of a subject; more are replaced by quantiles 0.005 %
-apart."""
+"""Maximum number of latencies that are kept of a subject. A larger number of latencies is replaced
+by quantiles 0.005 % apart."""
 _WORDS = {
     RuleOutcome.PASS: "passed",
     RuleOutcome.FAIL: "failed",
@@ -83,7 +83,7 @@ class ReportedRun:
 
     run: Run
     directory: Path | None
-    """Directory of the run; None: its traces are not shown."""
+    """Directory of the run; None if its traces are not shown."""
     annotations: Annotations = field(default_factory=Annotations)
     history: History | None = None
     """History of the run's headline in its store; runs of the same history share the object."""
@@ -292,7 +292,7 @@ def _quantiles(values: Sequence[Floats]) -> Floats:
 
 
 def _typical(run_set: RunSet) -> Run:
-    """The run whose headline is closest to the set's; the first run of an invalid set."""
+    """The run whose headline is closest to the set's, or the first run of an invalid set."""
     metric, summary = METRICS[run_set.headline], run_set.metrics.get(run_set.headline)
     if summary is None or not run_set.counted:
         return run_set.first

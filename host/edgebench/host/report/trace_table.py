@@ -19,7 +19,7 @@ ROW_COUNT = 20
 
 @dataclass(frozen=True, slots=True)
 class TraceTable:
-    """A trace as rows: a row for each window, or for each interval with the values in it."""
+    """A trace as a table, with a row for each window, or for each interval of time."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]

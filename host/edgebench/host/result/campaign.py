@@ -19,8 +19,7 @@ class CampaignSummary:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected remaining time of the device that needs the longest, seconds; None if it cannot be
-    estimated."""
+    """Longest expected remaining time of any device, seconds; None if it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Conversion between run.json and `Run`.
 
-Documents of a newer schema are rejected: a key may have changed its meaning, and its numbers would
-be misread. Unknown keys of a supported schema are kept in `Run.unknown` and written back in place.
+Documents of a newer schema are rejected, because numbers would be misread if a key has a new
+meaning. Unknown keys of a supported schema are kept in `Run.unknown` and written back in place.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def version_of(document: Mapping[str, Any]) -> int:
 
 
 def created_utc(run_id: str) -> str | None:
-    """UTC time in a run id, which may precede the storing of the run by far; None if malformed."""
+    """UTC time in a run id, often long before the run is stored; None for a malformed id."""
     try:
         created = datetime.strptime(run_id[:15], RUN_ID_TIME)
     except ValueError:
@@ -92,7 +92,7 @@ def created_utc(run_id: str) -> str | None:
 
 
 def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]]:
-    """Path and value of each key that matches no field, without the keys below such a key.
+    """Path and value of each key that matches no field; keys below it are part of its value.
 
     This function must be fast: it is called for every document that a list or a campaign reads, and
     a document has about a thousand values.

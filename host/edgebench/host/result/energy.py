@@ -12,7 +12,7 @@ from edgebench.host.result.reasons.table import text_of
 from edgebench.host.result.verdict import State
 
 SYNTHETIC = "synthetic"
-"""Boundary of power that no instrument measured."""
+"""Value of `boundary` if no instrument measured the power."""
 
 
 class SyncMethod(Enum):
@@ -23,13 +23,15 @@ class SyncMethod(Enum):
     EDGE = "edge"
     """The device switches a wire to a digital input of the meter, which records the edges."""
     PROBES = "probes"
-    """The host timestamps the samples; two-way probes map its clock to the device's clock."""
+    """The host timestamps the samples, and compares its clock with the device's clock by two-way
+    probes."""
     CODED_LOAD = "coded_load"
     """A code of active and idle times of the device is detected in the power."""
     LOOP = "loop"
-    """The start and the end of the timed loop are detected in the power, if no code is detected."""
+    """The start and the end of the timed loop are detected in the power; used if no load code is
+    found."""
     ARRIVAL = "arrival"
-    """Samples have the time of their arrival at the host."""
+    """The arrival time of a sample at the host is used as its time."""
 
 
 ASSUMED_GAIN = 0.15
@@ -108,10 +110,9 @@ class PhaseEnergy:
     refusal: tuple[Reason, ...] = ()
     """Why the phase has no energy."""
     refused: str | None = None
-    """Text of the refusal."""
+    """Why the phase has no energy, as text."""
     is_too_short: bool = False
-    """Whether the energy is refused because the phase is too short for the meter's time
-    resolution."""
+    """Whether there is no energy because the phase is too short for the meter's time resolution."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", _text(self.refusal, self.refused))
@@ -129,12 +130,12 @@ class QueryEnergy:
     p90_j: float | None = None
     p90_u95_absolute_j: float | None = None
     u95_edges_j: float | None = None
-    """Expanded uncertainty due to the window boundaries, k = 2: the largest among up to a thousand
-    evenly spaced inferences."""
+    """Expanded uncertainty due to the window boundaries, k = 2. It is the largest value of up to a
+    thousand evenly spaced inferences."""
     refusal: tuple[Reason, ...] = ()
     """Why the energy of single inferences is unknown; empty if it is known."""
     refused: str | None = None
-    """Text of the refusal."""
+    """Why the energy of single inferences is unknown, as text."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", _text(self.refusal, self.refused))
@@ -148,8 +149,7 @@ class BatteryLife:
     inference_count: float
     duration_s: float
     u95_ratio: float
-    """Relative expanded uncertainty of count and duration, without the uncertainty of the
-    capacity."""
+    """Relative expanded uncertainty of count and duration; the capacity is assumed to be exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +184,9 @@ class EnergySync:
 
     method: SyncMethod | None = None
     asked: SyncMethod | None = None
-    """The only method allowed by the request; None: the best available method."""
+    """The only method that the request allows; None allows the best available method."""
     error_ns: float | None = None
-    """Bound on the error of any time within the run after the alignment, nanoseconds."""
+    """Largest possible error of an aligned time within the run, nanoseconds."""
     residual_ns: float | None = None
     mark_count: int | None = None
     slope_ppm: float | None = None
@@ -196,7 +196,7 @@ class EnergySync:
 
     @property
     def refusal(self) -> tuple[Reason, ...]:
-        """Why each allowed method failed; if none was attempted, the reason `no_method`."""
+        """Why each allowed method failed; the reason is `no_method` if no method was attempted."""
         allowed = [attempt for attempt in self.tried if self.asked in (None, attempt.method)]
         reasons = tuple(chain.from_iterable(about(a.method.value, a.reasons) for a in allowed))
         return reasons or (no_method(),)
@@ -212,10 +212,10 @@ class EnergyResult:
     u95_comparative_j: float | None = None
     """Expanded uncertainty in a comparison with another run on the same meter, k = 2."""
     components_j: dict[str, float] | None = None
-    """Standard uncertainty by source, joules."""
+    """Maps each source of error to its standard uncertainty, joules."""
     common_j: dict[str, float] | None = None
-    """Signed effect of each error that two runs with this meter share, for one standard deviation
-    of the error, joules."""
+    """Maps each error that all runs with this meter share to its signed effect on the energy for
+    one standard deviation of the error, joules."""
     net_j_per_inference: float | None = None
     net_u95_absolute_j: float | None = None
     net_u95_comparative_j: float | None = None
@@ -234,25 +234,26 @@ class EnergyResult:
     power_w_peak: float | None = None
     """Highest power of a single sample; None if several channels are added up."""
     power_w_peak_u95_absolute: float | None = None
-    """Expanded uncertainty of the peak power, for the measuring range with the largest possible
-    error."""
+    """Expanded uncertainty of the peak power in the measuring range where the error may be
+    largest."""
     power_w_idle: float | None = None
     power_w_idle_u95_absolute: float | None = None
     power_w_idle_before: float | None = None
     power_w_idle_after: float | None = None
     energy_delay_js: float | None = None
     energy_delay_u95_absolute_js: float | None = None
-    """Expanded uncertainty due to the energy; the uncertainty of the time is negligible."""
+    """Expanded uncertainty of the product, due to the energy; the time's uncertainty is
+    negligible."""
     phases: dict[str, PhaseEnergy] | None = None
     per_query: QueryEnergy | None = None
     battery: BatteryLife | None = None
     net_refusal: tuple[Reason, ...] = ()
     """Why there is no net energy."""
     net_refused: str | None = None
-    """Text of the net refusal."""
+    """Why there is no net energy, as text."""
     edge_windows: tuple[EdgeWindow, ...] = ()
-    """Windows of a board in energy mode, in order of time; the gross energy is the energy of the
-    median window. Empty if the window is the timed loop on the device's clock."""
+    """Windows of a board whose pin marks them for the meter, in order of time; the gross energy is
+    the energy of the median window. Empty if the energy is that of the timed loop."""
     edge_input: int | None = None
     """Digital input of the meter that receives the edges."""
     boundary: str | None = None
@@ -272,10 +273,10 @@ class EnergyResult:
     refusal: tuple[Reason, ...] = ()
     """Why there is no energy; empty if there is an energy."""
     refused: str | None = None
-    """Text of the refusal, a single line; None if there is an energy."""
+    """Why there is no energy, as a line of text; None if there is an energy."""
     refused_by: str | None = None
-    """Id of the rule that states the refusal: `meter`, `energy_sync`, or for any other reason
-    `energy`."""
+    """Id of the rule that refused the energy, which is `meter`, `energy_sync` or, in all other
+    cases, `energy`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", _text(self.refusal, self.refused))

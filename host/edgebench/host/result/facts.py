@@ -1,4 +1,4 @@
-"""Facts of a run that only the host has; stored with the raw files, for verification."""
+"""Facts about a run that only the host knows, stored with the raw files for verification."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A disturbed run of a set, which a further run of the set replaces."""
+    """A disturbed run of a set, which an extra run of the set replaces."""
 
     run_id: str
     """Id of the disturbed run, which stays in the store."""
@@ -58,12 +58,12 @@ class SetMember:
 
     set_id: str
     number: int
-    """Position among the runs of the set, from 0; a further run has the position of the run that it
+    """Position among the runs of the set, from 0; an extra run has the position of the run that it
     replaces."""
     count: int
-    """Number of runs planned for the set, not including further runs."""
+    """Number of runs planned for the set; runs that replace disturbed runs are not counted."""
     replaces: Replacement | None = None
-    """The run that this further run replaces; None for a planned run."""
+    """The disturbed run that this extra run replaces; None for a planned run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class ImportOptions:
     """Properties of a power file that the user states because the file lacks them."""
 
     time: str | None = None
-    """Name of the time column; None: the usual column of the file's format."""
+    """Name of the time column; None selects the usual column of the file's format."""
     power: str | None = None
     current: str | None = None
     voltage: str | None = None
@@ -80,11 +80,12 @@ class ImportOptions:
     rate_hz: float | None = None
     """Sampling rate of a file without times, samples per second."""
     is_averaging: bool | None = None
-    """Whether samples are means over their intervals; None: the default of the file's format."""
+    """Whether samples are means over their intervals; None selects the default of the file's
+    format."""
     begin: str | None = None
-    """Begin of the part to read, as the user wrote it; None: the begin of the file."""
+    """Begin of the part to read, as the user wrote it; None selects the begin of the file."""
     until: str | None = None
-    """End of the part to read, as the user wrote it; None: the end of the file."""
+    """End of the part to read, as the user wrote it; None selects the end of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,32 +93,32 @@ class InstrumentErrors:
     """Largest errors of an instrument according to its data sheet, as the user states them."""
 
     gain_ratio: float | None = None
-    """Largest gain error, as a ratio; None: not stated."""
+    """Largest gain error, as a ratio; None if not stated."""
     offset: float | None = None
-    """Largest offset, in `offset_unit`; None: not stated."""
+    """Largest offset, in `offset_unit`; None if not stated."""
     offset_unit: Unit = Unit.WATT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """Power file that edgebench did not record, with its options and its alignment."""
+    """Power file that edgebench did not record, with options for reading it and its alignment."""
 
     name: str
     sha256: str
     options: ImportOptions = field(default_factory=ImportOptions)
     gain_ratio: float | None = None
-    """Largest gain error according to the data sheet; None: not stated."""
+    """Largest gain error according to the data sheet; None if not stated."""
     offset: float | None = None
-    """Largest offset, in `offset_unit`; None: not stated."""
+    """Largest offset, in `offset_unit`; None if not stated."""
     offset_unit: Unit = Unit.WATT
     instrument: str | None = None
     """Name of the instrument; files with the same name share its errors."""
     reference_ns: int = 0
-    """Middle of the load codes found in the file, on the device's clock, nanoseconds."""
+    """Time in the middle of the load codes found in the file, nanoseconds of the device's clock."""
     offset_ns: float = 0.0
-    """File's clock minus the device's clock at `reference_ns`."""
+    """Difference of the file's clock and the device's clock at `reference_ns`, nanoseconds."""
     slope: float = 0.0
-    """Rate of the file's clock divided by the rate of the device's clock, minus 1."""
+    """Relative difference of the rate of the file's clock from the rate of the device's clock."""
     smoothing_s: float = 0.0
     """Time constant of the instrument's smoothing, seconds, estimated from the load codes."""
     noise_w: float = 0.0
@@ -135,22 +136,22 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyRequest:
-    """Requested energy measurement: the meter, and how it is used."""
+    """Requested energy measurement, with the meter and its settings."""
 
     meter: str
     """The meter as the user wrote it; `agent:NAME` for a meter that the device's agent serves."""
     sync: SyncMethod | None = None
-    """The only allowed method of aligning the meter's clock with the device's clock; None: the best
-    available method."""
+    """The only allowed method of aligning the meter's clock with the device's clock; None allows
+    the best available method."""
     battery_capacity_j: float | None = None
     """Capacity of a battery, for an estimate of its life."""
     idle_duration_s: float | None = None
-    """Idle time before and after each run; None: as long as the meter requires."""
+    """Idle time before and after each run; None selects the time that the meter needs."""
     trace: TraceRequest | None = None
     """Power file; None if edgebench drives the meter."""
     supply_v: float | None = None
     """Voltage to which the meter sets the device's supply, from --supply or from an option in
-    `meter`; None: the meter sets no voltage."""
+    `meter`; None if the meter sets no voltage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,6 @@ class HostFacts:
     ambient_c: float | None = None
     """Ambient temperature stated by the operator."""
     inputs: str | None = None
-    """Name of the input file; None: random inputs."""
+    """Name of the input file; None if the inputs are random."""
     energy: EnergyRequest | None = None
     """Requested energy measurement; None if none was requested."""

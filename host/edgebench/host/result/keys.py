@@ -11,7 +11,7 @@ _KEY = "key"
 
 
 def key(name: str) -> dict[str, str]:
-    """Metadata of a dataclass field whose document key differs from its name."""
+    """Metadata of a dataclass field whose key in run.json differs from the field's name."""
     return {_KEY: name}
 
 
@@ -22,7 +22,7 @@ def key_of(metadata: Mapping[str, str], name: str) -> str:
 
 @cache
 def attributes_of(kind: type[Any]) -> Mapping[str, str] | None:
-    """Field names of a dataclass by document key; None for other types."""
+    """Map document keys to field names of a dataclass; None for other types."""
     if not is_dataclass(kind):
         return None
     return {key_of(field.metadata, field.name): field.name for field in fields(kind)}

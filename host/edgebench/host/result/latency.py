@@ -1,4 +1,4 @@
-"""Latency of a run: percentiles with intervals, outliers, warm-up, MLPerf's estimates."""
+"""Latency of a run, with percentiles and intervals, outliers, warm-up and MLPerf's estimates."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from edgebench.host.result.keys import key
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99, "p99_9": 0.999}
-"""Percentiles of a latency summary by field name."""
+"""Maps fields of a latency summary to probabilities."""
 Interval = tuple[int, int]
 """Bounds of a 95 % confidence interval, nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveCount:
-    """Effective sample size of autocorrelated latencies, separately for each estimated quantity."""
+    """Effective sample size of autocorrelated latencies, for each estimated quantity."""
 
     mean: int
     p50: int
@@ -73,7 +73,7 @@ class Outliers:
     score_max: float | None
     """Largest modified score; None if more than half of the latencies are equal."""
     score_outlier_count: int | None
-    """Latencies with a modified score above 3.5."""
+    """Number of latencies with a modified score above 3.5."""
 
     @property
     def mild_count(self) -> int:
@@ -88,7 +88,7 @@ class Outliers:
 
 @dataclass(frozen=True, slots=True)
 class LatencyLevels:
-    """Two levels between which the latency switches, staying on each for many invocations."""
+    """Two levels between which the latency switches; it stays on a level for many invocations."""
 
     low_ns: float
     high_ns: float
@@ -112,9 +112,9 @@ class Stability:
     levels: LatencyLevels | None
     """The two levels; None if the latency does not switch between two levels."""
     drift_ratio: float | None = None
-    """Median of the last fifth of the invocations minus the median of the first fifth, divided by
-    the overall median; null with few invocations. A set combines the drifts of its runs, which
-    reveals a common drift that is too small to detect in a single run."""
+    """Difference between the medians of the last and the first fifth of the invocations, divided by
+    the overall median; null with few invocations. The drifts of the runs of a set are combined, so
+    that a drift that all runs share is found even if it is too small for a single run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,11 @@ class WarmupCut:
     query_count: int
     duration_ns: int
     level_range_ratio: float | None = None
-    """Range of the levels of the latency, divided by the lowest level. Null unless the run drifts,
-    is a `slowdown`, or has no steady state."""
+    """Difference between the highest and the lowest level of the latency, divided by the lowest
+    level. Null if the run has a steady state without drift or slowdown."""
     p50_change_ratio: float | None = None
-    """Relative change of the median if the detected warm-up is included: the median of all timed
-    inferences divided by the median without the warm-up, minus 1. Null if no warm-up was detected
-    in the timed part."""
+    """Relative change of the median latency if the inferences of the detected warm-up are included.
+    Null if no warm-up was detected in the timed part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Marks of a number: its verdict, and which parts of the measurement were not real.
+"""Marks of a number, which are its verdict, and the simulated parts of its measurement.
 
     Run.marks, RunSet.marks ──▶ together() ──▶ comparisons, effects and points of a history
 
@@ -15,7 +15,7 @@ from edgebench.host.result.energy import SYNTHETIC, EnergyResult
 from edgebench.host.result.verdict import NumberKind, State, Verdict
 
 FAILED = "failed"
-"""State of a run that measured nothing: its verdict is invalid, and it has no numbers."""
+"""State of a run that measured nothing; its verdict is invalid, and it has no numbers."""
 SIMULATED = "simulated"
 EMULATED = "emulated"
 SYNTHETIC_POWER = "synthetic power"
@@ -35,7 +35,7 @@ class ResultMarks:
     power: tuple[str, ...] = ()
     """`synthetic power` if no instrument measured the power."""
     suspect: tuple[NumberKind, ...] | None = None
-    """Kinds of numbers that are suspect; None if unknown: then all numbers have the `state`."""
+    """Kinds of numbers that are suspect; if unknown (None), all numbers have the `state`."""
 
     @property
     def are_numbers_refused(self) -> bool:
@@ -49,7 +49,7 @@ class ResultMarks:
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """Marks of a device and a power that are not real."""
+        """Marks of a simulated or emulated device, and of synthetic power."""
         return (*self.device, *self.power)
 
     @property
@@ -125,9 +125,10 @@ def together(
 
     Args:
         marks: Marks of each run, at least one.
-        verdict: Verdict on all runs, such as a set's verdict; None: the worst verdict of the runs.
-        headline: Kind of number; its state in `verdict` is the state of the result. Unused without
-            a verdict.
+        verdict: Verdict on all runs, such as a set's verdict; None selects the worst verdict of the
+            runs.
+        headline: Kind of number whose state in `verdict` becomes the state of the result. Unused
+            without a verdict.
     """
     each = list(marks)
     state = max((marks.state for marks in each), key=_BEST_FIRST.index)

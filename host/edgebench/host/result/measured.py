@@ -1,4 +1,4 @@
-"""The computed numbers of a run: the types under `metrics` of run.json."""
+"""Types of the computed numbers of a run, which are under `metrics` in run.json."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class BindingNs:
     c_p50: int | None
     """Median invocation of the same model through the C function of the same library."""
     added: int | None
-    """Time that loop and binding add to an invocation: `p50` minus `c_p50`."""
+    """Time that loop and binding add to an invocation, computed as `p50` minus `c_p50`."""
     unavailable: str | None
-    """Why there is no median."""
+    """Why there are no medians."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class HarnessNs:
     """Overhead of the binding; None from older agents, and for interrupted runs."""
     clock_step: float | None = None
     """Step (resolution) of the clock, nanoseconds, from readings before the run
-    (`environment.clock`) and from the durations. Each percentile may be wrong by up to a step,
-    which its interval includes. Null below 8 ns."""
+    (`environment.clock`) and from the durations. Each percentile may be wrong by up to a step; its
+    interval allows for this error. Null if the step is below 8 ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class ProfileResult:
     operators: tuple[OperatorTime, ...]
     sum_ns_per_inference: float | None
     unprofiled_p50_ns: int | None
-    """Median latency of an inference without the profiler; if the target is emulated, in virtual
-    time, as are the times of the operators."""
+    """Median latency of an inference without the profiler. If the target is emulated, this latency
+    and the times of the operators are in virtual time."""
     error: str | None
     sum_instructions_per_inference: float | None = None
     """Instructions of an inference, summed over the operators; None unless the target is emulated
@@ -96,7 +96,7 @@ class ProfileResult:
     resolution_ns: float | None = None
     """Period of a target's counter, which is the largest error of an operator's time in a run."""
     reading_ns: float | None = None
-    """Time that a reading of the target's counter takes. The times of the operators do not include
+    """Time that it takes to read the target's counter. The times of the operators do not include
     a reading; the time of each unprofiled inference includes one reading."""
 
 
@@ -115,8 +115,8 @@ class Metrics:
     stability: Stability | None = None
     """Variation of the latencies; None for a profile, and in runs of schema version 6 and older."""
     warmup: WarmupCut | None
-    """This key and the next three are always present; they are null only in a failed run, or for a
-    target that timed itself."""
+    """Excluded warm-up. This key and the next three are always present; they are null only in a
+    failed run, or for a target that timed itself."""
     cold_start_ns: ColdStartNs | None
     memory_bytes: MemoryBytes | None
     harness_ns: HarnessNs | None

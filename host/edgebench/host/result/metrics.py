@@ -1,4 +1,4 @@
-"""Metrics of a run: path in run.json, quantity, and which direction is better.
+"""Metrics of a run, each with its path in run.json, its quantity, and which direction is better.
 
 Tables, comparisons, the list of runs and the exporters use these definitions; a new metric is a
 single line in `_ALL`.
@@ -46,7 +46,7 @@ class Better(Enum):
 
 
 class Quantity(Enum):
-    """Physical quantity of a number; the value is the suffix of its unit."""
+    """Physical quantity of a number; the enumerator's value is the suffix of its unit."""
 
     DURATION_NS = "ns"
     DURATION_S = "s"
@@ -60,11 +60,11 @@ class Quantity(Enum):
     ENERGY_DELAY_JS = "js"
     EFFICIENCY = "per_j"
     PLAIN = ""
-    """No fixed unit: the number has the unit of the model's outputs or of the data set's metric."""
+    """Quantity without a fixed unit, such as a number in the unit of the model's outputs."""
 
 
 class Budget(Enum):
-    """Energies whose relative uncertainty a metric can have; values are prefixes of keys."""
+    """Energies whose relative uncertainty a metric can take over; values are prefixes of keys."""
 
     GROSS = ""
     NET = "net_"
@@ -79,7 +79,7 @@ class Metric:
     quantity: Quantity
     better: Better
     budget: Budget | None = None
-    """Energy whose relative uncertainty the metric has; None if the metric does not depend on a
+    """Energy from which the metric takes its relative uncertainty; None if the metric needs no
     meter."""
     short: str | None = None
     """Short name for the command line."""
@@ -98,7 +98,7 @@ class Metric:
         return value if isinstance(value, (int, float)) else None
 
     def bounded_value(self, run: Measured) -> float | int | None:
-        """The number of a run, as by `value`, but None for a tail percentile without interval."""
+        """Like `value`, but None for a tail percentile without an interval."""
         return None if self.is_tail and self.interval(run) is None else self.value(run)
 
     @property
@@ -132,7 +132,7 @@ class Metric:
 
     @property
     def kind(self) -> NumberKind:
-        """Kind of number, by which rules decide whether they harm the metric."""
+        """Kind of number of the metric; a failed rule harms only certain kinds."""
         name = self.path.rpartition(".")[2]
         if self.budget is not None:
             return NumberKind.ENERGY
@@ -171,7 +171,7 @@ _KINDS = {
     "accuracy": NumberKind.OUTPUTS,
     "agreement": NumberKind.OUTPUTS,
 }
-"""Kind of number by group, for the groups that have a single kind."""
+"""Maps each group of metrics to its kind of number, if all metrics in it have the same kind."""
 
 
 class NoSuchPath(LookupError):
@@ -179,7 +179,7 @@ class NoSuchPath(LookupError):
 
 
 def value_at(owner: Any, path: str) -> object:
-    """Value at a path of keys below a part of a run; None if a part on the way is absent.
+    """Value at a path of keys below a part of a run; None if an object on the path is None.
 
     Raises:
         NoSuchPath: the path names a key that does not exist.
@@ -209,7 +209,7 @@ def headline(run: Measured) -> Metric:
     """The main metric of a run; the median latency if its tail percentile has no interval.
 
     A target that times whole windows has no latency of a single inference, so its headline is the
-    throughput. A target in energy mode has the energy as its headline.
+    throughput. If only the energy of a target was measured, the energy is its headline.
     """
     energy = run.metrics.energy
     if energy is not None and energy.edge_windows and energy.is_measured:

@@ -21,8 +21,7 @@ from typing import Any
 from edgebench.host.result.promises import is_promised, place_of
 
 CHECKSUMMED_SINCE = 4
-"""First version whose raw meter bytes can be decoded again; bytes of older versions have no
-checksums."""
+"""First version whose raw meter bytes have checksums, so that they can be decoded again."""
 AS_STORED = "as_stored"
 """Reason of a finding that an older version stored as a sentence without data."""
 _NO_COUNTERS = {"own_cpu_s": 0.0, "involuntary_switch_count": 0}
@@ -119,9 +118,9 @@ _STRICTER = dict.fromkeys(
     ),
     7,
 )
-"""Rules that became stricter, each with the version of the change."""
+"""Maps rules that became stricter to the version of the change."""
 _MILDER = {"steady_state": 7}
-"""Rules that became milder, each with the version of the change."""
+"""Maps rules that became milder to the version of the change."""
 _SPANS = (
     "metrics.latency_ns",
     "metrics.end_to_end_ns",
@@ -146,7 +145,7 @@ _REDEFINED: dict[str, int] = {
     "verdict.rules.background_load": 2,
     "verdict.state": 2,
 }
-"""Keys whose definition changed, and the version that introduced the present definition.
+"""Maps keys whose definition changed to the version that introduced the present definition.
 
 Version 1 treated neighbouring queries as independent, did not detect a steady state, and stored the
 share of busy CPUs without the counters behind it, so the recomputed verdict may differ from the
@@ -213,7 +212,7 @@ _SEVERITIES_OF_1 = dict.fromkeys(
 
 
 def _from_2(document: dict[str, Any]) -> None:
-    """Convert a document of version 2, of which some lack the modified scores."""
+    """Convert a document of version 2; some of these documents lack the modified scores."""
     outliers = document["metrics"].get("outliers")
     if outliers is not None:
         outliers.setdefault("score_max", None)
@@ -247,4 +246,4 @@ def _from_6(document: dict[str, Any]) -> None:
 
 
 _STEPS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2, 6: _from_6}
-"""Migration steps by the version that they start from."""
+"""Maps each version to the step that migrates documents of this version."""

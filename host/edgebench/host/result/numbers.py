@@ -23,8 +23,8 @@ class Number:
     metric: Metric
     value: float
     interval: tuple[float, float] | None
-    """95 % interval: between the runs of a set, or within a single run. For an energy of a single
-    run, it is the expanded uncertainty (k = 2). None if the number has no interval."""
+    """95 % interval, computed between the runs of a set or within a single run. For an energy of a
+    single run, it is the expanded uncertainty (k = 2). None if the number has no interval."""
     marks: ResultMarks
     """Marks of this number, which may differ from those of the headline."""
 

@@ -12,8 +12,9 @@ class Agreement:
     reference: str
     sample_count: int
     max_abs_diff: float | None
-    """Largest difference in the unit of the output, after scale and zero point; None if a
-    difference is not finite: one side is NaN or infinite, and the other has another value."""
+    """Largest difference in the unit of the output, after scale and zero point. None if a
+    difference is not finite, because an output is NaN or infinite and its reference has a different
+    value."""
     fraction_equal: float
     """Fraction of elements that are bitwise equal; NaN equals NaN."""
     top1_equal_ratio: float | None
@@ -21,8 +22,8 @@ class Agreement:
     a single number, or the reference has no such output."""
     relative_rms: float | None
     """RMS of the difference divided by the standard deviation of the reference, or by its RMS if
-    the reference is constant; of several outputs, the largest ratio. None if a difference is not
-    finite."""
+    the reference is constant. If there are several outputs, the largest ratio counts. None if a
+    difference is not finite."""
     relative_rms_best: float | None = None
     """Smallest ratio (as in `relative_rms`) of all outputs; constant outputs count only if all
     outputs are constant."""
@@ -30,7 +31,7 @@ class Agreement:
     """Whether every output of the reference has the same values for all samples although the
     samples differ; any two kernels agree on such outputs."""
     distinct_count: int = 0
-    """Number of distinct inputs among the samples; 0 if the agent did not count them."""
+    """Number of samples with different inputs; 0 if the agent did not count them."""
     repeated_count: int = 0
     """Number of outputs of the reference that are the same for all samples although the samples
     differ."""

@@ -1,4 +1,4 @@
-"""Reasons as data: a reason has an id, and the numbers and names in its sentence.
+"""Reasons as data, each with an id, and with the numbers and names in its sentence.
 
 A kind of reason is the function that makes the sentence; calling the kind makes a reason. run.json
 stores the reasons, and the sentences are made when they are displayed. A misspelt name of a fact is
@@ -43,7 +43,7 @@ Fact = str | int | float | bool | tuple[Reason, ...] | None
 
 
 class ReasonKind(Generic[P]):
-    """A kind of reason: its id in run.json, its facts, and its sentence.
+    """A kind of reason, with its id in run.json, its facts, and its sentence.
 
     The facts are the keyword arguments of the function that makes the sentence. Call the kind with
     its facts to make a reason.
@@ -66,7 +66,7 @@ class ReasonKind(Generic[P]):
         return _types_of(self._sentence)
 
     def facts_in(self, facts: Mapping[str, Fact]) -> dict[str, Fact] | None:
-        """The facts of this kind, without others; None if a fact is missing or has another type."""
+        """The facts that this kind has; None if one of them is missing or has the wrong type."""
         known: dict[str, Fact] = {}
         for name, types in self.fact_types.items():
             fact = facts.get(name, ...)

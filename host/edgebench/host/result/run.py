@@ -80,7 +80,7 @@ class Conditions:
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     telemetry: TelemetrySummary | None = None
     telemetry_absent: dict[str, str] = field(default_factory=dict[str, str])
-    """Missing sensors, and the reason for each."""
+    """Maps each missing sensor to the reason why it is missing."""
     clock: ClockModel | None
     yardstick: Yardstick | None = None
     """Speed of the device before and after the run, measured with a fixed amount of work; None from
@@ -90,20 +90,20 @@ class Conditions:
     output_sha256: str | None
     """SHA-256 of the outputs; None only in a failed run."""
     inputs_file: str | None = None
-    """Name of the input file; None: random inputs."""
+    """Name of the input file; None if the inputs are random."""
     inputs: tuple[TensorSpec, ...]
     inputs_clipped_ratio: float | None = None
-    """Fraction of the file's values that quantisation clips, for the worst input; None if no input
-    was quantised."""
+    """Fraction of values in the input file that are clipped by quantisation, for the input with the
+    most; None if no input was quantised."""
     outputs: tuple[TensorSpec, ...]
     timed_path: TimedPathFacts | None = None
-    """Outputs of the timed calls, compared with those of the checks; None in a failed or stopped
-    run, for a target that timed itself, and from older agents."""
+    """Comparison of the outputs of timed calls with the outputs of the checks; None in a failed or
+    stopped run, for a target that timed itself, and from older agents."""
     power_source: str | None
     ambient_c: float | None = None
     supply_v: float | None = None
     """Supply voltage to which the meter set the device, from --supply or from an option of the
-    meter; None: the meter set no voltage."""
+    meter; None if the meter set no voltage."""
     firmware: FirmwareFacts | None = None
     """Firmware of a target that timed itself; None for other devices."""
 
@@ -162,7 +162,7 @@ class Run:
 
     @property
     def headline_state(self) -> State:
-        """Verdict on the run's headline; the verdict on the run also covers its other numbers."""
+        """Verdict on the run's headline; the verdict on the run also covers all other numbers."""
         return self.verdict.state_of(headline(self).kind)
 
     @property

@@ -1,4 +1,4 @@
-"""Set of runs: the runs of a model from a single command, and their variation."""
+"""Set of runs, which are the runs of a model from a single command, and their variation."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class VarianceLevels:
     duration_s: float
     """Measured duration of a run's timed loop, seconds."""
     best_count: int
-    """Number of runs that gives the narrowest interval in the same total time."""
+    """Number of runs for which the interval would be narrowest in the same total time."""
     best_duration_s: float
-    """Duration of the timed loop of each run if there are `best_count` runs, seconds."""
+    """Duration of each run's timed loop, seconds, that goes with `best_count`."""
     gain_ratio: float
     """Standard error with `best_count` and `best_duration_s`, divided by the present standard
     error."""
@@ -62,7 +62,7 @@ class VarianceLevels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSet:
-    """Runs of a model on a device in a fixed configuration; also a single run as a set."""
+    """Runs of a model on a device in a fixed configuration; a single run can be a set, too."""
 
     set_id: str | None
     """Id of the set; None for a single run."""
@@ -76,8 +76,7 @@ class RunSet:
     refused_run_ids: tuple[str, ...]
     """Invalid runs, which are excluded from the metrics."""
     replaced_run_ids: tuple[str, ...] = ()
-    """Disturbed runs that further runs replace, which are excluded from the metrics and the
-    verdict."""
+    """Disturbed runs that extra runs replace; metrics and verdict exclude these disturbed runs."""
     headline: str
     """Path of the set's headline metric."""
     metrics: dict[str, SetMetric]
@@ -110,7 +109,7 @@ class RunSet:
 
 
 def without_replaced(runs: Iterable[Run]) -> list[Run]:
-    """The given runs except those that another given run replaces; an invalid run replaces none."""
+    """The runs without those that a valid or suspect one of them replaces."""
     listed = list(runs)
     replaced = {
         run.member.replaces.run_id

@@ -32,12 +32,12 @@ class Setting:
     """A setting of a run."""
 
     requested: Fact
-    """Requested value; None: the default."""
+    """Requested value; None if the default was used."""
     effective: Fact
-    """Value in effect; None: unknown or unset."""
+    """Value in effect; None if it is unknown or unset."""
     state: SettingState
     reason: str | None = None
-    """Name of the setting's sentence in `show.settings`; None: no sentence is needed."""
+    """Name of the sentence in `show.settings`; None if no sentence is needed."""
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
     """Names and counts in that sentence."""
 
@@ -48,8 +48,8 @@ class EffectiveSettings:
 
     threads: Setting
     """Threads of the runtime. The value in effect is the number of threads that used CPU time in
-    the timed loop; as a thread may spin without working, it is an upper bound on the working
-    threads."""
+    the timed loop. Some of them may only wait in a loop, so the number of working threads may be
+    lower."""
     cpus: Setting
     """Number of CPUs. The value in effect is the number, possibly fractional, that affinity, cpuset
     and quota allow."""

@@ -10,11 +10,11 @@ from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.table import text_of
 
 MEMORY_CLOCK = "memory_clock"
-"""Cause of a slowdown: a lower clock of the memory or of a bus, not explained by heat."""
+"""Cause of a slowdown by a lower clock of the memory or a bus that heat does not explain."""
 POWER_LIMIT = "power_limit"
-"""Cause of a slowdown: a lower clock that heat does not explain."""
+"""Cause of a slowdown by a lower clock that heat does not explain."""
 UNKNOWN_CAUSE = "unknown"
-"""Cause of a slowdown: a lower clock, while no temperature could be read."""
+"""Cause of a slowdown by a lower clock, if no temperature could be read."""
 POWER_SUPPLY = ("undervoltage", "overcurrent")
 """Causes of a slowdown that come from the power supply."""
 
@@ -46,13 +46,13 @@ class ThermalResult:
     start_temp_c: float | None = None
     """First temperature after the warm-up."""
     throttle_temp_c: float | None = None
-    """Throttling temperature of the device; None: unknown."""
+    """Throttling temperature of the device; None if unknown."""
     max_temp_c: float | None = None
     onset_s: float | None = None
     """Time from the start of the measurement to the first sign of throttling."""
     peak_latency_ns: float | None = None
-    """Lower quartile of the latencies of the baseline windows; None if the baseline is throttled
-    already."""
+    """Lower quartile of the latencies of the baseline windows; None if these are already
+    throttled."""
     sustained_latency_ns: float | None = None
     """Median of the latencies of the windows in the last fifth of the run."""
     peak_throughput_per_s: float | None = None
@@ -70,20 +70,20 @@ class ThermalResult:
     latency_ns_after: LatencySummary | None = None
     """Headline latency after the onset; only the steady part, if it became steady."""
     moved_ratio: float | None = None
-    """Fraction of the windows in which the model ran on a core type other than the usual type, or
-    on two core types."""
+    """Fraction of the windows in which the model ran on two core types, or only on an unusual
+    one."""
     moved_latency_ratio: float | None = None
-    """Latency on the other core type divided by latency on the usual type; None if no whole window
-    ran on the other type."""
+    """Latency on an unusual core type divided by latency on the usual type; None if no whole window
+    ran on an unusual type."""
     is_baseline_cool: bool | None = None
-    """Whether the run began below the throttling temperature; None: unknown."""
+    """Whether the run began below the throttling temperature; None if unknown."""
     baseline_freq_hz: float | None = None
     nominal_freq_hz: float | None = None
     """Expected frequency of the device; a lower frequency from the start indicates a slow governor,
     not an onset."""
     freq_change_ratio: float | None = None
-    """Bound on the relative deviation of the clock from its baseline that holds for 95 % of the
-    windows."""
+    """In 95 % of the windows, the clock's relative deviation from its baseline is below this
+    value."""
     verdict: str = field(init=False)
     """State and cause, joined by a colon."""
 

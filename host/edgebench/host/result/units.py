@@ -21,7 +21,7 @@ from edgebench.protocol.sizes import format_bytes
 
 ABSENT = "—"
 _TIME_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
-"""Units with the exponents of their powers of ten, nanoseconds."""
+"""Exponents of ten with their units of time; 10 to the exponent is the unit in nanoseconds."""
 _PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""), (-3, "m"), (-6, "µ"), (-9, "n"), (-12, "p"))
 _LEAST_RATIO = 1e-4
 """Smallest relative uncertainty that is shown as a number; digits below it are meaningless."""
@@ -32,7 +32,7 @@ _CLOCK_ENDS_H = 48
 """Longest time, in hours, that is shown as hours, minutes and seconds."""
 _UNKNOWN = "(uncertainty unknown)"
 _ANY_PLACE = 99
-"""Decimal place that limits no rounding, for a value whose uncertainty is unknown."""
+"""Decimal place so far right that nothing is rounded, for a value without an uncertainty."""
 
 
 def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) -> str:
@@ -371,12 +371,12 @@ def format_lasting(value_s: float, half_width_s: float) -> str:
 
 
 _LOPSIDED = 1.5
-"""Ratio between the distances of the two bounds from the value, above which both distances are
-shown."""
+"""If one bound of an interval is more than this many times as far from the value as the other
+bound, both distances are shown."""
 
 
 def format_half_width(value_ns: float | None, interval: Sequence[float] | None) -> str:
-    """Half-width of an interval in percent of the value; both sides if they differ much.
+    """Half-width of an interval in percent of the value, or both sides if they differ much.
 
     >>> format_half_width(100, [98, 103]), format_half_width(100, [99.97, 100.03])
     ('±2.5 %', '±<0.1 %')

@@ -1,7 +1,7 @@
-"""Verdict of a run: whether its numbers can be trusted, with the finding of every rule as data.
+"""Verdict on a run, which says whether its numbers can be trusted, with every rule's finding.
 
-A verdict has a state for the run, and a state for each kind of number: a failed rule harms only the
-kinds of numbers that the rule is about. An invalid run has no numbers of any kind.
+A verdict has a state for the run, and a state for each kind of number, because a failed rule harms
+only the kinds of numbers that the rule is about. An invalid run has no numbers of any kind.
 
 A finding holds a value, a limit and a unit; `show.sentences` formats it as a line. No decision
 depends on the text of a line.
@@ -48,7 +48,7 @@ class RuleOutcome(Enum):
     UNKNOWN = "unknown"
     """The evidence for a decision is missing."""
     NOT_APPLICABLE = "not_applicable"
-    """Not checked: the run has nothing that this rule applies to."""
+    """The rule was not checked, because the run has nothing that it applies to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class InRuns:
     failed_count: int
     of_count: int
     is_worst: bool = False
-    """Whether the finding is that of the worst of these runs."""
+    """Whether this finding is the worst of the findings in these runs."""
     is_same: bool = False
     """Whether all of these runs have the same finding."""
     is_outvoted: bool = False
@@ -82,11 +82,11 @@ class Finding:
     unit: str | None = None
     """Unit suffix: s, c, hz, bytes, ratio, count, w, j, ppm."""
     reason: str | None = None
-    """Which of the rule's sentences applies; None: the default sentence."""
+    """Which of the rule's sentences applies; None selects the default sentence."""
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
     """Parts of the sentence in addition to value and limit."""
     harms: tuple[NumberKind, ...] | None = None
-    """Kinds of numbers that a failure of this rule makes suspect; null: all of them."""
+    """Kinds of numbers that a failure of this rule makes suspect; null means all kinds."""
     detail: str = ""
     """The sentence, for readers of the document."""
 

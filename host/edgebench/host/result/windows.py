@@ -1,4 +1,4 @@
-"""Windows of a target that timed itself."""
+"""Windows (groups of inferences) of a target that timed itself."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class WindowSummary:
     """Time per inference, median over the windows; not the latency of a single inference. Virtual
     time if the target is emulated."""
     range_ratio: float | None
-    """Range of the times per inference of the windows, divided by their median."""
+    """Range of the time per inference over the windows, divided by its median."""
     resolution_ratio: float | None
-    """Two ticks of the target's counter divided by the duration of the shortest window, or of the
-    shortest inference if single inferences are timed; smaller differences are not significant. None
-    if neither the target nor an interface board timed anything."""
+    """Two ticks of the target's counter, divided by the duration of the shortest window (or
+    shortest inference, if single inferences are timed). Differences below this ratio are not
+    significant. None if neither the target nor an interface board timed anything."""
     clock_ratio: float | None = None
     """Time on the target's counter divided by time on the clock of the machine that it is attached
     to; None if the target is emulated or reports no time."""

@@ -1,7 +1,7 @@
-"""Envelope of a trace: the lowest, mean and highest value of each interval, for charts only.
+"""Envelope of a trace, which is the lowest, mean and highest value of each interval.
 
 The mean of many samples hides a peak, and decimation may omit the peak, so a chart needs all three
-values. Energy is always computed from the samples, never from an envelope.
+values. Envelopes are for charts only: energy is always computed from the samples.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 GAP_RATIO = 5.0
-"""Readings further apart than this many times their median distance are not connected."""
+"""If two readings are further apart than this many times the median distance, there is a gap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """Summary of a trace by interval; an interval without a value has NaN in all three columns."""
+    """Summary of each interval of a trace; all columns are NaN for an interval without a value."""
 
     edges_s: Floats
     """Edges of the intervals, ascending, shape (k + 1,)."""

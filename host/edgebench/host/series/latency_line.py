@@ -1,4 +1,4 @@
-"""Latency over time, for all kinds of output: a line of medians, a band, and the maxima.
+"""Latency over time for every kind of output, as a line of medians, a band, and maxima.
 
     LatencySeries ──▶ latency_line() ──▶ terminal (`show/pictures.py`), report (`report/charts.py`),
                                          notebook (`show/notebook.py`), figure (`show/plot.py`)
@@ -27,18 +27,19 @@ from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import LatencySeries
 
 OVERVIEW_COUNT = 240
-"""Number of intervals of a whole run: an interval for about three pixels of a report, or two pixels
-of a notebook. A run with fewer inferences has an interval for each inference."""
+"""Number of intervals in a chart of a whole run. An interval has about three pixels in a report,
+and two in a notebook. A run with fewer inferences has an interval for each inference."""
 LINE_REACH, BAND_REACH = 1.25, 1.5
-"""Ratios to the median. Up to the first ratio, the p50 of any interval extends the axis; up to the
-second ratio, the band of any interval does. At each end, at most 5 % of the intervals have a p50
-outside the axis. A shift by 5 % of the median is then at least a seventeenth of the axis, unless
-more than 5 % of the intervals are beyond the first ratio."""
+"""Limits on the length of a latency axis, as ratios to the median. Up to the first limit, the axis
+includes the p50 of every interval; up to the second limit, it includes the band of every interval.
+At each end, at most 5 % of the intervals have a p50 outside the axis. A shift by 5 % of the median
+is then at least a seventeenth of the axis, unless more than 5 % of the intervals are beyond the
+first ratio."""
 FEW_RATIO = 0.05
-"""Share of the intervals that an axis may leave out at each end."""
+"""Maximum share of the intervals whose p50 is beyond an end of the axis."""
 LEAST_REACH = 0.025
-"""Minimum distance of each end of the axis from the median, as a ratio to the median: much smaller
-noise is drawn as a flat line."""
+"""Minimum distance of each end of the axis from the median, divided by the median. Much smaller
+noise is then drawn as a flat line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class AxisLimits:
 
 @dataclass(frozen=True, eq=False)
 class LatencyLine:
-    """Latency by intervals of inferences; all columns have shape (k,), the warm-up comes first."""
+    """Latency in each interval of inferences; columns have shape (k,), the warm-up is first."""
 
     begin_s: Floats
     """Start of the first inference of each interval."""
@@ -67,8 +68,8 @@ class LatencyLine:
     p90_ns: Floats
     max_ns: Floats
     size: int
-    """Number of inferences in each interval after the warm-up, odd; the last interval has up to
-    twice as many."""
+    """Number of inferences in each interval after the warm-up, an odd number. The last interval has
+    up to twice as many."""
     warmup_count: int
     """Number of intervals of the warm-up."""
 
@@ -87,7 +88,7 @@ class LatencyLine:
 
     @cached_property
     def median_ns(self) -> float:
-        """Median of the line after the warm-up; it equals the p50 of the run, except for noise."""
+        """Median of the line after the warm-up; except for noise, it is the p50 of the run."""
         return middle_of(self.p50_ns[self.warmup_count :])
 
     @cached_property
@@ -104,7 +105,8 @@ class LatencyLine:
         """Ends of an axis.
 
         Args:
-            band_reach: Ratio to the median up to which the band extends the axis; 0: no band.
+            band_reach: Ratio to the median up to which the axis includes the band; 0 without a
+                band.
         """
         steady = slice(self.warmup_count, None)
         line_ns, median_ns = self.p50_ns[steady], self.median_ns
@@ -183,7 +185,7 @@ def above_count(latency: LatencySeries, limits: AxisLimits) -> int:
 
 
 def distribution_limits(latency_ns: Floats) -> AxisLimits:
-    """Ends of an axis for a distribution: p0.5 and p99 of the latencies, with a margin.
+    """Ends of an axis for a distribution, at p0.5 and p99 of the latencies, with a margin.
 
     If p99 is above `BAND_REACH` times the median, the upper end is at that ratio or at p90,
     whichever is higher. Otherwise, in a distribution with a tail of ten times the median, all other
@@ -202,7 +204,7 @@ def distribution_limits(latency_ns: Floats) -> AxisLimits:
 
 
 def middle_of(values: Floats) -> float:
-    """Median without interpolation, as for latencies; `values` must not be empty."""
+    """The median, as one of the values and without interpolation; `values` must not be empty."""
     middle = percentile_index(len(values), 0.5)
     return float(np.partition(values, middle)[middle])
 

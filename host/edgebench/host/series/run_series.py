@@ -34,15 +34,15 @@ from edgebench.protocol.spec import samples_per_query
 _ENDS = {phase.value for phase in Phase} | {IDLE_ENDED}
 """Kinds of events that end a phase."""
 _CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
-"""Suffixes of the names of clocks, in order of decreasing trust."""
+"""Suffixes of the names of clock sensors, the most trustworthy first."""
 
 
 class SpanKind(Enum):
-    """Kind of a span: a phase of the run, a window of a target, or a period of throttling."""
+    """Kind of a span, which is a phase of the run, a window of a target, or throttling."""
 
     PHASE = "phase"
     WINDOW = "window"
-    """Window of a target, which times the inferences in the window as a whole."""
+    """Several inferences that a target times as a whole."""
     THROTTLED = "throttled"
 
 
@@ -84,7 +84,7 @@ class LatencySeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowSeries:
-    """Inferences that a target timed as a whole; all columns have shape (k,)."""
+    """Windows of inferences that a target timed as a whole; all columns have shape (k,)."""
 
     begin_s: Floats
     """Start of each window, on the clock of the machine that drives the target."""
@@ -103,7 +103,7 @@ class WindowSeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuerySeries:
-    """Queries after the warm-up, if a query has several inferences or a due time."""
+    """Queries after the warm-up, for runs whose queries have several inferences or a due time."""
 
     due_s: Floats
     """Time at which each query's latency begins, shape (q,)."""
@@ -113,7 +113,7 @@ class QuerySeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerSeries:
-    """Power of a channel of the meter, by blocks of samples; all columns have shape (k,)."""
+    """Power of a meter's channel in blocks of samples; all columns have shape (k,)."""
 
     channel: str
     begin_s: Floats
@@ -177,7 +177,7 @@ class RunSeries:
     windows: WindowSeries | None = None
     """Windows; None if the run is not of a target, or has no windows."""
     sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
-    """Telemetry by the sensor's name, whose suffix is the unit."""
+    """Maps the name of each sensor, which ends with the unit, to its telemetry."""
     spans: tuple[Span, ...] = ()
     power: tuple[PowerSeries, ...] = ()
     """Channels whose powers add up to the power from which the run's energy is computed; all
@@ -206,7 +206,7 @@ class RunSeries:
 
 @dataclass(frozen=True, slots=True)
 class PowerDetail:
-    """Limits on the blocks of power, for uses that need a finer resolution than a chart."""
+    """Limits on the number of power blocks, for uses that need more resolution than a chart."""
 
     rate_hz: float
     """Maximum number of blocks per second."""
@@ -381,7 +381,7 @@ class _RunTimes:
 
 
 def _window_facts(target: TargetRecord, window: Window, first: int) -> dict[str, str]:
-    """Counts of the target in a window, from which the run's numbers are computed."""
+    """Counter values that the target reported for a window, and that the run's numbers use."""
     facts = {"inferences": str(window.count)}
     if window.ticks is not None and window.tick_rate_hz is not None:
         facts |= {"ticks": str(window.ticks), "tick_rate_hz": f"{window.tick_rate_hz:.17g}"}
@@ -469,13 +469,13 @@ class MeterAxis:
 def read_power_samples(
     directory: Path, run: Run, begin_s: float | None, end_s: float | None
 ) -> dict[str, Points]:
-    """Every sample of the meter between two times of the run, by channel.
+    """Map each channel to every sample of the meter between two times of the run.
 
     Args:
         directory: Directory of the run.
         run: The run in it.
-        begin_s: First time; None: the start of the recording.
-        end_s: Last time; None: the end of the recording.
+        begin_s: First time; None selects the start of the recording.
+        end_s: Last time; None selects the end of the recording.
 
     Raises:
         RunDamaged: a file of the run is not readable.
@@ -497,7 +497,7 @@ def read_power_samples(
 def _power(
     directory: Path, energy: EnergyResult | None, zero_ns: int, detail: PowerDetail | None
 ) -> tuple[tuple[PowerSeries, ...], str | None]:
-    """Channels of the meter, and the reason for a separate time axis; None without such an axis."""
+    """Channels of the meter, and the reason for a separate time axis, if there is one."""
     if energy is None or not (directory / POWER_FILE).exists():
         return (), None
     file = PowerFile.open(directory)
@@ -521,7 +521,7 @@ def _power(
 
 
 def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | None:
-    """Maximum number of blocks of a channel; None: the number in the stored outline."""
+    """Maximum number of blocks of a channel; None selects the stored outline."""
     if detail is None:
         return None
     begin_ns, end_ns = file.span_ns(channel)

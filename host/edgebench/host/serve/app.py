@@ -43,16 +43,17 @@ SEND_TIMEOUT_S = 10.0
 RETRY_MS = 2000
 """Pause before a browser reconnects."""
 MAX_HISTORY = 200
-"""Number of newest runs on the history page."""
+"""Maximum number of runs on the history page, which shows the newest runs."""
 REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Content security policy of a report: its inline script must not access the rest of the page."""
+"""Content security policy of a report; it keeps the report's inline script from accessing the live
+page."""
 _STATIC = Path(__file__).parent / "static"
 PAGE_WIDTH = 120
-"""Width of a run's page, which is plain text, in characters."""
+"""Width, in characters, of a run's page, which is plain text."""
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>

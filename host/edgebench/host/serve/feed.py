@@ -1,4 +1,4 @@
-"""Sending of changes of the overview to all subscribed browsers.
+"""Sends changes of the overview (the content of the live page) to all subscribed browsers.
 
 Theory of operation. A single loop polls the files while there are subscribers. The loop encodes
 each set of changes as a single message, whose bytes all subscribers share. Each subscriber has a
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from edgebench.host.serve.overview import Overview
 
 TICK_S = 0.25
-"""Polling interval of the files: a published status is on the page within a second."""
+"""Interval at which the files are polled, so that a new status is on the page within a second."""
 MAX_SUBSCRIBERS = 200
 MAX_WAITING = 64
 """Maximum number of queued messages; a subscriber with more messages is dropped."""

@@ -9,8 +9,8 @@ prints, and keeps it in a cookie that neither scripts nor other sites can read.
 uvicorn waits without limit for the first request of a connection, and for the rest of a request
 body that the application does not read. A client with enough idle connections would block all other
 clients. For this reason, idle connections have a time limit. A new connection is never refused
-because of idle connections: if the limit on connections is reached, the longest idle connection is
-closed. The stream of an open page is never idle.
+because of idle connections. If the limit on connections is reached, the connection that has been
+idle longest is closed. The stream of an open page is never idle.
 """
 
 from __future__ import annotations
@@ -154,13 +154,14 @@ class PageConnection(H11Protocol):
     """HTTP connection with a limit on its idle time."""
 
     _last: RequestResponseCycle | None = None
-    """Newest request at the time of the last check, complete or in progress."""
+    """Newest request (complete or in progress) at the time of the most recent check for
+    idleness."""
     _idle_since_s: float = 0.0
     """Time of the event loop at which the connection opened, or at which its last response
     ended."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request; at the limit on connections, close the longest idle connections."""
+        """Wait for a request; at the limit on connections, close those that were idle longest."""
         self._idle_since_s = self.loop.time()
         assert self.limit_concurrency is not None
         # uvicorn refuses requests on the last connection within its limit.

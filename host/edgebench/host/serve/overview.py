@@ -32,7 +32,7 @@ from edgebench.host.store.live import LiveReader, utc_now
 from edgebench.protocol.errors import EdgebenchError
 
 MAX_RUNS = 50
-"""Number of newest runs on the page."""
+"""Maximum number of runs on the page, which shows the newest runs."""
 WHOLE_S = 30.0
 """Interval of a full refresh, which picks up changed tags and labels."""
 
@@ -70,8 +70,8 @@ class Overview:
         self._has_runs = False
         """True once the store's directory of runs was found."""
         self._stamp: object = None
-        """State of runs and commands at the time of the last refresh of runs, campaigns and
-        devices."""
+        """State of the files of runs and commands when runs, campaigns and devices were last
+        refreshed."""
         self._read_s = 0.0
 
     def refresh(self) -> bytes | None:
@@ -110,7 +110,7 @@ class Overview:
         return _message(sections, is_whole=False) if sections else None
 
     def whole(self) -> bytes:
-        """The whole overview as a message, from the last refresh."""
+        """The whole overview, as of the last refresh, as a message."""
         sections = {
             section: {key: asdict(row) for key, row in rows.items()}
             for section, rows in self._rows.items()

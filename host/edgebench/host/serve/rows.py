@@ -75,7 +75,7 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignLaneRow:
-    """Row of a device of a campaign."""
+    """Row of a device that takes part in a campaign."""
 
     device: str
     state: str
@@ -97,7 +97,8 @@ class CampaignRow:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected remaining time at `at_utc`; a run in progress counts with its full duration."""
+    """Expected remaining time at `at_utc`, which includes the full duration of a run in
+    progress."""
     at_utc: str
     """Time at which the row was created; empty for a campaign that is not running."""
     lanes: tuple[CampaignLaneRow, ...]
@@ -114,15 +115,16 @@ class RunRow:
     runtime: str
     scenario: str
     number: str
-    """Headline result with the half-width of its 95 % interval; or `refused`, or a dash."""
+    """Main result with the half-width of its 95 % confidence interval, or else `refused` or a
+    dash."""
     metric: str
     """Name of the headline metric."""
     energy: str
     verdict: str
     """State of the verdict, which is also the CSS class of the cell."""
     remark: str
-    """Remarks on the verdict: properties that were not observed, simulated or emulated device, code
-    of a failure."""
+    """Remarks on the verdict: unobserved properties, a simulated or emulated device, or the code of
+    a failure."""
     tags: str
 
 
@@ -167,7 +169,7 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
 def device_rows(
     devices: Sequence[tuple[KnownDevice, DeviceHealth]], farm: Farm, lanes: Iterable[LaneRow]
 ) -> dict[str, DeviceRow]:
-    """Create the rows of all paired devices and of all devices being measured, by device name.
+    """Map the name of each paired device, and of each device being measured, to its row.
 
     Args:
         devices: Paired devices and their health.

@@ -19,15 +19,16 @@ from edgebench.protocol.errors import PageUnavailable, UsageError
 INSTALL = install_command("serve", HOST_DISTRIBUTION)
 DEFAULT_PORT = 7750
 MIN_TOKEN = 16
-"""Minimum length of a user's token, in characters: shorter tokens can be guessed."""
+"""Minimum length of a user's token, in characters, because shorter tokens can be guessed."""
 TOKEN_BYTES = 24
 MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
-"""Limit on concurrent connections; at the limit, the longest idle connection is closed."""
+"""Limit on concurrent connections; at the limit, the connection that has been idle longest is
+closed."""
 BACKLOG = 100
-"""Number of connections accepted in a step; less than the limit on connections, so that no
-connection is closed in favour of other connections before its request was read."""
+"""Number of connections that are accepted in a step. It is below the limit on connections, so that
+no new connection is closed before its request was read."""
 UNREAD_MS = 30_000
-"""Time without acknowledgement of sent data after which the kernel closes a connection."""
+"""The kernel closes a connection if the browser does not acknowledge sent data for this time."""
 STOP_POLL_S = 0.1
 MAX_PORT = 65535
 

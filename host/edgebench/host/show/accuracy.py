@@ -1,4 +1,4 @@
-"""The accuracy of a model as text: its interval, and the loss against its reference."""
+"""The accuracy of a model as text, with its interval, and the loss compared with its reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgebench.host.result.units import format_accuracy, half_width_of
 
 
 def accuracy_in(run_set: RunSet) -> Accuracy | None:
-    """The accuracy of a set, which one of its runs measures; None without one."""
+    """The accuracy of a set, which is measured in one of its runs; None if there is none."""
     found = (run.metrics.accuracy for run in run_set.counted)
     return next((accuracy for accuracy in found if accuracy is not None), None)
 

@@ -30,7 +30,7 @@ from edgebench.protocol.spec import (
 )
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
-"""Default runtime of each model format; the command omits a default runtime."""
+"""Maps each model format to its default runtime, which the command omits."""
 _RECORDED = frozenset(SpecChanges.__annotations__) | {
     *("on", "runtime", "load_timeout_s", "memory_limit_bytes", "sustained_s", "preset", "runs"),
     *("supply_v", "reference"),
@@ -38,8 +38,8 @@ _RECORDED = frozenset(SpecChanges.__annotations__) | {
 """Fields of options that runs record. The reference counts as recorded, because it is measured
 together with a model and may be the run itself."""
 _AS_TYPED = {option.flag for option in SETTINGS if option.field not in _RECORDED}
-"""Options of the host that runs record only in part, such as the names of files, or not at all,
-such as meters. Their values are copied from the command that made a run."""
+"""Options that runs record only in part, such as the names of files, or not at all, such as meters.
+Their values are copied from the command that made a run."""
 
 
 def command_line_of(run: Run, run_count: int) -> CommandLine:
@@ -115,12 +115,11 @@ def is_of_demo(run: Run) -> bool:
 
 
 def bench_words(run: Run, run_count: int) -> list[list[str]]:
-    """Arguments of `edgebench bench` that repeat these runs: the model, then each option.
+    """Arguments of `edgebench bench` that repeat these runs, the model before the options.
 
-    Files are named as in the command that made the run, or else by their names alone. The meter is
-    that of the command that made the run, or else `METER`, because runs do not record the name of
-    the meter. The device is omitted if it is this machine; settings with default values are
-    omitted.
+    Files are named as in the command that made the run, or else by their names alone. The meter's
+    name is taken from the command that made the run, or else is `METER`, because runs do not record
+    it. The device is omitted if it is this machine; settings with default values are omitted.
 
     Args:
         run: One of the runs.
@@ -170,7 +169,7 @@ def model_as_named(run: Run) -> str:
 
 
 def _by_field(spec: RunSpec) -> dict[str, object]:
-    """The settings of a specification that options can change, keyed by the option's field."""
+    """Map the field of each option to the value that a specification has for it."""
     return {
         **{name: getattr(spec, name) for name in SpecChanges.__annotations__},
         "load_timeout_s": spec.limits.load_timeout_s,

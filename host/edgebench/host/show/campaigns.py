@@ -21,11 +21,11 @@ from edgebench.host.show.tables import PIPE_WIDTH, marks_cell, text
 from edgebench.protocol.text import printable
 
 DEFAULT_LEVEL = "default"
-"""Text for a factor that the campaign file leaves to the default of `edgebench bench`."""
+"""Text for a factor that the campaign file does not set, so that bench's default applies."""
 
 
 def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> DataTable:
-    """Table of the cells of a plan; factors that no cell sets have no column."""
+    """Table of the cells of a plan, with a column for each factor that any cell sets."""
     table = DataTable()
     table.add_column("cell", justify="right", no_wrap=True)
     factors = [name for name in rows[0] if name != "number"]
@@ -70,7 +70,8 @@ def effects_table(
     Args:
         metric: Name of the metric.
         effects: The effects.
-        width: Columns of the terminal; a narrow terminal shows neither range nor counts.
+        width: Width of the terminal in characters; a narrow terminal shows neither range nor
+            counts.
     """
     table = DataTable()
     table.add_column("factor", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Changes of levels as text: a line for each, the worst first, with the changed conditions."""
+"""Changes of levels as text, the worst first, each in a line with the changed conditions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def undecided(histories: Sequence[History]) -> list[History]:
 
 
 def _titles(histories: Sequence[History]) -> dict[int, str]:
-    """Title of each history by the `id()` of the history; settings only where they distinguish."""
+    """Map the `id()` of each history to its title, which has only distinguishing settings."""
     lines = subject_lines(histories)
     return {id(history): line for history, line in zip(histories, lines, strict=True)}
 
@@ -91,7 +91,7 @@ def _sentence(change: LevelChange, titles: Mapping[int, str]) -> str:
 
 
 def _beside(change: LevelChange) -> list[str]:
-    """Conditions that changed with a level, with both values, and the temperature."""
+    """Conditions that changed when a level changed, each with both values, and the temperature."""
     beside = [
         f"{key} {was} → {now}"
         for key, values in change.changed.items()

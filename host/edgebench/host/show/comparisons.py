@@ -48,7 +48,7 @@ _COUNTED_IN_TIMES = {
 }
 """Quantities for which a ratio is meaningful."""
 _TITLES = {"device": "device", "metric": "metric", "runtime": "runtime", "comparison_id": "pairs"}
-"""Titles of the name columns, keyed by attribute of a comparison."""
+"""Maps attributes of a comparison to the titles of the columns that show them."""
 _SHOWN_IF_WIDE = {"device", "runtime"}
 """Columns that a wide terminal shows even if all rows have the same value."""
 WIDE = 110
@@ -72,7 +72,7 @@ _STYLES = {
 
 
 def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WIDTH) -> DataTable:
-    """A row per comparison: both medians, the change with its interval, the outcome."""
+    """A row per comparison, with both medians, the change, its interval and the outcome."""
     table = DataTable()
     is_wide = width >= WIDE
     shown = {"metric", *_differing(comparisons)} | (_SHOWN_IF_WIDE if is_wide else set())
@@ -153,8 +153,8 @@ def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
 def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet]) -> str | None:
     """A line with the command that makes enough runs for a decision.
 
-    For pairs, it is the command that made them. For sides that were measured one after the other,
-    it is a command that measures the models alternately, with the options of the baseline's
+    For pairs, it is the command that made the pairs. For sides that were measured one after the
+    other, it is a command that measures both models alternately, with the options of the baseline's
     command.
 
     Args:
@@ -258,7 +258,7 @@ def _notes(comparison: RunComparison) -> list[str]:
 
 
 def _occasions_note(blocks: Blocks) -> str:
-    """Sources of error in the interval if the sides were measured on different occasions."""
+    """Sources of error in the interval if the sides were measured at separate times."""
     spread = blocks.spread
     in_turn = "edgebench bench A --against B"
     if spread.deviation is None:

@@ -14,9 +14,9 @@ from rich.segment import Segment
 from rich.table import Column, Table
 
 GAP = 2
-"""Columns of the terminal between two columns of a table."""
+"""Number of characters between two columns of a table."""
 LEAST_NAME = 6
-"""Minimum width to which names and sentences are folded."""
+"""Minimum width of a column of names or sentences, which are folded to fit into it."""
 
 
 class DataTable(Table):

@@ -32,11 +32,11 @@ _ACCESS_STYLES = {
     Access.GONE: "red",
 }
 _COLUMNS = {"device": 18, "access": 11, "temp": 5, "seen": 7, "profile, runtimes": 17, "remark": 20}
-"""Columns of the table, and their minimum widths."""
+"""Maps each column of the table to its minimum width."""
 _NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes, remark": 25}
-"""Columns on a narrower terminal, and their minimum widths."""
+"""Maps each column of the table on a narrow terminal to its minimum width."""
 _ADDRESS_WIDTH = len("192.168.100.100:65535")
-"""Width up to which an address is not folded."""
+"""Maximum width of an address that is not folded."""
 
 
 def devices_table(
@@ -46,7 +46,7 @@ def devices_table(
 
     Args:
         devices: The devices.
-        now: Time at which the ages of the devices are computed; None: the current time.
+        now: Time at which the ages of the devices are computed; None selects the current time.
         width: Columns of the terminal.
     """
     now = now or datetime.now(timezone.utc)

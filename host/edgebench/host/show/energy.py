@@ -1,4 +1,4 @@
-"""Energy of a run for the terminal: its value, uncertainty, boundary and assumptions."""
+"""Energy of a run for the terminal, with its uncertainty, boundary and assumptions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ASSUMED = {
     TraceAssumption.INSTANTS: "samples are instants, because --samples was not given",
 }
 _MANY = 1e6
-"""Number of inferences from which such numbers are rounded to three digits."""
+"""Numbers of inferences above this limit are rounded to three digits."""
 
 
 def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:

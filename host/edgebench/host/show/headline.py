@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from edgebench.host.analysis.compare.ratios import SetRatio
 
 SAME_RATIO = 1.05
-"""Largest bound of a ratio at which two valid sets are called the same; charts are drawn so that a
-change of 5 % is visible. With a larger bound, or with a suspect set, the sentence states that the
-sets cannot be distinguished."""
+"""Two valid sets are called the same if the upper bound of their ratio is at most this value.
+Charts are drawn so that a change of 5 % is visible. With a larger bound, or with a suspect set, the
+sentence states that the sets cannot be distinguished."""
 _THERMAL_CAUSES = {
     "thermal": "heat",
     "hidden": "heat",
@@ -71,7 +71,7 @@ class Headline:
 
     kind: HeadlineKind
     sentence: str
-    """The result in words, without a full stop; includes the interval of each number."""
+    """The result as a sentence without a full stop, with the interval of each number."""
     marks: str
     """Verdict and marks of the numbers in the sentence."""
 
@@ -98,7 +98,7 @@ def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[
 
     Args:
         sets: Sets of the command, in the order of measurement.
-        settings: Text that distinguishes sets of the same model and device; None: their ids.
+        settings: Text that distinguishes sets of the same model and device; None selects their ids.
     """
     measured = [run_set for run_set in sets if any(run.failure is None for run in run_set.runs)]
     results = [_result_of(run_set, _kind_of(run_set)) for run_set in measured]
@@ -118,7 +118,7 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
 
     Args:
         sets: The sets.
-        settings: Text that distinguishes sets of the same model and device; None: their ids.
+        settings: Text that distinguishes sets of the same model and device; None selects their ids.
     """
     if len(sets) < 2 or not _are_comparable(sets):
         return None
@@ -144,7 +144,7 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
 
 
 def _are_comparable(sets: Sequence[RunSet]) -> bool:
-    """Whether the sets differ only in model, runtime and device; `compare` handles other sets."""
+    """Whether the sets differ only in model, runtime and device; else `compare` is needed."""
     from edgebench.host.analysis.compare.comparability import unshown_differences  # slow to import
 
     firsts = [run_set.first for run_set in sets]
@@ -165,7 +165,7 @@ def _name(sets: Sequence[RunSet], place: int, settings: Settings | None) -> str:
 
 
 def _ratio_words(better: str, worse: str, ratio: SetRatio, *, is_valid: bool) -> str:
-    """Sentence about the ratio of two sets; without a clear difference, about its bounds."""
+    """Sentence about the ratio of two sets, or about its bounds if the difference is not clear."""
     low, high = ratio.interval
     if not ratio.is_clear:
         if not is_valid or max(high, 1 / low) > SAME_RATIO:
@@ -268,7 +268,7 @@ def _sustained(run_set: RunSet) -> str:
 
 
 def _slowest(run_set: RunSet) -> tuple[Run, ThermalResult | None]:
-    """The counted run with the lowest retained performance, among slowed runs if there are any."""
+    """The counted run that kept the least of its performance; a run that slowed down if any did."""
 
     def kept(run: Run) -> tuple[bool, float]:
         thermal = run.metrics.thermal

@@ -1,4 +1,4 @@
-"""The hint for each kind of error: a step that begins with a verb and contains a command."""
+"""The hint for each kind of error, which begins with a verb and contains a command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from edgebench.system import unforeseen
 from edgebench.system.model_file import fault_of_model
 
 Value = Callable[[Any, CommandLine], object] | Command
-"""A value in a hint: a command, or a function that returns it for an error and a failed command."""
+"""A value in a hint, either a command or a function that makes it from the error and the failed
+command."""
 Hint = Callable[[Any, CommandLine], NextStep]
 Row = tuple[type[e.EdgebenchError], Hint]
 _DEVICES, _METERS, _BRIDGE = command("devices"), command("meters"), command("bridge", "list")
@@ -184,7 +185,7 @@ def _fault(given: CommandLine) -> str | None:
 
 
 def _for_model(text: str) -> Hint:
-    """Hint to replace a damaged file, else to try other runtimes unless all were tried."""
+    """Hint to replace a damaged file or, for an intact file, to try runtimes not yet tried."""
 
     def hint(_error: e.EdgebenchError, given: CommandLine) -> NextStep:
         fault = _fault(given)

@@ -35,7 +35,7 @@ from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
 MAX_PICTURES = 4
-"""Number of histories above which a table replaces the pictures."""
+"""Maximum number of histories with pictures; more histories are shown as a table."""
 HEIGHT = 9
 """Height of a picture, in lines."""
 _LIST = ", "
@@ -206,7 +206,7 @@ class _PictureColumn:
 
 
 def _picture(history: History, metric: Metric, width: int) -> list[str]:
-    """Points in order of time with intervals and levels: `HEIGHT` lines and a line of marks."""
+    """Picture of points, intervals and levels over time, `HEIGHT` lines and a line of marks."""
     values = [point.value for point in history.points]
     least, most = min(values), max(values)
     room = max((most - least) / 2, 0.005 * most)  # axis marks differ within three digits
@@ -311,7 +311,7 @@ def condition_lines(history: History) -> list[str]:
 
 
 def _table(histories: Sequence[History]) -> list[RenderableType]:
-    """A line with the properties that all histories share, and a table of other properties."""
+    """A line with the properties that all histories share, and a table of differing properties."""
     names = {
         "metric": [history.metric for history in histories],
         "model": [history.subject.model for history in histories],

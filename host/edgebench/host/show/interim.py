@@ -1,4 +1,4 @@
-"""Results of sets while their runs are made: a row for each set whose first run has ended.
+"""Results of sets while their runs are made, with a row for each set once its first run has ended.
 
 1 of 8 runs   p50 203 µs   ±0.4 % in this run        the interval within the run
 3 of 8 runs   p50 203 µs   lowest 201 µs, highest 206 µs
@@ -63,7 +63,7 @@ def interim_row(runs: Sequence[Run], settings: str = "") -> InterimRow:
 
 
 def _headline(runs: Sequence[Run]) -> tuple[str, str]:
-    """The headline over the runs so far, with its label, and its interval or range."""
+    """The headline over the runs made so far, with its label, and its interval or range."""
     counted = [run for run in without_replaced(runs) if not run.verdict.is_refused]
     headline = headline_over(counted) if counted else None
     if headline is None:

@@ -2,8 +2,8 @@
 
 A name is broken or shortened only between its parts; a part ends with `_`, `-` or `/`, or before
 the suffix of a file. In a narrow table, a line above the table has the beginning and the suffix
-that all names of a column share. The cells omit them, and have an ellipsis in place of the middle
-of the rest:
+that all names of a column share. The cells omit beginning and suffix, and have an ellipsis in place
+of their middle part:
 
     mobilenet_v1_0.25_224_ptq_int8.tflite        mobilenet_v1_0.25_224_….tflite
     mobilenet_v1_0.25_224_qat_uint8.tflite  ──▶  …ptq_int8
@@ -25,9 +25,9 @@ from edgebench.protocol.text import printable
 
 ELLIPSIS = "…"
 LEAST_NAME_WIDTH = 16
-"""Width to which a name may be shortened, in columns of the terminal."""
+"""Minimum width of a shortened name, in characters."""
 _LEAST_COMMON = 4
-"""Least number of characters of a common beginning that an ellipsis replaces."""
+"""Minimum length of a common beginning that an ellipsis replaces."""
 
 
 class Name(Text):
@@ -111,7 +111,7 @@ def short_names(names: Sequence[str], width: int) -> ShortNames | None:
 
 
 def _shared(names: Sequence[str]) -> tuple[str, str]:
-    """Beginning and suffix that all of several names share; at least a part of each name is left.
+    """Beginning and suffix that several names share; each name keeps at least one further part.
 
     A shared beginning of fewer than `_LEAST_COMMON` characters is kept in the names.
     """
@@ -126,7 +126,7 @@ def _shared(names: Sequence[str]) -> tuple[str, str]:
 
 
 def _stem(parts: Sequence[str]) -> Sequence[str]:
-    """The parts without the suffix of a file; if there is only a suffix, the suffix."""
+    """The parts without the suffix of a file, unless the suffix is the only part."""
     return parts[:-1] if len(parts) > 1 and parts[-1][:1] == "." else parts
 
 

@@ -56,11 +56,11 @@ _COLOURS = {State.VALID: "#2e8b57", State.SUSPECT: "#b8860b", State.INVALID: "#c
 
 
 def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None) -> str:
-    """A run: verdict and its reasons, numbers with their intervals, and a picture.
+    """HTML of a run with its verdict and reasons, its numbers with intervals, and a picture.
 
     Args:
         run: The run.
-        latency: Latency of its inferences; None: inferences were not timed individually.
+        latency: Latency of its inferences; None if inferences were not timed individually.
         missing: Reason for a missing picture if a file cannot be read.
     """
     title = f"{run.model.name} on {run.runtime.name} {run.runtime.version or ''}, {run.device.name}"
@@ -78,11 +78,11 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
 
 
 def set_html(run_set: RunSet, latencies: Sequence[LatencySeries] = ()) -> str:
-    """A set: verdict and its reasons, headline with its interval, each run, and a picture.
+    """HTML of a set with its verdict and reasons, its headline, each run, and a picture.
 
     Args:
         run_set: The set.
-        latencies: Latencies of the counted runs, in order; empty: no picture.
+        latencies: Latencies of the counted runs, in order; if empty, no picture.
     """
     title = f"{run_set.model} on {run_set.runtime}, {run_set.device}, {len(run_set.run_ids)} runs"
     rows = [("set", run_set.set_id or "of one run")]
@@ -100,14 +100,14 @@ def sets_html(
     latencies: Sequence[Sequence[LatencySeries]] = (),
     settings: Settings | None = None,
 ) -> str:
-    """Several sets: their main results, each set, and pictures of the given latencies.
+    """HTML of several sets with their main results, each set, and pictures of the latencies.
 
     The first picture overlays the distributions of at most six sets.
 
     Args:
         sets: The sets.
-        latencies: Latencies of the counted runs of each set; empty: no pictures.
-        settings: Text that distinguishes sets of the same model and device; None: their ids.
+        latencies: Latencies of the counted runs of each set; if empty, no pictures.
+        settings: Text that distinguishes sets of the same model and device; None selects their ids.
     """
     answers = "".join(
         f"<p><b>{_text(headline.line)}</b></p>" for headline in headlines(sets, settings)
@@ -194,7 +194,7 @@ def _picture(latencies: Sequence[LatencySeries]) -> str:
 
 
 def _overlay(latencies_ns: Sequence[tuple[str, Floats]]) -> str:
-    """Overlaid distributions as an image; each is scaled by the number of its own latencies."""
+    """Overlaid distributions as an image; equal areas mean equal fractions of the latencies."""
     limits = [distribution_limits(values) for _, values in latencies_ns]
     ends = min(limit.low_ns for limit in limits), max(limit.high_ns for limit in limits)
     left, right = _LEFT[0], _RIGHT[1]

@@ -1,4 +1,4 @@
-"""Notes on runs: facts that a reader of the numbers needs although they harm no number."""
+"""Notes on runs, for facts that a reader should know although they harm no number."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def note_lines(sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = 
 
     Args:
         sets: The sets.
-        titles: Text that distinguishes sets of the same model and device; None: their ids.
+        titles: Text that distinguishes sets of the same model and device; None selects their ids.
     """
     sharing: dict[str, list[int]] = {}
     for index, run_set in enumerate(sets):

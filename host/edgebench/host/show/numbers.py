@@ -1,4 +1,4 @@
-"""Short text for a run or a set: its headline with the uncertainty, and its marks."""
+"""Short text about a run or a set, with the headline, its uncertainty, and the marks."""
 
 from __future__ import annotations
 

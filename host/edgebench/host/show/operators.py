@@ -1,4 +1,4 @@
-"""Operators of a profile: their times, and their shares with the error of the timer."""
+"""Times of the operators in a profile, and their shares with the error of the timer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class OperatorLine:
 
     operator: OperatorTime
     time: str
-    """Time of a run of the operator; its instructions or cycles, if the target counts these."""
+    """Time of the operator in an inference, or its instructions or cycles if the target counts
+    them."""
     share: str
     share_ratio: float
     """Share of the sum of the typical times of all operators."""
@@ -85,7 +86,7 @@ def _time_title(profile: ProfileResult) -> str:
 def _resolution_ratio(
     operators: Sequence[OperatorTime], total_ns: float, resolution_ns: float | None
 ) -> float:
-    """Largest error of a share due to the counter of a target, or a timer in microseconds.
+    """Largest error of a share, caused by a target's counter or by a timer in microseconds.
 
     The result is 0 if the timer is finer than a microsecond.
     """

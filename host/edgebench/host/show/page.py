@@ -138,7 +138,7 @@ def run_details(
 
 @dataclass(frozen=True, slots=True)
 class FactsTable:
-    """Names and values; a `Text` is printed unchanged, a string without control characters.
+    """Names and values; a `Text` is printed unchanged, a string loses control characters.
 
     A command that is longer than its column is on a separate line, which the terminal folds. A line
     end inserted by this table would be copied with the command.
@@ -251,7 +251,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 
 def _threads(run: Run) -> str:
-    """Threads as requested, and threads in effect if the number differs."""
+    """Number of threads requested, and the number in effect if it differs."""
     settings = run.conditions.settings
     if settings is None or settings.threads.state is not SettingState.DIFFERENT:
         return f"{run.spec.threads} thread(s)"
@@ -294,7 +294,7 @@ def _machine(run: Run) -> list[tuple[str, str]]:
 
 
 def _virtual(environment: Environment) -> str:
-    """Virtualisation between the run and the machine, as far as it can be detected."""
+    """Virtual machine or container in which the run was made, as far as it was detected."""
     why = environment.virtualization_unknown
     if environment.virtualization is not None:
         return environment.virtualization
@@ -329,7 +329,7 @@ def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
 
 
 def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
-    """Position of the run in its set or pair; the verdict of the set may be another one."""
+    """Position of the run in its set or pair; the set may have another verdict than the run."""
     if run.pair is not None:
         place = f"{run.pair.side} of pair {run.pair.number + 1}"
         all_pairs = shlex.quote(f"{prefix}{run.pair.comparison_id}")

@@ -1,4 +1,4 @@
-"""Pictures of a run for the terminal, one line each: latency distribution, traces over time.
+"""Pictures of a run for the terminal, one line for the latency distribution and for each trace.
 
 All traces share the time axis, and each column is the same length of time. The height of a column
 is the median of the latencies in it, and the mean for other traces. The numbers after a line are
@@ -40,8 +40,8 @@ LEAST_WIDTH, MOST_WIDTH = 16, 72
 MOST_OVERLAID = 6
 """Maximum number of distributions that are drawn one above another."""
 HELD_INTERVALS = 3.0
-"""A reading is valid until the next reading, but at most for this many sampling intervals, after
-which the trace has a gap."""
+"""A reading is drawn until the next reading, but at most for this many sampling intervals; then the
+trace has a gap."""
 _MARKED = ("p50", "p90", "p99")
 _DRAWN = {Phase.IDLE.value, Phase.WARMING_UP.value, Phase.MEASURING.value}
 """Phases on the time axis; earlier phases can be long and have no traces."""
@@ -186,7 +186,7 @@ def overlaid_picture(
 
 
 def sparkline(values: Floats, glyphs: str = BLOCKS, limits: AxisLimits | None = None) -> str:
-    """A character per value, higher for larger values; a space for NaN.
+    """A line with a character per value, higher for larger values, and a space for NaN.
 
     Args:
         values: The values.
@@ -276,7 +276,7 @@ def _reach(values: Floats, shown: Callable[[float], str]) -> str:
 
 
 def _by_column(points: Points, edges_s: Floats) -> Floats:
-    """Mean of each column; between two readings, a column has the value of the earlier reading."""
+    """Mean of each column, in which a reading is valid until the next reading."""
     mean = points.envelope(edges_s).mean
     if len(points) < 2:
         return mean

@@ -35,7 +35,8 @@ class _Panel:
     scale: float
     """Factor from the unit of the traces to the unit of the axis."""
     traces: Mapping[str, Callable[[Floats], Envelope]]
-    """Envelope function of each trace by label; its argument is the edges of the intervals."""
+    """Maps the label of each trace to the function that computes its envelope from interval
+    edges."""
     span_s: tuple[float, float]
     apart: str | None = None
     """Reason for a separate time axis; None if the panel has the time axis of the run."""

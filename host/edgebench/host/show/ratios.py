@@ -15,12 +15,12 @@ from edgebench.host.show.bench_command import command_line_of
 from edgebench.protocol.text import printable
 
 _WIDE_RATIO = 0.5
-"""Half-width of the interval, relative to the ratio, from which the range is printed instead. At
-this width, if the interval is symmetric in the logarithm, the upper bound is 1.6 times as far from
-the ratio as the lower bound."""
+"""If the half-width of the interval, divided by the ratio, is at least this, both bounds are
+printed. At this width, if the interval is symmetric in the logarithm, the upper bound is 1.6 times
+as far from the ratio as the lower bound."""
 UNLIKE = 0.05
-"""A note is printed if two ratios differ by more than this in the logarithm: the median of the
-ratios of pairs of runs, and the ratio of the medians of the runs."""
+"""The median of the ratios of pairs of runs is compared with the ratio of the medians of the runs.
+If their logarithms differ by more than this limit, a note is printed."""
 _PROFILED = ("litert", "onnx")
 """Runtimes with a profiler."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
@@ -54,7 +54,7 @@ def ratio_words(ratio: SetRatio) -> str:
 
 
 def _direction(ratio: SetRatio) -> str:
-    """`faster` or `slower` for times and rates, else `less` or `more`."""
+    """The word `faster` or `slower` for times and rates, else `less` or `more`."""
     is_better = ratio.times > 1
     if ratio.metric.quantity in (Quantity.DURATION_NS, Quantity.RATE):
         return "faster" if is_better else "slower"

@@ -96,7 +96,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable
 
 
 def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
-    """A line for each invalid group: a set, or a side of pairs, whose runs differ too much.
+    """A line for each set or side of pairs that is invalid because its runs differ too much.
 
     The table shows only the verdict of each single run.
     """
@@ -117,7 +117,7 @@ def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
 def _names(
     rows: Sequence[RunSummary], room: int, *, is_narrow: bool, has_groups: bool
 ) -> list[str]:
-    """Name columns that fit; columns with one value for all runs are dropped first."""
+    """Columns of names that fit; a column with the same value in all rows is dropped first."""
     if room < WIDE:
         return ["model"] if is_narrow else ["model", "runtime"]
     if not has_groups or room >= WIDE_WITH_GROUPS:
@@ -132,7 +132,7 @@ def _number(row: RunSummary) -> str | Text:
 
 
 def _median_of(rows: Sequence[RunSummary]) -> str | Text:
-    """Median over runs of the first quantity that all have: instructions, latency, throughput.
+    """Median over runs of instructions, latency or throughput, the first that all runs have.
 
     The cell is a dash if the runs share no quantity, and `refused` if they are too far apart.
     """
@@ -159,7 +159,7 @@ def _energy(row: RunSummary) -> str | Text:
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Stored runs of a set or of a side of a comparison; or a single run."""
+    """The stored runs of a set, the stored runs of a side of a comparison, or a single run."""
 
     name: str
     """Id of the set, the comparison or the run."""
@@ -174,7 +174,7 @@ class RunGroup:
 
 
 def run_groups(rows: Sequence[RunSummary]) -> list[RunGroup]:
-    """Groups of the runs, in the order of their newest runs.
+    """Group runs into sets and sides of comparisons, in the order of the newest run of each.
 
     Args:
         rows: The runs, oldest first.
@@ -191,7 +191,7 @@ def run_groups(rows: Sequence[RunSummary]) -> list[RunGroup]:
 def groups_table(
     groups: Sequence[RunGroup], names: Mapping[str, str], now: datetime, width: int = PIPE_WIDTH
 ) -> DataTable:
-    """Table of groups of runs, newest last: a name that commands accept, age, and median.
+    """Table of groups of runs, newest last, with a name that commands accept, age and median.
 
     Both sides of a comparison have the name of the comparison, which commands accept.
 

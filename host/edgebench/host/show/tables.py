@@ -54,9 +54,9 @@ UNMEASURED = "not measured"
 """Verdict for a device that was off, busy or incapable; the error lines below the table give the
 reason."""
 UNWATCHED = "*"
-"""Mark on a valid run, if its clock, temperature or load could not be read."""
+"""Mark on a valid run whose clock, temperature or load could not be read."""
 SUSPECT_MARK = "?"
-"""Mark on a suspect number whose row has a valid headline."""
+"""Mark on a number that is suspect although the headline in its row is valid."""
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
 """Width of the output, in columns, if it is not a terminal."""
@@ -139,7 +139,7 @@ class _Column:
     cell: Callable[[RunSet], str | Text]
     is_number: bool = True
     only_for: Callable[[RunSet], bool] | None = None
-    """Tests a set; the column is shown if any set passes the test. None: always shown."""
+    """Tests a set; the column is shown if any set passes the test. If None, it is always shown."""
     is_requested: bool = False
     """Whether the user requested this number; if so, an invalid set shows `refused` in the
     column."""
@@ -349,7 +349,7 @@ def _cell(column: _Column, run_set: RunSet) -> str | Text:
 
 
 def marked(cell: str | Text, kind: NumberKind, marks: ResultMarks) -> str | Text:
-    """A cell, with a mark if its number is suspect although the headline of the row is valid."""
+    """A cell; its number is marked if it is suspect although the row's headline is valid."""
     is_plain = cell == ABSENT or kind not in marks.also_suspect
     return cell if is_plain else Text.assemble(cell, (SUSPECT_MARK, "yellow"))
 
@@ -412,7 +412,7 @@ def _loop_s(run: Run) -> float:
 
 
 def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
-    """Reason why p90 or p99 is missing next to a p50 in the table of sets; else None."""
+    """Reason why the table of sets has a p50 without p90 or p99; None if none is missing."""
     missing = [
         kind.value
         for kind in (ResultColumn.P90, ResultColumn.P99)
@@ -433,7 +433,7 @@ def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
 
 
 def _found(run_set: RunSet, path: str) -> tuple[float | None, Interval | None]:
-    """A metric with its interval: between runs, or within a single run."""
+    """A metric with its interval, which is computed between runs or within a single run."""
     number = number_of(run_set, path)
     return (None, None) if number is None else (number.value, number.interval)
 
@@ -457,7 +457,7 @@ def _percentile(name: str) -> Callable[[RunSet], str]:
 
 
 def _half_width(*, is_of_sets: bool) -> Callable[[RunSet], str]:
-    """Half-width of the interval of p50: between the runs of a set, or within a single run."""
+    """Half-width of the interval of p50, computed between runs or within a single run."""
 
     def cell(run_set: RunSet) -> str:
         if (run_set.set_id is not None) is not is_of_sets:
@@ -479,7 +479,7 @@ def _query_count(run_set: RunSet) -> str:
 
 
 def _is_about_throughput(run_set: RunSet) -> bool:
-    """Whether throughput is the headline: in offline runs, and if only whole windows are timed."""
+    """Whether throughput is the headline, as in offline runs and if only windows are timed."""
     is_of_windows = run_set.first.metrics.windows is not None
     is_offline = run_set.first.spec.scenario.traits.is_one_query
     return is_offline or (is_of_windows and not _is_counted(run_set))
@@ -499,7 +499,7 @@ def _has_memory_of_target(run_set: RunSet) -> bool:
 
 
 def _memory_of_target(name: str) -> Callable[[RunSet], str]:
-    """Memory of model and firmware, or of the model if the firmware does not report its own."""
+    """Memory of model and firmware, or of the model alone if the firmware reports none."""
 
     def shown(run_set: RunSet) -> str:
         memory = run_set.first.metrics.target_memory_bytes
@@ -511,7 +511,7 @@ def _memory_of_target(name: str) -> Callable[[RunSet], str]:
 
 
 def _is_timed(run_set: RunSet) -> bool:
-    """Whether the set has latencies of the model; latencies of a profile include the profiler."""
+    """Whether the set has latencies of the model; those of a profile include the profiler."""
     return not _is_counted(run_set) and run_set.first.metrics.profile is None
 
 
@@ -715,8 +715,8 @@ _FIRST_TO_GO = (
     ResultColumn.RUNTIME,
     ResultColumn.DEVICE,
 )
-"""Columns in the order in which they are dropped from a table that is too wide; no number loses its
-uncertainty."""
+"""Columns in the order in which they are dropped from a table that is too wide. The uncertainty of
+a number is not dropped without the number."""
 _BEHIND_NAMES = (ResultColumn.PRECISION, ResultColumn.DEVICE)
 """Columns that are dropped before the names of models are folded."""
 

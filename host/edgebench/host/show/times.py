@@ -1,4 +1,4 @@
-"""Times for people: local time, and ages. Files and JSON have UTC."""
+"""Times for people, as local time and as ages. Files and JSON have UTC."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def in_largest_unit(passed_s: float) -> str:
 
 
 def simulated_pace(run: Run) -> str:
-    """Pace of simulated heat, for the end of a duration; empty at the pace of real time.
+    """Words about how fast a simulated board heats up, to put after a duration; often empty.
 
-    A real board would throttle after 200 s if the simulated one does after 10 s at 20 times the
-    pace.
+    If a simulated board that heats up 20 times as fast throttles after 10 s, a real board would do
+    so after 200 s. The words are empty if the board heats up as fast as a real board.
     """
     pace = run.time_scale
     is_real = pace is None or pace == 1

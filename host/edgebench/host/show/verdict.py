@@ -44,12 +44,13 @@ _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
 """Labels of the outcomes for which rules are counted but not listed."""
 LARGER_FACTOR = 8
-"""Ratio of the advised size of an open dimension to the measured size; 8 is a usual batch size."""
+"""The advised size of an open (variable) dimension is the measured size times this factor; 8 is a
+usual batch size."""
 UNSETTLED_FACTOR = 4
-"""Ratio of the advised warm-up to the detected warm-up, for a set whose runs drift until their end,
-so that the end of the warm-up was not measured. If an exponential approach is cut off after one
-time constant, a third of its change remains; after four, 2 % remains, which is the limit of the
-drift."""
+"""The advised warm-up is the detected warm-up times this factor, if the runs of a set drift until
+their end, so that the end of the warm-up was not measured. If an exponential approach is cut off
+after one time constant, a third of its change remains; after four, 2 % remains, which is the limit
+of the drift."""
 
 
 def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
@@ -91,7 +92,7 @@ class CauseText:
     evidence: str
     """Sentence of the strongest finding that shows the cause."""
     joint: str
-    """Text between title and evidence: a colon, unless the evidence continues the title."""
+    """Text between title and evidence; it is a colon unless the evidence continues the title."""
     advice: str
     """Advice; empty if there is none, or if an earlier cause has the same advice."""
 
@@ -140,7 +141,7 @@ def causes_of(run_set: RunSet) -> tuple[Diagnosis, ...]:
 
 
 def titles_of(run_set: RunSet) -> str:
-    """Causes of a verdict in a few words; for an invalid set, only those that make it invalid.
+    """Causes of a verdict in a few words; for an invalid set, only what makes it invalid.
 
     If no failed rule explains the verdict, another version with other rules stored the verdict.
     """
@@ -205,7 +206,7 @@ def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
     Args:
         run_set: The set.
         made: The original run, if the set shows a single run out of several; the advised command
-            then repeats all of these runs. None: the first run of the set.
+            then repeats all of these runs. None selects the first run of the set.
     """
     if diagnoses := causes_of(run_set):
         found = [advice_against(run_set, diagnosis, made) for diagnosis in diagnoses]
@@ -234,7 +235,7 @@ def advice_against(
         run_set: The set.
         diagnosis: The cause.
         made: As for `advised`.
-        given: The command to advise, with changes; None: the command of the set or of `made`.
+        given: The command to advise, with changes; None selects that of the set or of `made`.
     """
     if run_set.verdict.is_refused and not diagnosis.is_refusal:
         return None
@@ -328,7 +329,7 @@ def _size_bytes(path: Path) -> int | None:
 
 
 def free_cpus(run: Run) -> tuple[int, ...]:
-    """CPUs for the model, one per thread, that leave other CPUs free; empty if there are none.
+    """CPUs for the model, one per thread, if other CPUs then stay free; otherwise empty.
 
     The last CPUs are chosen: most machines serve their interrupts on the first CPU.
     """
@@ -363,7 +364,7 @@ def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:
 
 
 def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
-    """Table of the rules that failed or could not be checked, and a line that counts the rest."""
+    """Table of rules that failed or could not be checked, and a line that counts other rules."""
     listed = [rule for rule in verdict.rules if is_all or rule.outcome not in _FOLDED]
     parts: list[RenderableType] = []
     if listed:
@@ -389,7 +390,7 @@ def verdict_lines(
 
     Args:
         sets: The sets.
-        settings: Text that distinguishes sets of the same model and device; None: their ids.
+        settings: Text that distinguishes sets of the same model and device; None selects their ids.
     """
     sharing: dict[tuple[str, str], list[tuple[int, Diagnosis]]] = {}
     causes = [causes_of(run_set) for run_set in sets]
@@ -472,7 +473,7 @@ def extra_run_words(member: SetMember) -> str:
 
 
 def _reach(run_set: RunSet, diagnosis: Diagnosis) -> str:
-    """Verdict due to a cause; the harmed kinds of numbers, if the headline is not harmed."""
+    """Verdict due to a cause, or the kinds of numbers that it harms if the headline is unharmed."""
     harmed = {kind for finding in diagnosis.findings for kind in finding.harmed}
     also = [kind for kind in run_set.marks.also_suspect if kind in harmed]
     if also:

@@ -1,4 +1,4 @@
-"""Live view of devices: a table of their states, or a line for each change."""
+"""Live view of devices, as a table of their states, or as a line for each change."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ def _ago(absence: Absence) -> timedelta:
 
 
 def _last(values: Iterable[float], scale: float, form: str) -> str:
-    """The last value that is not NaN; a clock may be sent once for several temperatures."""
+    """The last value that is not NaN; a clock, sent less often than a temperature, has many NaN."""
     known = [value for value in values if not math.isnan(value)]
     return form.format(known[-1] * scale) if known else ABSENT

@@ -27,7 +27,7 @@ def yardstick_line(yardstick: Yardstick) -> str:
 
 
 def yardsticks_line(yardsticks: Sequence[Yardstick]) -> str:
-    """Range of the speed of the device over the runs of a set; a run's faster reading counts."""
+    """Range of the device's speed over the runs of a set, by the faster reading of each run."""
     times_ns = list(map(integer_ns, yardsticks))
     rates = list(map(memory_bytes_per_s, yardsticks))
     low_ns, high_ns = min(times_ns), max(times_ns)
@@ -39,7 +39,7 @@ def yardsticks_line(yardsticks: Sequence[Yardstick]) -> str:
 
 
 def usual_line(usual: UsualSpeed) -> str:
-    """Speed of the device against earlier runs."""
+    """Speed of the device compared with earlier runs."""
     times = f"integer work took {usual.integer_ratio:.3f} times the median"
     return f"{times} of the last {usual.run_count} valid runs on this device"
 

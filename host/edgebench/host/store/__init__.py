@@ -1,1 +1,1 @@
-"""Result store: directories with all data, and an index that can be rebuilt from them."""
+"""Result store, with directories that contain all data, and an index that is made from them."""

@@ -23,15 +23,15 @@ from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 from edgebench.system.paths import MODEL_SUFFIXES
 
 SHORT_LENGTH = 4
-"""Minimum number of characters of an id in a short name, without a prefix such as `set-`."""
+"""Minimum length of a short name, not counting a prefix such as `set-`."""
 LAST = "last"
 _ID_CUTOFF = 0.9
-"""Smallest similarity, as difflib defines it, at which a name counts as a misspelled id: one wrong
+"""Smallest similarity, as difflib defines it, at which a name counts as a misspelled id. One wrong
 character of twelve is accepted."""
 
 
 class RunElsewhere(Store):
-    """Store that consists of a single run's directory, which may be a copy with any name."""
+    """Store with a single run, made from the run's directory, which may have any name."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory.absolute().parent)
@@ -62,17 +62,17 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Location of the run for messages: its directory, or its name in a bundle."""
+        """The run's directory, or its name in a bundle, for messages."""
         return self.name if isinstance(self.store, BundleStore) else str(self.directory)
 
     @property
     def prefix(self) -> str:
-        """Prefix of the names of runs in a bundle, such as `sent.zip#`; empty without a bundle."""
+        """Prefix of run names in a bundle, such as `sent.zip#`; empty without a bundle."""
         return f"{self.store.place}{MARK}" if isinstance(self.store, BundleStore) else ""
 
     @property
     def name(self) -> str:
-        """Name that commands accept for the run: `prefix` and the id."""
+        """Name that commands accept for the run, made of `prefix` and the id."""
         return f"{self.prefix}{self.run_id}"
 
     def run(self) -> Run:
@@ -128,7 +128,7 @@ def find_run(store: Store, name: str) -> Address:
 
 
 def find_runs(store: Store, name: str) -> list[Address]:
-    """The runs that a name refers to, oldest first: several for a set, pairs, a tag or a bundle.
+    """The runs that a name refers to, oldest first; a set, pairs, a tag or a bundle has several.
 
     A name is tried as an id, a directory, a bundle, a part of an id, and a set, comparison, side or
     tag, in this order.
@@ -152,7 +152,7 @@ def find_runs(store: Store, name: str) -> list[Address]:
 
 
 def find_each(store: Store, names: Iterable[str]) -> list[Address]:
-    """The runs that the names refer to, in order; of runs with the same id, only the first.
+    """The runs that the names refer to, in order; an id that occurs again is left out.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
@@ -225,7 +225,7 @@ def _find_group(store: Store, name: str) -> list[Address]:
 def _whole_group(rows: Sequence[RunSummary], name: str) -> str | None:
     """Id of the only set or comparison whose id begins with a name; None if there is none.
 
-    The name must have at least `SHORT_LENGTH` characters after the prefix, as short names have.
+    Like a short name, the name must have at least `SHORT_LENGTH` characters after the prefix.
     """
     prefix = next(
         (prefix for prefix in (SET_PREFIX, PAIRS_PREFIX) if name.startswith(prefix)), None
@@ -284,7 +284,7 @@ def short_ids(run_ids: Sequence[str], groups: Iterable[str]) -> dict[str, str]:
 def _similar_name(store: Store, name: str) -> str | None:
     """Existing name that is similar to a mistyped name; None if no name is close.
 
-    Different ids have half of their characters in common, so an id must be more similar than a
+    Even unrelated ids have half of their characters in common, so an id must be more similar than a
     word.
     """
     from difflib import get_close_matches  # here: correct commands do not need it
@@ -301,7 +301,7 @@ def _similar_name(store: Store, name: str) -> str | None:
 
 
 def names_set(store: Store, name: str) -> bool:
-    """Whether a name refers to a set of runs: by its id, as the last command, or as a bundle.
+    """Whether a name refers to a set of runs, as an id, the last command or a bundle does.
 
     Raises:
         StoreError: the name is a bundle whose runs cannot be read.

@@ -1,4 +1,4 @@
-"""Annotations of a stored run by its users: tags and a note.
+"""Tags and a note, the annotations that users add to a stored run.
 
 Annotations are stored in a separate file, because the content and digest of run.json must not
 change. `verify` does not read this file. If the file cannot be read, the run has no tags and no
@@ -18,7 +18,7 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
 MAX_TAG = 64
-"""Limit on the characters of a tag, which must fit into the column of a table."""
+"""Maximum length of a tag, so that tags fit into the column of a table."""
 MAX_TAGS = 32
 MAX_NOTE = 1000
 UNREADABLE = "tags and note are not readable"
@@ -38,7 +38,7 @@ class Annotations:
 
 
 def check_tag(tag: str) -> str:
-    """Return the tag if it can be used as a name of runs.
+    """Return the tag if runs can be selected by it.
 
     Raises:
         UsageError: the tag is empty, `last`, or longer than `MAX_TAG`, begins with `-`, or contains
@@ -69,7 +69,7 @@ def check_note(note: str) -> str:
 
 
 def read_annotations(directory: Path) -> Annotations:
-    """Tags and note of the run in a directory; empty, with the fault, if they are not readable.
+    """Tags and note of the run in a directory; if not readable, only the fault is set.
 
     Raises:
         RunDamaged: a pipe, a device, a socket or a directory is in place of the file.

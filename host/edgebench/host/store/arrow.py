@@ -44,7 +44,7 @@ def to_numpy(column: Any) -> NDArray[Any]:
 
 
 def table_of(columns: Mapping[str, Any]) -> Any:
-    """Arrow table of numpy or Arrow columns, by name."""
+    """Arrow table from a mapping of names to numpy or Arrow columns."""
     arrays = [
         to_arrow(values) if isinstance(values, np.ndarray) else values
         for values in columns.values()

@@ -38,10 +38,10 @@ _BLOCK_BYTES = 1 << 20
 
 
 def default_name(runs: Sequence[Address]) -> str:
-    """Default file name: the id of the only run, or of the common set or comparison of all runs.
+    """Default file name, which is the id of the only run, or of the runs' set or comparison.
 
-    If the runs have no common set or comparison, the name contains the id of the first run and the
-    number of the other runs.
+    If the runs do not share a set or comparison, the name has the id of the first run, and the
+    number of runs after it.
     """
     if len(runs) == 1:
         return f"{runs[0].run_id}{SUFFIX}"

@@ -1,4 +1,4 @@
-"""Format and reader of bundles: single files with any number of runs, from untrusted sources.
+"""Format and reader of bundles, which are single files with any number of runs, perhaps untrusted.
 
     edgebench-bundle.json       version, and the SHA-256 of every other file
     runs/<run-id>/…             directories of runs, as in a store
@@ -57,13 +57,13 @@ SUFFIX = ".zip"
 MARK = "#"
 """Separator between the path of a bundle and the name of a run in it, as in `sent.zip#20261123`."""
 MAX_FILES = 50_000
-"""Limit on the files of a bundle, enough for about 4,000 runs."""
+"""Maximum number of files in a bundle; about 4,000 runs have this number of files."""
 MAX_NAME_BYTES = 255
-"""Limit on the bytes of a file's name with its folders, a length that all file systems accept."""
+"""Maximum length of a file's name with its folders, bytes; all file systems accept this length."""
 MAX_MANIFEST_BYTES = 1 << 24
 MAX_DIRECTORY_BYTES = MAX_FILES * (46 + MAX_NAME_BYTES + 28)
-"""Limit on the archive's directory: a header, a name and 64-bit sizes for each file. Source:
-APPNOTE.TXT 6.3.10 of PKWARE, 4.3.12 and 4.5.3."""
+"""Maximum size of the archive's directory, which has a header, a name and 64-bit sizes for each
+file. Source: APPNOTE.TXT 6.3.10 of PKWARE, 4.3.12 and 4.5.3."""
 _END = struct.Struct("<4s4H2LH")
 """Record at the end of the archive's directory; source: APPNOTE.TXT, 4.3.16."""
 _END_64 = struct.Struct("<4sQ2H2L4Q")
@@ -71,14 +71,14 @@ _END_64 = struct.Struct("<4sQ2H2L4Q")
 APPNOTE.TXT, 4.3.14."""
 _LOCATOR_BYTES = 20
 _IN_END_64 = 0xFFFFFFFF
-"""Placeholder for a size that is stored in the ZIP64 record."""
+"""Value of a size field if the ZIP64 record contains the real size."""
 _IS_ENCRYPTED = 0x1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK_BYTES = 1 << 20
 
 
 def is_bundle(name: str) -> bool:
-    """Whether a name of runs is the path of an existing file, which can only be a bundle."""
+    """Whether a name is the path of an existing file; such a file is treated as a bundle."""
     return (name.lower().endswith(SUFFIX) or os.sep in name) and os.path.isfile(name)
 
 
@@ -133,7 +133,7 @@ def _cached_store(path: Path, stamp: tuple[int, int, int]) -> BundleStore:
 
 
 def fault_of_names(names: Iterable[str]) -> str | None:
-    """Reason why files with these names cannot be in a bundle; None if they can."""
+    """Reason why a bundle cannot contain files with these names; None if it can."""
     listed = list(names)
     if len(listed) > MAX_FILES:
         return f"{len(listed)} files, at most {MAX_FILES}"
@@ -162,7 +162,7 @@ def _is_name(name: str) -> bool:
 
 
 class Bundle:
-    """An open bundle and its files, by run and name."""
+    """An open bundle, whose files are found by run and name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -222,7 +222,7 @@ class Bundle:
             raise BundleDamaged(f"bundle is damaged: {name}: {exc}: {self.path}") from exc
 
     def _read_manifest(self, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
-        """SHA-256 of each file by name; the names must match the archive."""
+        """Map the name of each file to its SHA-256; the names must match the archive."""
         if MANIFEST_FILE not in infos:
             self._refuse(f"no {MANIFEST_FILE}")
         if (size := infos[MANIFEST_FILE].file_size) > MAX_MANIFEST_BYTES:
@@ -264,7 +264,7 @@ class BundleStore(Store):
 
         self.bundle = Bundle(path)
         self._unpacked: dict[str, set[str]] = {}
-        """Names of the files unpacked so far, by run."""
+        """Maps each run to the names of its files that were unpacked so far."""
         with os_error_as(BundleNotUnpacked, "bundle not unpacked", path):
             root = Path(tempfile.mkdtemp(prefix="edgebench-bundle-"))
         weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 The document of a run contains the digests of the run's files, so all files must change together.
 Therefore a copy of the run's directory is changed, and a single system call exchanges the copy with
-the original: a kill or a power cut leaves either the old or the new state.
+the original. So a kill or a power cut leaves either the old or the new state.
 """
 
 from __future__ import annotations

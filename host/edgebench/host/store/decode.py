@@ -17,7 +17,7 @@ from edgebench.host.store.recording import DecodedSamples, decode, open_recordin
 from edgebench.protocol.errors import StoreError
 
 RATIO_TOLERANCE = 1e-9
-"""Relative tolerance for floats: means may differ in the last digits between numpy versions."""
+"""Relative tolerance for floats, because the last digits of means depend on numpy's version."""
 SINGLE_TOLERANCE = 1e-6
 """Relative tolerance for columns in single precision."""
 
@@ -35,7 +35,7 @@ def decode_into(directory: Path, spool: Path) -> DecodedSamples:
 
 
 def spool_trouble(spool: Path, directory: Path) -> str | None:
-    """Why a directory's samples do not match the meter's raw bytes; None if they match.
+    """Reason why a directory's samples differ from the meter's raw bytes; None if equal.
 
     Missing files are not reported here: `verify` detects them by their digests.
     """

@@ -13,12 +13,12 @@ from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import StoreError
 
 EARLIER_COUNT = 40
-"""Maximum number of earlier runs that are read, as many as five sets with `--quick` have. Reading a
-run takes about a millisecond."""
+"""Maximum number of earlier runs that are read; five sets made with `--quick` have 40 runs. Reading
+a run takes about a millisecond."""
 
 
 def earlier_valid_runs(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The latest valid runs of any model that the device made before these runs, newest first.
+    """The device's latest valid runs of any model before these runs, newest first.
 
     Damaged runs are left out.
 

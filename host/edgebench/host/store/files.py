@@ -1,4 +1,4 @@
-"""Files of a stored run: conversion of packed traces to Parquet, and readers of all files."""
+"""Converts the packed traces of a stored run to Parquet, and reads all files of the run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SPAN_COLUMNS = {
     "invoke_start_ns": "start_ns",
     "invoke_end_ns": "end_ns",
 }
-"""Substitutes for columns that traces of version 1 lack."""
+"""Maps each column that traces of version 1 lack to the column that is read instead."""
 _CLOCK_COLUMNS = ("t0", "t1", "t2", "t3", "group")
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
 _QUERIES = Layout(
@@ -71,7 +71,7 @@ _QUERIES = Layout(
 _TELEMETRY = Layout({"time_ns": pa.int64(), "sensor": TEXT, "value": pa.float64()})
 _CLOCK = Layout(dict.fromkeys(_CLOCK_COLUMNS, pa.int64()))
 MAX_PROBES = 10_000
-"""Limit on the clock probes of a run; a run has a few groups of 8 probes."""
+"""Maximum number of clock probes of a run; real runs have a few groups of 8 probes."""
 
 
 def read_record(directory: Path) -> RunRecord:
@@ -250,7 +250,7 @@ def _read_power(directory: Path) -> PowerFile | None:
 
 
 def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
-    """Telemetry of a run by sensor; empty if no sensor was sampled.
+    """Map each sensor to its telemetry in a run; empty if no sensor was sampled.
 
     Raises:
         RunDamaged: the file is damaged.
@@ -276,7 +276,7 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
 
 
 def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[Any]]) -> None:
-    """Write the host's facts of a run, and the labels of its data set, into raw/."""
+    """Write the host's facts about a run, and the labels of its data set, into raw/."""
     raw = directory / RAW_DIRECTORY
     (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
     if labels:
@@ -285,7 +285,7 @@ def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[
 
 
 def read_facts(directory: Path) -> HostFacts:
-    """The host's facts of a run; default values if the run has no such file.
+    """Facts about a run that the host recorded; default values without a file of facts.
 
     Raises:
         RunDamaged: the file is not readable.
@@ -349,7 +349,7 @@ def check_traces(directory: Path) -> None:
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
     """Write clock.parquet: a row per probe, with the number of its group.
 
-    The write is atomic: probes cannot be repeated, and a host may be killed at any time.
+    The write is atomic, because probes cannot be repeated, and a host may be killed at any time.
     """
     rows = [
         (probe.t0, probe.t1, probe.t2, probe.t3, number)
@@ -386,7 +386,7 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """SHA-256 of the files of a run, by path relative to the run's directory.
+    """Map the path of each file, relative to the run's directory, to its SHA-256.
 
     run.json, expected.json and annotations.json are left out.
     """

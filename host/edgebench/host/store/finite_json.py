@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 MAX_DOCUMENT_BYTES = 1 << 24
-"""Limit on the size of a run's JSON file; real files have about 100 KB. In memory, a parsed file
+"""Maximum size of a run's JSON file, bytes; real files have about 100 KB. In memory, a parsed file
 takes about 20 times its size."""
 _MAX_SHOWN_CHARS = 40
-"""Limit on the characters of a number that an error quotes."""
+"""Maximum number of characters of a number in an error message."""
 
 
 class NotFinite(ValueError):
@@ -26,7 +26,7 @@ def load_finite(
 
     Args:
         content: The document.
-        parse_int: Parser of integers; None: `int`.
+        parse_int: Parser of integers; None selects `int`.
 
     Raises:
         NotFinite: a number is infinite, or NaN.

@@ -1,4 +1,4 @@
-"""Histories of a store, read from its index, or from documents if the index lacks the metric.
+"""Histories of a store, read from its index, or from its documents if the index lacks a metric.
 
 Reading the documents of ten thousand runs would take half a minute. Therefore, if the index has the
 metric, only one document is read for each history, and one for each set of conditions, to name the
@@ -62,9 +62,9 @@ def read_histories(
     Args:
         store: Store of the runs.
         wanted: Selection of the runs.
-        runs: Names of runs, sets or tags, to select the histories that contain them; empty: all.
-        metric: Path of a metric, or its short name; None: the headline of each history.
-        margin_ratio: Largest change for the worse that is tolerated; None: 1 %.
+        runs: Names of runs, sets or tags, to select the histories that contain them; if empty, all.
+        metric: Path of a metric, or its short name; None selects the headline of each history.
+        margin_ratio: Largest tolerated change for the worse; None selects 1 %.
 
     Raises:
         UsageError: the metric is unknown, or has no better direction.
@@ -96,7 +96,7 @@ def read_changes(
     metric: str | None = None,
     margin_ratio: float | None = None,
 ) -> tuple[list[LevelChange], list[History]]:
-    """Changes of level since a time, the worst first, and the histories with runs since that time.
+    """Changes of a metric's level since a time, worst first, and histories with runs since then.
 
     Args:
         store: Store of the runs.
@@ -151,7 +151,7 @@ def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
 
 
 def _groups(rows: Iterable[RunSummary]) -> list[list[RunSummary]]:
-    """Measurements grouped by model, device and settings, oldest first."""
+    """Group measurements by model, device and settings; in each group, the oldest is first."""
     groups: dict[tuple[str, str | None], list[RunSummary]] = {}
     for row in rows:
         if row.verdict in _STATES and row.kind.endswith(_MEASUREMENT):

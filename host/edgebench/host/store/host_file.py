@@ -1,4 +1,4 @@
-"""The host's facts of a run in packed form, which the device keeps for the other hosts of a lab.
+"""Packed facts about a run from the host that started it, kept by the device for other hosts.
 
     one line of JSON    the facts, as in raw/host.json
     the rest            the labels, as in raw/labels.npz; left out if they are too large
@@ -24,13 +24,13 @@ from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import HOST_FILE
 
 MAX_FACTS_BYTES = 64 * 1024
-"""Limit on the length of the line of facts; real lines have less than 1 KiB."""
+"""Maximum length of the line with the facts, bytes; real lines have less than 1 KiB."""
 
 
 def packed_facts(directory: Path) -> bytes:
     """Facts and labels of a run that is about to start, packed for its device.
 
-    Labels that do not fit are left out; other hosts of the lab then report an unknown accuracy.
+    Labels that do not fit are left out; a host without the labels reports an unknown accuracy.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,8 +1,9 @@
-"""Runs that were started but are not stored: in progress, still on their device, or lost.
+"""Runs that were started but are not stored; each is in progress, on its device, or lost.
 
 A run's directory under incoming/ names the device on which it was started. If that device reports
-that it does not have the run any more, the directory is marked as lost: the agent was killed, or
-another store fetched the run. The process that makes a run holds a lock on its directory.
+that it does not have the run any more, the directory is marked as lost. A run is lost if the agent
+was killed, or if another store fetched the run. The process that makes a run holds a lock on its
+directory.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from edgebench.protocol.traces import METER_FILE
 from edgebench.system.whole_files import write_whole
 
 NEW_S = 1.0
-"""A directory younger than this counts as new: the process that made the directory locks it within
-microseconds, but may not have locked it yet."""
+"""Age up to which a directory counts as new. The process that made it locks it within microseconds,
+but may not have locked a new directory yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ class ExpectedRun:
     """Fingerprint of the agent's certificate; empty if the agent has none, or if an older version
     wrote the file. Devices may share an id, for example if their SD cards are copies."""
     seat: str = ""
-    """Seat of the agent; empty if unknown, as for `agent`."""
+    """Seat (one device) of the agent; empty if the agent has no certificate, or in older files."""
     probes: tuple[ClockProbe, ...] = ()
     """A single group of probes of the device's clock, made right before the start."""
 
 
 class IncompleteState(str, Enum):
-    """Location of a run that is not stored."""
+    """Place of a run that is not stored."""
 
     IN_PROGRESS = "in progress"
     """A process on this machine is making the run."""
@@ -154,9 +155,9 @@ class Whereabouts:
     via: str
     """Transport to the device."""
     agent: str = ""
-    """Fingerprint of the agent's certificate; empty: any agent."""
+    """Fingerprint of the agent's certificate; if empty, runs of any agent match."""
     seat: str = ""
-    """Seat of the agent; empty: any seat."""
+    """Seat (one device) of the agent; if empty, runs of any seat match."""
 
     def is_of(self, run: ExpectedRun) -> bool:
         """Whether a run was started on this device."""
@@ -168,7 +169,7 @@ class Whereabouts:
 def mark_lost(
     store: Store, device: Whereabouts, *, on_device: Collection[str]
 ) -> list[IncompleteRun]:
-    """Mark expected runs that a device lacks as lost; remove lost runs without files in the store.
+    """Mark runs that a device should have but lacks as lost; remove lost runs without files.
 
     Empty directories without expected.json are also removed, but not returned. The process that
     made such a directory was killed before it wrote expected.json (and so before the run started),
@@ -210,7 +211,7 @@ def mark_lost(
 
 
 def follow_agent(store: Store, old: str, new: str) -> None:
-    """Assign the expected runs of an agent to the agent that replaced it on the same device.
+    """Assign the expected runs of an old agent to the new agent on the same device.
 
     `old` and `new` are the fingerprints of the certificates of both agents.
 

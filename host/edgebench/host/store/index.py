@@ -1,4 +1,4 @@
-"""Index of a store: a cache of the runs' summaries, for fast lists of thousands of runs."""
+"""Index of a store, a cache of the runs' summaries that makes lists of thousands of runs fast."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import make_directory
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
-"""The index, and files that a killed process leaves next to it."""
+"""Files of the index, including those that a killed process leaves behind."""
 _MEANING = 15
-"""Version of the meaning of the columns. Added and removed columns do not change it, because they
-are detected by their names."""
+"""Version number that is raised if the meaning of a column changes. Added and removed columns do
+not change it, because they are detected by their names."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 _BY_INVOCATION = {
@@ -71,10 +71,10 @@ class RunSummary:
     """Number of instructions per inference of an emulated target, which has no latency."""
     peak_rss_bytes: int | None
     energy_j_per_inference: float | None
-    """Gross energy."""
+    """Gross energy (idle power included) per inference."""
     energy_u95_absolute_j: float | None
     energy_boundary: str | None
-    """Boundary of the meter; None if there is no energy or the boundary is unknown."""
+    """What the measured power includes; None if this is unknown, or if there is no energy."""
     energy_refused: str | None
     """Why a run with a meter has no energy; None if it has energy or no meter."""
     set_id: str | None
@@ -96,15 +96,15 @@ class RunSummary:
     settings_digest: str | None = None
     """Hash of the settings; None if the document cannot be read."""
     conditions_digest: str | None = None
-    """Hash of the conditions: model content, firmware, runtime version, governor and so on."""
+    """Hash of the conditions, such as model content, firmware, runtime version and governor."""
     side: str | None = None
     """Side of the comparison, `baseline` or `candidate`, for a run that is part of a pair."""
     replaces: str | None = None
     """Id of the disturbed run that this run replaces in its set."""
     command_id: str | None = None
     disturbances: str | None = None
-    """Failed rules that indicate a disturbance from outside, such as `background_load`: it may be
-    temporary, and the model cannot have caused it."""
+    """Failed rules, such as `background_load`, that indicate a disturbance that the model did not
+    cause, and that may be temporary."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -127,7 +127,7 @@ class RunSummary:
 
 
 COUNTED_STATES = frozenset({State.VALID.value, State.SUSPECT.value})
-"""Verdicts of runs with numbers."""
+"""Verdicts of the runs that have numbers."""
 
 
 class HistorySelection(TypedDict, total=False):
@@ -179,11 +179,11 @@ _FIELDS = fields(RunSummary)
 _NAMES = tuple(field.name for field in _FIELDS)
 _COLUMNS = ", ".join(_NAMES)
 _TAGS = _NAMES.index("tags")
-"""Position of the tags, the only cell of a row that is converted to a string."""
+"""Column number of the tags, the only cells that are converted to a string."""
 BUSY_S = 5.0
 """Longest wait for another process that writes the index; a write takes milliseconds."""
 Row = tuple[Any, ...]
-"""Cells of a row of the index: the summary, the stamp and the checksum."""
+"""Cells of a row of the index, which are the summary, the stamp and the checksum."""
 
 
 def as_created_utc(when: datetime) -> str:
@@ -220,7 +220,7 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
 
 
 def without_replaced(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """Leave out each run that a valid or suspect run among `rows` replaces."""
+    """Leave out runs that are replaced by a valid or suspect run in `rows`."""
     listed = list(rows)
     replaced = {row.replaces for row in listed if row.verdict in COUNTED_STATES}
     return [row for row in listed if row.run_id not in replaced]
@@ -260,7 +260,7 @@ def kept_open(store: Store) -> Iterator[None]:
 
 
 def _read_rows(store: Store) -> dict[str, Row]:
-    """The readable rows of the index, by run id."""
+    """Map run ids to the readable rows of the index."""
     path = store.root / INDEX_FILE
     if not path.is_file():
         return {}
@@ -309,9 +309,9 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
 def _prepare(index: sqlite3.Connection) -> None:
     """Create the table, if the index is new or has another version.
 
-    With a write-ahead log, readers do not wait for writers. Nothing is synced: rows that are lost
-    by a kill or damaged by a power cut are restored from the documents, and the checksums of rows
-    reveal the damage.
+    With a write-ahead log, readers do not wait for writers. Nothing is synced to disk. Rows that
+    are lost by a kill are restored from the documents, as are rows that a power cut has damaged,
+    which their checksums reveal.
     """
     index.execute("PRAGMA synchronous = OFF")
     if index.execute("PRAGMA user_version").fetchone()[0] == _version():
@@ -353,7 +353,7 @@ def _stamps(store: Store) -> dict[str, str]:
 
 
 def _stamp(directory: str) -> str | None:
-    """Stamp that changes when the run's document or its annotations are written again.
+    """Value that changes when the run's document or its annotations are written again.
 
     None if there is no document.
     """
@@ -414,7 +414,7 @@ def _damaged(run_id: str) -> RunSummary:
 
 
 def summary_of(run: Run) -> RunSummary:
-    """Summary of a run; without numbers if the run is invalid."""
+    """Summary of a run; an invalid run has no numbers in it."""
     # Imported here: a list of runs that are in the index needs no rules.
     from edgebench.host.analysis.extra_runs import external_disturbances_of
 

@@ -38,13 +38,13 @@ from edgebench.system.whole_files import is_unfinished, make_directory, sync_dir
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
 HOST_FACTS_FILE = "host.json"
-"""File under raw/ with the host's facts of a run."""
+"""File under raw/ with the facts about a run that the host recorded."""
 LABELS_FILE = "labels.npz"
 """File under raw/ with the labels of the data set, and its samples if the metric needs them."""
 TELEMETRY_FILE = "telemetry.parquet"
 POWER_FILE = "power.parquet"
 POWER_OUTLINE_FILE = "power-outline.parquet"
-"""Blocks of the samples of a long recording, for charts; see `power`."""
+"""File with summaries of blocks of samples of a long recording, for charts; see `power`."""
 CLOCK_FILE = "clock.parquet"
 EVENTS_FILE = "events.jsonl"
 RAW_DIRECTORY = "raw"
@@ -59,7 +59,7 @@ JOURNAL_FILE = "journal.jsonl"
 HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
 PROBE_BYTES = 4096
-"""Size of the file that tests whether a store is writable: a block of most file systems."""
+"""Size of the file that tests whether a store is writable; most file systems have such blocks."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -101,7 +101,7 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Location of the store for messages; states if a directory that was named is missing."""
+        """Path of the store for messages, which says so if a named directory is missing."""
         named = os.environ.get(STORE_VARIABLE)
         is_default = self.root == default_root().absolute()
         if self.root.is_dir() or (is_default and not named):
@@ -125,11 +125,11 @@ class Store:
         return self.root / "set-aside"
 
     def run_ids(self) -> list[str]:
-        """Ids of all runs, sorted; the oldest run is first, because an id begins with the time."""
+        """Ids of all runs, sorted; as an id begins with the time, the oldest run is first."""
         return [name for name in names_in(self.runs) if self.has(name)]
 
     def has(self, name: str) -> bool:
-        """Whether a name is the id of a stored run; checked without listing the directory."""
+        """Whether a name is the id of a stored run; the directory is not listed for this."""
         return bool(RUN_ID.fullmatch(name)) and os.path.exists(f"{self.runs}/{name}/{RUN_FILE}")
 
     def resolve(self, name: str) -> str:
@@ -149,7 +149,7 @@ class Store:
         )
 
     def matching(self, name: str) -> list[str]:
-        """Ids that match a name, which is an id, a part of an id, or `last`.
+        """Ids that match a name; the name is an id, a part of an id, or `last`.
 
         The result is the equal id, or the newest id for `last`, or the only id that starts with the
         name, or else all ids that contain the name.
@@ -229,7 +229,7 @@ class Store:
 
     @contextmanager
     def expecting(self, run_id: str) -> Iterator[Path]:
-        """Directory of a run that is about to start, for facts that are known before the start.
+        """Directory of a run that is about to start, for facts known before the start.
 
         Raises:
             StoreError: the store cannot be written.

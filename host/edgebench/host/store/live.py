@@ -1,4 +1,4 @@
-"""Live status of measuring commands: each command appends to its own file; observers read it.
+"""Live status of measuring commands; each command appends to its own file, which others read.
 
     <store>/live/<pid>-<time>.jsonl     a header line that names the command, then status lines
 
@@ -40,17 +40,17 @@ from edgebench.system.whole_files import make_directory
 FILE_BYTES = 2**20
 """Size at which a file is rewritten from the last line of each device."""
 LINE_BYTES = 4096
-"""Longest line; a status line has about 500 bytes."""
+"""Maximum length of a line, bytes; a status line has about 500 bytes."""
 MAX_TEXT = 200
-"""Limit on the characters of a name or a reason in a line."""
+"""Maximum number of characters of a name or a reason in a line."""
 MAX_FILES = 256
-"""Number of newest files that a reader follows."""
+"""Maximum number of files that a reader follows; it follows the newest files."""
 MAX_DEVICES = 1024
-"""Number of devices that a reader keeps, over all files."""
+"""Maximum number of devices in all files whose status a reader keeps."""
 MAX_WHOLE = 2**63
-"""Limit on integers in a line: larger values are not counts, and may overflow a float."""
+"""Upper limit on integers in a line, because larger values are no counts and may overflow."""
 KEPT_S = 86400.0
-"""Minimum age at which the file of an ended command is removed, by the next command."""
+"""Age from which the file of an ended command is removed by the next command."""
 _NAME = re.compile(r"[0-9]{1,10}-[0-9]{8}T[0-9]{6}-[0-9]{6}\.jsonl")
 
 
@@ -93,12 +93,12 @@ class LiveDevice:
     """Number of the run among the device's runs, from 1; 0 before the first run."""
     count: int = 0
     run_id: str | None = None
-    """Run in progress, or else the last run."""
+    """Id of the run in progress or, between runs, of the last run."""
     run_begun_utc: str | None = None
     phase: Phase | None = None
     phase_begun_utc: str | None = None
     expected_s: float | None = None
-    """Expected duration of the phase; None: unknown."""
+    """Expected duration of the phase; None if unknown."""
     reached: PhaseProgress | None = None
     temp_c: float | None = None
     freq_hz: float | None = None
@@ -237,11 +237,11 @@ def _whole(text: str) -> int:
 
 @dataclass(slots=True)
 class LiveSource:
-    """Content of a live file, up to the position that was read."""
+    """Content of a live file that was read so far."""
 
     command: LiveCommand | None = None
     devices: dict[str, LiveDevice] = field(default_factory=dict[str, LiveDevice])
-    """Status of each device by its name."""
+    """Maps the name of each device to its status."""
     is_over: bool = False
     """True once the command has ended."""
     _inode: int = 0
@@ -305,7 +305,7 @@ class LiveReader:
 
     @property
     def sources(self) -> Mapping[str, LiveSource]:
-        """Files with a readable header, by file name."""
+        """Live files with a readable header, sorted by file name."""
         return {
             name: source for name, source in self._sources.items() if source.command is not None
         }

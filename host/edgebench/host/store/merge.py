@@ -2,8 +2,8 @@
 
 A run is identified by its id, and never changes once it is stored. Therefore a run that is in both
 stores is normally identical in both; a run that differs is reported, and not copied. Tags of both
-stores are kept. Of a campaign, the plan is copied, and lines that this store's journal lacks are
-added to the journal.
+stores are kept. For a campaign, the plan is copied, and this store's journal gets the lines that it
+lacks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MergeReport:
     unreadable: tuple[str, ...]
     """Ids of runs whose tags and note in the other store are not readable."""
     damaged: dict[str, str]
-    """Faults of damaged runs, which were not copied, by run id."""
+    """Maps the id of each damaged run, which was not copied, to its fault."""
     campaigns: tuple[str, ...]
     """Ids of campaigns that were added, or whose journal got new lines."""
 
@@ -51,7 +51,7 @@ class MergeReport:
 def merge_store(
     store: Store, other: Store, on_run: Callable[[str], None] = lambda _: None
 ) -> MergeReport:
-    """Copy runs, tags and campaigns that this store lacks; the other store is only read.
+    """Copy runs, tags and campaigns from another store, if this store lacks them.
 
     If a merge was interrupted, a second call continues it.
 
@@ -103,7 +103,7 @@ def merge_store(
 
 
 def copy_whole(store: Store, run_id: str, copy_to: Callable[[Path], None]) -> None:
-    """Copy a run atomically: a partial copy would look like a run that is still on its device.
+    """Copy a run atomically, because a partial copy would look like a run still on its device.
 
     Args:
         store: The store to copy into.
@@ -132,7 +132,7 @@ def _document(store: Store, run_id: str) -> bytes:
 
 
 def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
-    """Add the other store's tags, and its note if this run has no note; False if not readable."""
+    """Add the other store's tags, and its note if this run has none; False if not readable."""
     directory = other.document_path(run_id).parent
     if not (directory / ANNOTATIONS_FILE).exists():
         return True

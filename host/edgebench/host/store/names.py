@@ -1,4 +1,4 @@
-"""Names of stored runs for command-line completion, read from the index of a store as it is.
+"""Names of stored runs for command-line completion, from the index of a store.
 
 For fast completion, this module imports no slow module and does not refresh the index: a slightly
 outdated list is acceptable. Errors give an empty list.
@@ -22,7 +22,7 @@ _NEWEST = f"SELECT {_COLUMNS} FROM runs ORDER BY run_id DESC LIMIT {MAX_NAMES}"
 
 
 def default_root() -> Path:
-    """Store of this user: $EDGEBENCH_STORE, else the XDG data directory."""
+    """Directory of this user's store, $EDGEBENCH_STORE or else in the XDG data directory."""
     given = os.environ.get(STORE_VARIABLE)
     return Path(given) if given else Path(user_paths(os.environ).data)
 

@@ -1,4 +1,4 @@
-"""Occasions at which a device made sets, found in a store by model, settings and conditions."""
+"""Finds in a store on which occasions (separate times) a device measured the same model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from edgebench.host.store.index import (
 from edgebench.host.store.layout import Store
 
 _Subject = tuple[str, str | None, str | None]
-"""Model, digest of the settings and digest of the conditions. Sets with an equal subject are
-occasions of the same measurement."""
+"""Model, digest of the settings and digest of the conditions. Sets in which these are equal repeat
+the same measurement on different occasions."""
 
 
 def next_time_of(store: Store, run_set: RunSet) -> NextTime | None:
-    """How far the headline of the next set may differ from this set's headline; None: too few sets.
+    """How far the next set's headline may be from this set's; None if there are too few sets.
 
     The result is also None for energies, exact counts, tail percentiles, headlines that the index
     does not contain, and sets with an invalid verdict.
@@ -55,7 +55,7 @@ def next_time_of(store: Store, run_set: RunSet) -> NextTime | None:
 def spread_in(
     store: Store, sides: Sides, metric: Metric, *, left_out: Collection[str] = ()
 ) -> OccasionSpread:
-    """Spread of a metric between occasions of the models on both sides of a comparison.
+    """Spread of a metric between occasions (separate times), for the models of a comparison.
 
     The spread includes the sets of the store and the compared sets, which may be in other stores.
     If both sides have the same model, settings and conditions, the candidate is left out, because a
@@ -114,7 +114,7 @@ def _subject(row: RunSummary) -> _Subject:
 
 
 def _undisturbed(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """Leave out the runs of sets in which half or more of the runs were disturbed."""
+    """Leave out all runs of a set if half or more of the set's runs were disturbed."""
     return without_disturbed_sets(rows, _set_of, lambda row: row.disturbances is not None)
 
 
@@ -134,9 +134,9 @@ def _set_of(row: RunSummary) -> str | None:
 def _by_subject(
     rows: Iterable[RunSummary], value_of: Callable[[RunSummary], float | None]
 ) -> dict[_Subject, list[float]]:
-    """Median of the first set of each occasion, by subject, oldest first.
+    """Map each subject to the medians of the first set of each occasion, oldest first.
 
-    Both sides of a comparison in pairs are one occasion if they have the same subject.
+    If both sides of a comparison in pairs have the same subject, they count as one occasion.
     """
     sets: dict[_Subject, dict[str, list[tuple[float, float]]]] = {}
     for row in without_replaced(rows):

@@ -30,29 +30,29 @@ from edgebench.protocol.errors import OutOfMemory, RunDamaged
 from edgebench.protocol.text import one_line
 
 MAX_FOOTER_BYTES = 1 << 26
-"""Limit on a footer; the metadata of row groups take about 40 MB for a week of a fast meter."""
+"""Maximum size of a footer; a week's recording of a fast meter has a footer of about 40 MB."""
 FREE_ROWS = 1 << 20
-"""Number of rows that a file of any size may have: on a simulated device, all latencies may be
-equal, and then take almost no space."""
+"""Number of rows that a file may have however small it is. If all latencies are equal, as on a
+simulated device, they take almost no space."""
 ROWS_PER_BYTE = 2
-"""Limit on the rows per byte of a file; in real traces, a row takes at least 6 bytes."""
+"""Maximum number of rows per byte of a file; in real traces, a row takes at least 6 bytes."""
 MAX_GROUP_ROWS = 1 << 21
-"""Limit on the rows of a row group; edgebench writes at most pyarrow's default, 2^20."""
+"""Maximum number of rows of a row group; edgebench writes at most 2^20, pyarrow's default."""
 MAX_ROW_BYTES = 128
-"""Limit on the bytes of a row before compression, including its strings."""
+"""Maximum size of a row before compression, bytes, including its strings."""
 _TAIL = struct.Struct("<I4s")
 """Length of the footer, then `PAR1`; source: https://parquet.apache.org/docs/file-format/."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns of a kind of file, as edgebench writes them."""
+    """Columns that edgebench writes into one kind of file."""
 
     columns: Mapping[str, Any]
-    """Arrow type of each column by name; other tools may write wider numbers, and older files may
+    """Maps each column to its Arrow type. Other tools may write wider numbers, and older files may
     lack a column."""
     rows_per_byte: int = ROWS_PER_BYTE
-    """Limit on the rows per byte of a file."""
+    """Maximum number of rows per byte of a file."""
 
     @property
     def texts(self) -> list[str]:
@@ -71,7 +71,8 @@ def open_parquet(path: Path, layout: Layout, *, max_rows: int | None) -> Iterato
     Args:
         path: The file.
         layout: Columns of the file.
-        max_rows: Limit on the rows according to the run's record; None: the record states none.
+        max_rows: Maximum number of rows according to the run's record; None if the record states
+            none.
 
     Raises:
         RunDamaged: the file is missing, not readable, or has an unexpected layout.
@@ -118,7 +119,7 @@ def _check_footer_size(path: Path) -> None:
 def _fault_of_rows(
     metadata: Any, layout: Layout, max_rows: int | None, size_bytes: int
 ) -> str | None:
-    """Why the row counts in the footer of a file of this size are impossible; None if possible."""
+    """Reason why a file of this size cannot have the rows that its footer states, or None."""
     row_count = metadata.num_rows
     if max_rows is not None and row_count > max_rows:
         return f"{row_count} rows, at most {max_rows} according to the run's record"
@@ -136,7 +137,7 @@ def _fault_of_rows(
 
 
 def _fault_of_columns(schema: Any, layout: Layout) -> str | None:
-    """Why columns do not match a layout; None if they match."""
+    """Reason why columns do not match a layout; None if they match."""
     if len(set(schema.names)) < len(schema.names):
         return "two columns with the same name"
     for name, needed in layout.columns.items():
@@ -160,6 +161,6 @@ def _holds(kind: Any, needed: Any) -> bool:
 
 
 def read_columns(file: Any, layout: Layout) -> Any:
-    """Arrow table of the columns that layout and file have in common; others are not read."""
+    """Arrow table of the columns that both layout and file have; other columns are not read."""
     names = [name for name in layout.columns if name in file.schema_arrow.names]
     return file.read(columns=names)

@@ -45,8 +45,7 @@ GROUP_ROWS = 1 << 17
 OUTLINE_ROWS = 1 << 10
 """Number of segments of the power line in a block of the outline."""
 OUTLINED_ROWS = 1 << 17
-"""A recording with at most this number of rows has no outline, because its samples are read
-quickly."""
+"""Maximum number of rows of a recording without an outline; these are read quickly."""
 OUTLINE_COLUMNS = ("begin_ns", "end_ns", "low_w", "mean_w", "high_w")
 KEY = "edgebench"
 """Key of edgebench's metadata in the Parquet file."""
@@ -97,7 +96,8 @@ class RowGroup:
     flags: int = 0
     """Bitwise OR of the flags of all samples."""
     node_count: int = 0
-    """Number of nodes of the power line; 0: all samples are NaN, and the power is unknown."""
+    """Number of points of the power line; if it is 0, all samples are NaN, and the power is
+    unknown."""
     first_ns: int = 0
     last_ns: int = 0
     first_w: float = 0.0
@@ -115,7 +115,7 @@ class RowGroup:
     """Standard uncertainty of the energy due to the unknown power between the samples; None in
     files of older versions."""
     missing_count: int = 0
-    """Number of rows whose power is NaN, and whose time is not covered by another row."""
+    """Number of missing rows; their power is NaN, and no other row covers their time."""
     rows_ns: tuple[int, int] | None = None
     """Times of the first and the last row, if rows are missing; None otherwise."""
     texture: Texture | None = None
@@ -191,7 +191,7 @@ class _RowGroupWriter:
     groups: list[RowGroup] = field(default_factory=list[RowGroup])
     _waiting: dict[int, list[SampleBlock]] = field(default_factory=dict[int, list[SampleBlock]])
     _row_counts: dict[int, int] = field(default_factory=dict[int, int])
-    """Number of rows of the waiting blocks, by channel."""
+    """Maps each channel to the number of rows in its waiting blocks."""
     _outlines: dict[int, OutlineBuilder] = field(default_factory=dict[int, OutlineBuilder])
 
     def add(self, block: SampleBlock) -> None:
@@ -328,7 +328,7 @@ def spikes_j(table: Any) -> float:
 
 
 def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
-    """Times of the missing rows: rows whose power is NaN, and whose time no other row covers.
+    """Times of the missing rows; their power is NaN, and no other row covers their time.
 
     The next valid reading of a counter covers the whole time since the last valid reading, so the
     NaN rows between these two readings are not missing.
@@ -371,7 +371,7 @@ def mean_volts_v(table: Any) -> float | None:
 def shares_of(
     table: Any, line: PowerLine, is_averaging: bool, begin_ns: int, end_ns: int
 ) -> tuple[RangeShare, ...]:
-    """Energy and time between two times, by measuring range; a segment has the range of its end."""
+    """Energy and time between two times in each measuring range; a segment has its end's range."""
     if not len(table) or table["range"].null_count:
         return ()
     ranges = to_numpy(table["range"])[~np.isnan(to_numpy(table["watts_w"]))].astype(np.int64)

@@ -58,8 +58,8 @@ TableKey = tuple[int, tuple[str, ...]]
 _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
 """All columns except `digital` and `channel`; the metadata contain the channel of a row group."""
 KEPT_LINES = 2
-"""Number of power lines of row groups that stay in memory, up to 6 MB each: the two ends of a
-window are in at most two row groups."""
+"""Number of row groups whose power line stays in memory, up to 6 MB each. Two are enough, because
+the ends of a window are in at most two row groups."""
 KEPT_TABLES = 2
 """Number of tables that stay in memory, because successive windows of a run often need the samples
 of the same row group."""
@@ -84,15 +84,15 @@ class PowerFile:
     _left_out: Mapping[str, Nanoseconds] = field(
         default_factory=dict[str, Nanoseconds], compare=False
     )
-    """Times of samples that are read as missing, by channel, ascending."""
+    """Maps each channel to the ascending times of samples that are read as missing."""
     _kept_lines: dict[int, PowerLine] = field(
         default_factory=dict[int, PowerLine], init=False, repr=False, compare=False
     )
-    """Power over time in the row groups that were used last, by position in the file."""
+    """Maps the positions of the row groups that were used last to their power over time."""
     _kept_tables: dict[TableKey, Any] = field(
         default_factory=dict[TableKey, Any], init=False, repr=False, compare=False
     )
-    """Tables that were read last, by position in the file and columns."""
+    """Tables that were read last, found by row group and columns."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
@@ -261,7 +261,7 @@ class PowerFile:
     def samples(
         self, channel: str, begin_ns: int | None, end_ns: int | None
     ) -> tuple[Nanoseconds, Floats]:
-        """Times and powers of a channel's samples between two meter times; None: no bound.
+        """Times and powers of a channel's samples between two meter times; None means no bound.
 
         Returns:
             Times of the samples on the meter's clock, and watts, both of shape (n,); missing
@@ -290,7 +290,7 @@ class PowerFile:
         return np.concatenate(times), np.concatenate(powers)
 
     def pieces(self, channel: str) -> list[TracePiece]:
-        """Parts of a channel's recording: its row groups.
+        """Parts of a channel's recording, each of which is a row group.
 
         Raises:
             RunDamaged: the file is damaged.
@@ -313,7 +313,7 @@ class PowerFile:
         return found
 
     def without(self, times_ns: Mapping[str, Nanoseconds]) -> PowerFile:
-        """A view of the recording in which the samples at these times, by channel, are missing.
+        """A view of the recording without each channel's samples at these times.
 
         Raises:
             RunDamaged: the file is damaged.
@@ -340,7 +340,7 @@ class PowerFile:
             return samples_of(read(number, ["time_ns", "watts_w", "flags", "amps_a", "volts_v"]))
 
     def falling_edges(self) -> dict[int, Nanoseconds]:
-        """Times of falling edges by digital input: midpoints between high and low samples."""
+        """Map each digital input to its falling edges, halfway between high and low samples."""
         falls: dict[int, list[Nanoseconds]] = {}
         channel = self.header.capability.channels[0].name
         last: tuple[int, int] | None = None
@@ -461,7 +461,7 @@ def _kept(values: dict[_K, _V], key: _K, value: _V, max_count: int) -> _V:
 def _note_falls(
     falls: dict[int, list[Nanoseconds]], table: Any, last: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """Add the falling edges of a row group by input; return its last sample for the next call."""
+    """Add each input's falling edges in a row group; return the last sample for the next call."""
     time_ns, digital = to_numpy(table["time_ns"]), to_numpy(table["digital"])
     if last is not None:
         time_ns = np.concatenate([[last[0]], time_ns])
@@ -495,7 +495,7 @@ def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> RowGrou
 def _range_parts(
     groups: list[RowGroup], energy_j: float, duration_s: float
 ) -> dict[int | None, RangePart]:
-    """Energy and time by measuring range; segments between row groups are divided in proportion."""
+    """Energy and time in each measuring range; segments across row groups are divided."""
     shares: list[RangeShare] = [share for group in groups for share in group.shares]
     sum_j, sum_s = (
         sum(share.energy_j for share in shares),

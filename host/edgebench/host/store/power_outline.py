@@ -15,7 +15,7 @@ from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol.errors import RunDamaged
 
 MAX_BLOCKS = 1 << 17
-"""Maximum number of blocks of an outline, many times the number of pixel columns of a screen."""
+"""Maximum number of blocks of an outline; a screen has far fewer columns of pixels."""
 _OUTLINE = Layout(
     {
         "channel": pa.int32(),
@@ -31,8 +31,8 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
     Args:
         file: The recording.
         channel: Name of the channel.
-        finest: Maximum number of blocks, which are then computed from the samples; None: read the
-            stored outline.
+        finest: Maximum number of blocks to compute from the samples; if None, the stored outline is
+            read.
 
     Raises:
         RunDamaged: the recording cannot be read.

@@ -32,7 +32,7 @@ from edgebench.protocol.text import one_line
 
 T = TypeVar("T")
 MAX_POWER_W = 1e9
-"""Limit on the power of a sample, about the power of a power station. Up to this limit, sums over a
+"""Maximum power of a sample, which is about that of a power station. Up to this limit, sums over a
 week do not overflow."""
 
 UNKNOWN = Header(
@@ -89,7 +89,7 @@ def write_power(directory: Path, recording: Recording) -> PowerFacts:
 
 @dataclass(slots=True)
 class _RecordingDecoder:
-    """Decodes a whole recording; keeps its first damage, and the arrival times of the blocks."""
+    """Decodes a whole recording, and notes the first damage and the arrival times of blocks."""
 
     recording: Recording
     envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
@@ -148,7 +148,7 @@ class _RecordingDecoder:
         return blocks
 
     def _attempt(self, act: Callable[[], T], otherwise: T) -> T:
-        """Result of an action, or `otherwise` after any exception, which is recorded as damage.
+        """Result of an action; an exception is recorded as damage, and gives `otherwise`.
 
         All exceptions are caught, because the library of each driver has its own exceptions for
         damaged bytes.

@@ -1,8 +1,8 @@
 """Removal of stored runs, by id or by age.
 
 A run leaves runs/ by a single rename, so that no reader sees a partial run. The files of the run
-are deleted after the rename is synced to disk: a power cut must not restore a run without its
-files. The next removal deletes files that a killed removal has left.
+are deleted after the rename is synced to disk, because a power cut must not restore a run without
+its files. The next removal deletes files that a killed removal has left.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def outdated(
 
     Args:
         rows: The runs, oldest first.
-        before_utc: Time in the format of `created_utc`; None: no limit on the age.
-        keep_last: Number of runs to keep; None: no limit on the number.
+        before_utc: Time in the format of `created_utc`; None means no limit on the age.
+        keep_last: Number of runs to keep; None means no limit on the number.
     """
     run_ids: set[str] = set()
     if before_utc is not None:

@@ -1,4 +1,4 @@
-"""Fetched runs that cannot be analysed: their files are set aside as evidence.
+"""Fetched runs that cannot be analysed, whose files are set aside as evidence.
 
     <store>/set-aside/<run-id>/     the directory from incoming/, with fault.json
 
@@ -34,7 +34,7 @@ from edgebench.system.whole_files import make_directory, sync_directory, sync_tr
 
 FAULT_FILE = "fault.json"
 MAX_RUNS = 100
-"""Limit on the runs that are set aside in a store."""
+"""Maximum number of runs that are set aside in a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SetAsideRun:
     fault: Fault | None
     """Why the run was set aside; None if fault.json is not readable."""
     expectation: ExpectedRun | None
-    """Device and model of the run; None unless this host has started it."""
+    """Device and model of the run; None if another host started the run."""
     files: tuple[str, ...]
     """Files of the run, as paths relative to the directory."""
     size_bytes: int

@@ -24,7 +24,7 @@ AOSP, packages/modules/adb, adb.h: ADB_CLASS, ADB_SUBCLASS, ADB_PROTOCOL."""
 
 
 class AdbTransport(PinnedTransport):
-    """TLS in streams of adb; an endpoint's addresses are serial numbers of phones."""
+    """TLS through streams of adb; an endpoint's addresses are serial numbers of phones."""
 
     name = "adb"
 

@@ -1,9 +1,9 @@
 """Connections to agents in an event loop, for a host that watches many agents at once.
 
 The handshake, the check of the pinned certificate and the errors are the same as in `pinned.py` and
-`link.py`. Unlike there, no thread waits for a connection, and a connection takes little memory.
-Only the streams of transports other than TCP are opened in threads, because there are few such
-streams.
+`link.py`. Unlike in `pinned.py`, no thread waits for a connection, and a connection takes little
+memory. Only the streams of transports other than TCP are opened in threads, because there are few
+such streams.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ from edgebench.system.control_address import ControlAddress
 _T = TypeVar("_T")
 
 QUICK_S = 0.3
-"""Time within which a running device accepts a connection. After this time, an attempt releases its
-slot, so that a device that is off does not occupy the slot until the attempt times out."""
+"""A running device accepts a connection within this time. After this time, an attempt releases its
+slot (one of a limited number of simultaneous attempts), because a device that is off would occupy
+the slot until the attempt times out."""
 SMALL_PAYLOAD_BYTES = 4096
 """Maximum size of a notice's payload, in addition to the longest header."""
 TLS_BUFFER_BYTES = 16 * 1024
-"""Number of bytes that are read at a time: the size of a TLS record. Source: RFC 8446, section
-5.1."""
+"""Number of bytes that are read at a time; it is the maximum size of a TLS record. Source: RFC
+8446, section 5.1."""
 _OPTIONS: dict[str, Any] = WEBSOCKET_OPTIONS | {
     "max_size": 4 + MAX_HEADER_BYTES + SMALL_PAYLOAD_BYTES,
     "max_queue": 4,
@@ -59,7 +60,7 @@ _OPTIONS: dict[str, Any] = WEBSOCKET_OPTIONS | {
 
 
 class PinnedAgentConnection(ClientConnection):
-    """A connection that is aborted before any data is sent, if the certificate is not pinned."""
+    """A connection that is aborted, before any data is sent, unless the certificate is pinned."""
 
     def __init__(self, endpoint: Endpoint, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -91,7 +92,7 @@ async def open_pinned(
         context: TLS settings of this host, shared by all connections because each takes 30 KB.
         slots: Limits the number of simultaneous handshakes. A connection attempt to an address that
             responds slowly does not occupy a slot.
-        dial: Opens the plain stream, in a thread; None: TCP, in this event loop.
+        dial: Opens the plain stream in a thread; None: TCP is opened in this event loop.
 
     Raises:
         Unreachable: no agent responds at any address, or the other side ends connections before it
@@ -114,7 +115,7 @@ async def _open_one(
     context: ssl.SSLContext,
     slots: asyncio.Semaphore,
 ) -> ClientConnection:
-    """Connect and do the TLS handshake in the same slot, because agents end handshakes early."""
+    """Connect and do the TLS handshake in the same slot, because agents drop late handshakes."""
     connecting: asyncio.Task[PlainStream] | None = None
     try:
         async with slots:

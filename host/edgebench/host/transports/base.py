@@ -19,7 +19,7 @@ class Endpoint:
     addresses: tuple[str, ...]
     """Addresses in the transport's own format, tried in this order."""
     port: int
-    """Port at all addresses; 0 if the transport has no ports."""
+    """Port, which is the same at all addresses; 0 if the transport has no ports."""
     identity_file: str = ""
     """Path of the only private key to use for an SSH login; empty: the keys that the user's SSH
     configuration names."""
@@ -62,5 +62,5 @@ class Transport(Protocol):
         ...
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Find the devices that are visible now; none if this machine cannot search for devices."""
+        """Find the devices that are visible now; empty if this machine cannot search."""
         ...

@@ -85,7 +85,7 @@ class Link:
 
 @contextmanager
 def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
-    """Translate errors that occur while a connection is opened to `Unreachable` or `AgentBusy`."""
+    """While a connection is opened, translate errors to `Unreachable` or `AgentBusy`."""
     try:
         yield
     except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:

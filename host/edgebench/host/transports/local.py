@@ -37,18 +37,19 @@ from edgebench.system.python_start import python_command
 START_TIMEOUT_S = 20.0
 POLL_S = 0.02
 END_TIMEOUT_S = 10.0
-"""Time for an agent to end its run and exit, before it is killed."""
+"""Time that an agent has to end its run and exit; after this time, the agent is killed."""
 RESTART_S = 0.2
 """Pause before the agent is started again; shorter than the time that an agent needs to detect that
 the state directory is locked."""
 FAILED_LOG = "start-failed.log"
-"""Log of the last agent that did not start, in the agent's state directory."""
+"""Name of the log of the most recent agent that failed to start; the log is in the agent's state
+directory."""
 USED_TIMEOUT_S = 5.0
-"""Time to wait for a command of another environment to end."""
+"""Time to wait for the end of a command that runs in a different Python environment."""
 IDLE_EXIT_S = 10.0
-"""Time without a connection after which an agent that was started here exits."""
+"""An agent that this module started exits after it has had no connection for this time."""
 _PEER = "the agent on this machine"
-"""Name of the agent in errors."""
+"""Name by which error texts refer to this machine's agent."""
 
 
 class LocalTransport:
@@ -64,8 +65,8 @@ class LocalTransport:
         """Open a connection to this machine's agent, which is started if it is not running.
 
         The agent has to run in the Python environment of this process, unless `any_environment` was
-        set. An idle agent that a command of another environment started exits, and a new agent is
-        started.
+        set. If a command of another environment started the agent, and the agent is idle, then the
+        agent exits, and a new agent is started.
 
         Raises:
             LeaseHeld: a command of another Python environment uses the agent.
@@ -81,7 +82,7 @@ class LocalTransport:
             return _start_and_connect(self._state, environment)
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Always empty: this machine is known without discovery."""
+        """The result is always empty, because this machine is known without discovery."""
         return []
 
 
@@ -202,7 +203,7 @@ def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
 
 
 def _may_hold_state(state: Path) -> bool:
-    """Whether this user may create or write to the state directory, as an agent needs to start."""
+    """Whether this user may create the state directory or write to it, which an agent has to do."""
     try:
         nearest = next(path for path in (state, *state.parents) if path.exists())
         return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
@@ -272,6 +273,6 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 def _last_line(log: str) -> str:
-    """Last line of an agent's log, except hints, which are for users who start an agent by hand."""
+    """Last line of an agent's log that is not a hint for users who start an agent by hand."""
     lines = [line for line in log.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1].removeprefix("error: ") if lines else ""

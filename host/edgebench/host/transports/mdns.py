@@ -11,7 +11,7 @@ from edgebench.protocol.text import printable
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 SETTLE_S = 0.3
-"""Time without a new announcement, after which no further announcements are expected."""
+"""If no new announcement arrives for this time, no further announcements are expected."""
 LEAST_S = 0.8
 RESOLVE_TIMEOUT_MS = 1000
 

@@ -3,7 +3,7 @@
     PinnedTransport.dial ─▶ PlainStream ─▶ TLS, pin compared ─▶ WebSocket ─▶ Link
       (TCP, adb, …)                     (this file, for all of them)
 
-Neither a certificate authority nor a host name is checked: the handshake proves that the agent owns
+Neither a certificate authority nor a host name is checked. The handshake proves that the agent owns
 the key of the certificate that it presents, and the fingerprint identifies the expected
 certificate. The fingerprint is compared before this host sends any application data, so the
 programs and networks that carry the stream need not be trusted.
@@ -37,15 +37,16 @@ from edgebench.protocol.errors import AgentBusy, EdgebenchError, NotPaired, Unre
 from edgebench.protocol.identity import fingerprint
 
 CONNECT_TIMEOUT_S = 10.0
-"""Time limit for opening a plain stream: the kernel of a running device responds at once."""
+"""Time limit for opening a plain stream; the kernel of a running device responds much sooner."""
 BUSY_S = 10.0
 """Time during which this host retries to connect if connections end before the agent shows its
-certificate: an agent drops connections at random while too many connections are waiting."""
+certificate. An agent drops connections at random while too many connections are waiting."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 1.0
-"""Shortest and longest pause between two attempts; each is up to twice the previous pause."""
+"""Shortest and longest pause between two attempts; each pause is up to twice as long as the
+previous pause."""
 REFUSALS = 2
 """If this number of consecutive connections end right after the handshake, the agent counts as
-refusing this host. A single connection may end for another reason: it took too long while other
+refusing this host. A single connection may end in this way because it took too long while other
 connections were waiting."""
 END_ERRORS = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)
 """Errors of a connection that the other side has closed."""
@@ -59,9 +60,10 @@ class PlainStream:
     """Connected stream socket, TCP or unix."""
     end_reason: Callable[[], EdgebenchError | None] = lambda: None
     """Callback that is called once, in any thread, if the other side ends the stream before the
-    agent has shown its certificate; the callback may wait for some seconds. It returns the error
-    that is the cause, if the program that carries the stream reports the cause. If it returns None,
-    another attempt is made, because an agent with too many connections also ends connections."""
+    agent has shown its certificate; the callback may wait for some seconds. If the program that
+    carries the stream reports the cause of the end, the callback returns this cause as an error. If
+    the callback returns None, a new attempt is made, because the agent may have had too many
+    connections."""
 
 
 Dial = Callable[[Endpoint], PlainStream]
@@ -98,11 +100,11 @@ class PinnedTransport(ABC):
 
     @abstractmethod
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Find the devices that are visible now; none if this machine cannot search for devices."""
+        """Find the devices that are visible now; empty if this machine cannot search."""
 
 
 def places(endpoint: Endpoint) -> list[Endpoint]:
-    """The endpoint split into endpoints with a single address each."""
+    """Split the endpoint into endpoints with a single address each."""
     return [replace(endpoint, addresses=(address,)) for address in endpoint.addresses]
 
 

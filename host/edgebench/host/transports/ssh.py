@@ -36,8 +36,8 @@ from edgebench.protocol.errors import EdgebenchError, Unreachable, UsageError
 LOOPBACK = "127.0.0.1"
 """Address of the agent on the device."""
 END_TIMEOUT_S = 10.0
-"""Time for `ssh` to end after its stream has ended; a host on the way may end more slowly than the
-device."""
+"""Time that `ssh` has to exit after its stream has ended; a jump host may close its connection more
+slowly than the device."""
 
 
 class SshTransport(PinnedTransport):

@@ -35,8 +35,8 @@ CONNECT_TIMEOUT_S = 15
 """Time limit for a device to accept a connection and to show its host key, unless ~/.ssh/config
 sets a limit."""
 ALIVE_INTERVAL_S = 15
-"""Time without a byte from the device, after which `ssh` requests a response, unless ~/.ssh/config
-sets this time; after three requests without a response, `ssh` closes the connection. Source:
+"""If no byte arrives from the device for this time, `ssh` requests a response; ~/.ssh/config may
+set a different time. After three requests without a response, `ssh` closes the connection. Source:
 ssh_config(5), ServerAliveCountMax."""
 CONFIG_TIMEOUT_S = 30.0
 MAX_LOG_BYTES = 256 * 1024
@@ -96,7 +96,7 @@ def parse_address(text: str) -> SshAddress | None:
 
 @dataclass(frozen=True, slots=True)
 class SshConfig:
-    """The settings of `ssh` for an address that this module uses."""
+    """The settings of `ssh` that this module uses, for a single address."""
 
     host_name: str
     known_hosts: tuple[str, ...]
@@ -158,7 +158,7 @@ def read_config(program: str, address: SshAddress, identity_file: Path | None) -
 
 
 def identity_words(identity_file: Path | None) -> tuple[str, ...]:
-    """Options by which `ssh` offers only this key: a server ends a login after a few keys."""
+    """Options by which `ssh` offers only this key; servers may reject a login with many keys."""
     if identity_file is None:
         return ()
     return ("-i", str(identity_file), "-oIdentitiesOnly=yes")
@@ -186,7 +186,7 @@ def login_words(config: SshConfig, log: Path, *, can_prompt: bool) -> tuple[str,
 
 
 class FailureKind(Enum):
-    """Kind of a failure of `ssh`, by what the user has to fix."""
+    """Kind of a failure of `ssh`; the kinds differ in what the user has to fix."""
 
     UNREACHABLE = auto()
     """The network or the device has to be fixed."""
@@ -300,7 +300,8 @@ _RULES = (
     ),
 )
 _PROXY_ENDED = re.compile(r"Connection (?:closed|reset) by UNKNOWN port 65535|.*: Broken pipe")
-"""Pattern of the messages after the program that connects to the device has ended."""
+"""Pattern of the messages that `ssh` prints when the program that connects to the device has
+ended."""
 _ABOUT_KEYS = re.compile(
     r"Load key |sign_and_send_pubkey: |no such identity: |Couldn't sign |.*sk-"
 )
@@ -341,7 +342,7 @@ def failure_of(
 def _first_match(
     messages: Sequence[str], address: str, config: SshConfig, log: str = "", **known: str
 ) -> SshFailure | None:
-    """Failure by the first rule that matches a message, with facts from the log and `known`."""
+    """Failure according to the first rule that matches a message, with details from the log."""
     shown = re.search(r"^debug1: Server host (?:key|certificate): (\S+ [^\s,]+)", log, re.MULTILINE)
     offending = re.search(r"^Offending \S+ key in (.+):(\d+)", log, re.MULTILINE)
     offered = len(re.findall(r"^debug1: Offering public key: ", log, re.MULTILINE))

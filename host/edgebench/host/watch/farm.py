@@ -3,7 +3,7 @@
 Theory of operation. There is a single connection and a single task per agent, and no thread per
 device. The tasks put their updates into a short common queue. If the caller is slow, the queue
 fills up, the tasks stop reading, and finally the agents close the connections, so no buffer grows
-without limit. Another task checks once a second for agents that no longer send data, which is
+without limit. A separate task checks once a second for agents that no longer send data, which is
 cheaper than a timer per agent.
 """
 
@@ -30,10 +30,10 @@ from edgebench.host.watch.update import Update
 from edgebench.system.paths import user_paths
 
 MAX_WAITING = 256
-"""Maximum number of updates that wait for the caller to iterate."""
+"""Maximum number of updates in the queue that the caller has not taken yet."""
 PARALLEL_HANDSHAKES = 16
-"""Maximum number of simultaneous TLS handshakes: each takes 2 ms of CPU time, so that simultaneous
-handshakes of a whole farm would time out."""
+"""Maximum number of simultaneous TLS handshakes. Each handshake takes 2 ms of CPU time, so
+simultaneous handshakes of a whole farm would time out."""
 CHECK_S = 1.0
 
 
@@ -42,10 +42,10 @@ async def watch(
 ) -> AsyncGenerator[Update, None]:
     """Yield updates of devices, first their current states, until the caller stops iterating.
 
-    The updates end earlier only if every agent has violated the protocol.
+    The iterator ends by itself only if every agent has violated the protocol.
 
     Args:
-        devices: Devices to watch. If a device names no seat, all seats of its agent are watched.
+        devices: Devices to watch. If a device names no seat, all devices of its agent are watched.
         files: Identity of this host.
         state: State directory of the agent on this machine; None: the default directory of this
             user. The agent is watched if it is running, and never started.

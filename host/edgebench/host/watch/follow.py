@@ -33,7 +33,7 @@ from edgebench.protocol.live import unpack_samples
 
 ANSWER_TIMEOUT_S = 30.0
 SILENCE_S = 20.0
-"""Time without a reading, after which an agent counts as absent. An agent sends a reading every
+"""An agent counts as absent if no reading arrives for this time. An agent sends a reading every
 second, but a board that is swapping may take seconds for any operation."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
 """Shortest and longest pause before reconnecting to an agent; each pause is twice the previous
@@ -42,9 +42,10 @@ JITTER = 0.25
 """Random variation of a pause, as a share of the pause. Without this variation, all watchers of a
 rack would reconnect at once after the rack is switched on."""
 NOTICES_PER_SEAT, NOTICES_WINDOW_S = 100, 10.0
-"""Maximum number of notices per seat, and the period in seconds for which this limit applies. A
-seat sends a notice every second, and the notices that were delayed by a network outage may arrive
-at once. The limit is three times the number of notices of 30 s."""
+"""Maximum number of notices per seat (device of an agent), and the period in seconds for which this
+limit applies. A seat sends a notice every second, and the notices that were delayed by a network
+outage may arrive at once. The limit is about three times the number of notices that a seat sends in
+30 s."""
 
 Open = Callable[[], Awaitable[ClientConnection]]
 _T = TypeVar("_T", bound=m.Message)
@@ -62,10 +63,11 @@ class AgentWatch:
         """Prepare to watch; `follow` connects.
 
         Args:
-            devices: Known devices of the agent: some of its seats, or a single device that stands
-                for all seats.
+            devices: Known devices of the agent, each at a seat. A single device without a seat
+                means that all seats of the agent are watched.
             open_connection: Opens a connection to the agent.
-            put: Receives each update; while it waits, nothing is read from the agent.
+            put: Callback that receives each update; while the callback waits, nothing is read from
+                the agent.
         """
         self._device = devices[0]
         self._agent = devices[0].name.removesuffix(f"{SEAT_MARK}{devices[0].seat}")
@@ -73,7 +75,7 @@ class AgentWatch:
         self._seats = seats if all(seats) else ()
         self._is_for_all = not self._seats
         self._names = {device.seat: device.name for device in devices}
-        """Name of the device at each known seat."""
+        """Maps each known seat to the name of its device."""
         self._gone: dict[str, None] = {}
         """Seats whose devices have left the agent, in the order in which they left."""
         self._open = open_connection

@@ -14,10 +14,10 @@ class Absence:
     """A device cannot be watched now; reported when the absence begins or its reason changes."""
 
     device: str
-    """Name of the device; `AGENT/SEAT` if its agent has several seats."""
+    """Name of the device; `AGENT/SEAT` if its agent has several devices."""
     since_s: float
-    """Unix time at which the device was last present; if it never was, the time at which the watch
-    began."""
+    """Unix time at which the device was last present; if it was never present, the time at which
+    the watch began."""
     reason: str
     is_final: bool = False
     """Whether the agent violated the protocol, so that no reconnection is attempted."""
@@ -25,7 +25,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A device has become present, or its holder, run or phase has changed."""
+    """A device has become present, or its lease holder, run or phase has changed."""
 
     device: str
     state: SeatState

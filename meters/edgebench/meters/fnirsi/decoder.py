@@ -29,7 +29,10 @@ class FnirsiSettings:
 
 
 class FnirsiDecoder(UniformDecoder):
-    """Assigns times to the samples of complete reports; a lost report only lowers the rate."""
+    """Assigns times to the samples of complete reports.
+
+    A lost report shows only as a lower rate.
+    """
 
     def __init__(self, settings: FnirsiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -58,7 +61,7 @@ class FnirsiDecoder(UniformDecoder):
         return []
 
     def _lose(self, skipped_bytes: int) -> None:
-        """Count the samples of damaged reports as lost; `skipped_bytes` determines their number."""
+        """Count the samples of damaged reports as lost; derive the number from `skipped_bytes`."""
         if skipped_bytes and self._is_begun:
             self.timeline.desync()
             reports = max(1, round(skipped_bytes / REPORT_BYTES))

@@ -1,4 +1,4 @@
-"""An FNIRSI tester as a meter; it sends samples for a second after each start command.
+"""An FNIRSI tester as a meter. A tester sends samples for a second after each start command.
 
     start    INIT · START
     session  START again every half second, so that the tester keeps sending
@@ -33,10 +33,10 @@ MODELS = {
     (0x2E3C, 0x0049): ("FNB48S", 0.12),
     (0x2E3C, 0x5558): ("FNB58", 0.12),
 }
-"""Model by USB id, and the time in seconds over which the tester smears a change of power.
+"""Maps each USB id to the model and to the seconds over which the tester smears a change of power.
 
-Source: fqueze/usb-power-profiling, README: observed on a C1 and an FNB48S, assumed for the others.
-"""
+Source: fqueze/usb-power-profiling, README: observed on a C1 and an FNB48S, assumed for the
+others."""
 RATE_HZ = 100.0
 _RATE_LIMITS_HZ = (90.0, 110.0)
 _SMOOTHING_MAX_S = 0.5
@@ -48,7 +48,7 @@ _ASSUMED = "assumed: no FNIRSI data sheet was available"
 
 
 class KeepAlive(Dialog):
-    """A transport to a tester that renews the start command, so that the tester keeps sending."""
+    """A transport that repeats the start command, so that the tester keeps sending."""
 
     def __init__(self, transport: ByteStream, device: HidDevice) -> None:
         super().__init__(transport)

@@ -5,7 +5,7 @@
     a sample         voltage i32 / 1e5, current i32 / 1e5, D+ u16 / 1e3, D- u16 / 1e3, 1,
                      temperature i16 / 10; little-endian
 
-Reports and samples are not numbered: a lost report shows only as a lower sample rate.
+Reports and samples are not numbered, so a lost report shows only as a lower sample rate.
 
 Source: baryluk/fnirsi-usb-power-data-logger, fnirsi_logger.py (samples; the first samples are
 garbage); fqueze/usb-power-profiling, usb-power-profiling.js (commands, checksum, a second of
@@ -88,7 +88,7 @@ class ReportFramer:
     _waiting: bytes = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, int]]:
-        """Return each newly completed report, with the number of invalid bytes before it."""
+        """Return the reports that these bytes complete, each after its count of invalid bytes."""
         self._waiting += data
         reports, at = [], 0
         while len(self._waiting) - at >= REPORT_BYTES:
@@ -104,7 +104,7 @@ class ReportFramer:
         return reports
 
     def finish(self) -> int:
-        """Return the number of invalid bytes at the end; an incomplete report alone counts as 0."""
+        """Return the number of invalid bytes at the end, 0 if only an incomplete report is left."""
         damaged_bytes = self._skipped_bytes + len(self._waiting) if self._skipped_bytes else 0
         self._skipped_bytes, self._waiting = 0, b""
         return damaged_bytes

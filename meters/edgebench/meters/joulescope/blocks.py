@@ -1,7 +1,7 @@
 """Packs blocks of samples from pyjoulescope_driver into bytes for a recording, and unpacks them.
 
 A block belongs to a single signal. A block's `sample_id` counts samples at the instrument's own
-rate, independent of the requested rate: the `sample_id` of the next block should be
+rate, independent of the requested rate. If no block was lost, the `sample_id` of the next block is
 `sample_id + len(data) * decimate_factor`. Samples of digital inputs are packed as bits, with the
 first sample in the least significant bit of the first byte.
 
@@ -45,7 +45,7 @@ class Block:
     topic: str
     first_tick: int
     step: int
-    """Number of ticks between two samples."""
+    """Number of ticks between two samples; a tick is a sample at the instrument's own rate."""
     tick_hz: float
     values: Floats
     """Values of the samples, shape (n,); 0 or 1 for a digital input."""
@@ -65,7 +65,7 @@ def pack(topic: str, block: Mapping[str, Any]) -> bytes:
 
 
 class Unpacker:
-    """Turns the bytes of a recording into blocks, independent of packet boundaries."""
+    """Turns the bytes of a recording into blocks, which may extend over several packets."""
 
     def __init__(self) -> None:
         self._unpacker = msgpack.Unpacker(max_buffer_size=_MESSAGE_MAX_BYTES)

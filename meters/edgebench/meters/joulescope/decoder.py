@@ -1,8 +1,8 @@
 """Turns blocks of a Joulescope into samples of power, current, voltage and digital inputs.
 
-The instrument computes power at its own rate, before decimation. So power defines the timeline, and
-the other signals are looked up at the ticks of power. These signals arrive in separate blocks, so a
-block of power waits for them, at most half a second.
+The instrument computes power at its own rate, before decimation. So the samples of power define the
+timeline, and the values of the other signals at the same times are looked up. The other signals
+arrive in separate blocks, so a block of power waits for them, at most half a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 LIMIT_A, LIMIT_V = 10.0, 15.0
-"""Ends of the highest ranges. Assumed for all models: see the data sheet of your instrument."""
+"""Upper ends of the highest ranges of current and voltage. These limits are assumed for all models,
+so check the data sheet of your instrument."""
 
 _HOLD_S = 0.5
 _NS_PER_S = 1e9
@@ -44,7 +45,7 @@ class JoulescopeSettings:
 
 
 class JoulescopeDecoder(UniformDecoder):
-    """Holds blocks of power back until the other signals of the same time have arrived."""
+    """Holds back blocks of power until the other signals of the same time have arrived."""
 
     def __init__(self, settings: JoulescopeSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -55,7 +56,7 @@ class JoulescopeDecoder(UniformDecoder):
         self._waiting: deque[tuple[Block, int]] = deque()
         """Blocks of power that wait for other signals, and their arrival times."""
         self._origin: int | None = None
-        """Tick of the first sample."""
+        """Instrument's sample number (tick) of the first sample."""
         self._next_tick = 0
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
@@ -71,7 +72,7 @@ class JoulescopeDecoder(UniformDecoder):
         return self._ready(is_last=False)
 
     def finish(self) -> list[SampleBlock]:
-        """Return the samples that still wait for other signals."""
+        """Return the samples of power that still wait for current, voltage or inputs."""
         return self._ready(is_last=True)
 
     def _take(self, block: Block, rx_ns: int) -> bool:

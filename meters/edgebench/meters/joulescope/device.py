@@ -31,8 +31,8 @@ INSTALL = install_command("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
 UNFILTERED_HZ = 1_000_000
-"""Rate at which samples come directly from the converter. At lower rates, a low-pass filter
-computes the samples, so that activity between two samples is included.
+"""Rate at which samples come directly from the converter. At lower rates, samples are the output of
+a low-pass filter, so that activity between two samples is included.
 
 Source: joulescope_driver, src/downsample.c (filters of 39 and 89 taps, or means) and its callers in
 js110_usb.c and js220_usb.c, on_sampling_frequency."""
@@ -50,10 +50,10 @@ class JoulescopeSetup:
     """Serial number of the instrument to use; empty: the only instrument."""
     rate_hz: int = RATE_HZ
     input_count: int | None = None
-    """Number of digital inputs to record; None: all."""
+    """Number of digital inputs to record; None for all inputs."""
     is_power_on: bool = False
-    """If the current range is "off", which cuts the device's supply: switch the supply on for the
-    session, and off again afterwards."""
+    """Whether to switch the device's supply on for the session, and off again afterwards, if the
+    current range is "off". This range cuts the device's supply."""
 
 
 class Joulescope(InstrumentMeter[JoulescopeUnit]):
@@ -66,7 +66,7 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
         self._setup = setup
 
     def _describe(self, connection: JoulescopeUnit) -> Header:
-        """Identify the instrument without changing it; only a session sets range and rate."""
+        """Identify the instrument and leave its settings; only a session sets range and rate."""
         setup, unit = self._setup, connection
         unit.take(setup.serial)
         input_count = _INPUTS.get(unit.model, INPUT_COUNT)

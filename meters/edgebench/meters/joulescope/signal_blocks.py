@@ -1,4 +1,4 @@
-"""Samples of a signal, looked up by time, because each signal arrives in its own blocks."""
+"""Looks up samples of a signal by time, because each signal arrives in blocks of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from edgebench.meters.base import Floats
 from edgebench.meters.joulescope.blocks import Block
 
 BLOCKS_MAX = 4096
-"""Maximum number of blocks that are kept for a signal while the power at their time is missing."""
+"""Maximum number of blocks of a signal that are kept while power of the same time is missing."""
 
 
 @dataclass(slots=True, eq=False)
 class SignalBlocks:
-    """Blocks of a signal that are still needed."""
+    """Blocks of a signal that later blocks of power may still need."""
 
     end_tick: int | None = None
-    """Tick after the last sample that arrived; None: none has arrived."""
+    """Tick right after the last sample that arrived; None before the first sample."""
     _blocks: deque[Block] = field(default_factory=lambda: deque[Block](maxlen=BLOCKS_MAX))
     _last: float = 0.0
     """The last value returned by `bits_at`."""
@@ -31,7 +31,7 @@ class SignalBlocks:
         self.end_tick = block.end_tick
 
     def has(self, end_tick: int) -> bool:
-        """Whether all samples before this tick have arrived or are lost."""
+        """Whether each sample before this tick has arrived or is lost."""
         return self.end_tick is not None and self.end_tick >= end_tick
 
     def at(self, wanted: Block) -> Floats:

@@ -1,7 +1,7 @@
 """Byte stream of the blocks that a Joulescope publishes, for a session to read.
 
 The vendor's driver calls back from its own thread; the callback only packs a block and queues it.
-The queue is bounded: if it is full, blocks are lost, and the next block's `sample_id` shows this.
+While the queue is full, new blocks are lost, and the `sample_id` of the next block shows the loss.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OnBlock = Callable[[str, Any], None]
 
 
 class JoulescopeDriver(Protocol):
-    """The part of `pyjoulescope_driver.Driver` that is used."""
+    """The methods of `pyjoulescope_driver.Driver` that edgebench uses."""
 
     def device_paths(self) -> list[str]:
         """Paths of connected devices, such as u/js220/002557."""
@@ -53,7 +53,7 @@ class JoulescopeDriver(Protocol):
         ...
 
     def unsubscribe(self, topic: str, fn: OnBlock, timeout: float | None = None) -> None:
-        """End a subscription; `fn` must be the identical object."""
+        """End a subscription; `fn` must be the same object that was given to `subscribe`."""
         ...
 
     def finalize(self, timeout: float | None = None) -> None:
@@ -72,7 +72,7 @@ class BlockStream:
         self._waiting_bytes = 0
         self._is_gone = False
         self._begun = ExitStack()
-        """Callbacks that undo each step of the start."""
+        """Callbacks, each of which undoes a step of the start."""
         self._changed = threading.Condition()
         # Bound once: unsubscribing requires the same object that was subscribed.
         self._on_block: OnBlock = self._put

@@ -1,4 +1,4 @@
-"""A Joulescope: opened through the vendor's driver, configured for a recording, then restored.
+"""Opens a Joulescope through the vendor's driver, and restores its settings after a recording.
 
 A fixed voltage range would silently clip a higher supply voltage. So a recording sets the ranges to
 automatic, and restores the previous ranges afterwards.
@@ -23,22 +23,22 @@ from edgebench.protocol.errors import TargetError, UsageError
 _CHOICE = "s/i/range/select"
 _RANGES = {"js110": {_CHOICE: "auto", "s/v/range/select": "15 V"}}
 _RANGES_OTHERS = {"s/i/range/mode": "auto", "s/v/range/mode": "auto"}
-"""Ranges of current and voltage for a recording."""
+"""Maps topics to the values that make the ranges of current and voltage automatic."""
 _MANUAL = (5, "manual")
-"""Values of the range mode in which the topic `_CHOICE` selects the range."""
+"""Values of the range mode in which a fixed range applies, set in the topic `_CHOICE`."""
 _OFF = (0, "off")
 _OFF_MODES = (*_OFF, 1, 2, 3)
 
 
 class JoulescopeUnit:
-    """Connection to an instrument, through a driver that may manage several instruments."""
+    """Connection to one instrument, through a driver that may manage several instruments."""
 
     def __init__(self, driver: JoulescopeDriver) -> None:
         self.driver = driver
         self.path = ""
         """Path of the instrument in the driver, such as u/js220/002557; empty until opened."""
         self.ranges_before: dict[str, Any] = {}
-        """Ranges before a recording, by topic, that have not been restored yet."""
+        """Maps each range topic to its value before a recording, until the value is restored."""
 
     @property
     def model(self) -> str:

@@ -1,4 +1,4 @@
-"""Turns messages of a KM003C into samples, from polled readings or from the tester's own queue."""
+"""Turns messages of a KM003C, from polled readings or from the tester's own queue, into samples."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 LIMIT_V, LIMIT_A = 50.0, 6.0
-"""Limits of the measuring range, assumed because no ChargerLAB data sheet was available. If the
-true range is smaller, clipped values have no flag; if it is larger, valid values are flagged as
-saturated."""
+"""Limits of the measuring range, assumed because no ChargerLAB data sheet was available. With a
+smaller true range, clipped values would have no flag; with a larger true range, valid values would
+be flagged as saturated."""
 TICK_NS = 1_000_000_000 // SEQUENCE_HZ
 BACKLOG_TICKS = 10 * SEQUENCE_HZ
-"""Number of ticks by which the sequence number may advance beyond the elapsed time; assumed to
-exceed the length of the tester's queue."""
+"""Number of ticks (of the sequence number) by which a response may be ahead of the elapsed time.
+This number is assumed to exceed the length of the tester's queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +67,17 @@ class ReadingDecoder(PolledDecoder):
 class QueueDecoder(UniformDecoder):
     """Assigns times to samples by their sequence number, which wraps around every 65.5 s.
 
-    A session ends after a shorter silence of the tester, so the sequence number never advances by
-    its whole range between two responses. A response counts as damaged if its sequence number
-    repeats, or has advanced by more than the elapsed time allows. A step backward appears as an
-    advance by almost the whole range.
+    A session ends if the tester is silent for less time than this, so the sequence number never
+    advances by its whole range between two responses. A response counts as damaged if its sequence
+    number repeats, or has advanced by more than the elapsed time allows. A step backward of the
+    sequence number appears as an advance by almost its whole range.
     """
 
     def __init__(self, settings: Km003cSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self._sign = sign_of(settings.is_reversed)
         self._last_tick: int | None = None
-        """Tick of the last sample, without wrapping around; the first sample has tick 0."""
+        """Number of milliseconds from the first sample to the last sample; does not wrap around."""
         self._last_sequence = 0
         self._last_sample_rx_ns = 0
         self._good_rx_ns = 0
@@ -111,10 +111,10 @@ class QueueDecoder(UniformDecoder):
         return []
 
     def _ticks(self, sequence: NDArray[np.uint16], rx_ns: int) -> NDArray[np.int64]:
-        """Milliseconds from the first sample to each of these samples.
+        """Milliseconds from the recording's first sample to each of the samples in a response.
 
         Raises:
-            ValueError: the sequence numbers do not continue the last samples.
+            ValueError: the sequence numbers do not continue those of the previous response.
         """
         if not len(sequence):
             return np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""The KM003C as a meter: polled for readings, or read through its own queue.
+"""The KM003C as a meter. The tester is polled for readings, or its own queue is read.
 
     readings   GET_DATA ADC for each reading, with the host's clock, up to 500 per second
     queue      CONNECT · START_GRAPH · GET_DATA ADC_QUEUE, repeatedly · STOP_GRAPH
@@ -56,8 +56,8 @@ _INTERFACE, _OUT, _IN = 0, 0x01, 0x81
 _RESPONSE_S = 1.0
 _UNANSWERED_MAX = 5
 _FETCH_S = 0.02
-"""Time between two fetches of the queue: a response holds up to 48 samples, and at most 1000
-samples per second are taken."""
+"""Time between two fetches of the queue. The queue fills with up to 1000 samples per second, and a
+response holds up to 48 samples."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
 """Largest number of messages that an earlier client may have left unread."""

@@ -1,4 +1,4 @@
-"""Messages of a KM003C: little-endian, one per USB transfer.
+"""Messages of a KM003C. Numbers are little-endian, and each message is one USB transfer.
 
     request    kind u8, number u8, attribute << 1 u16
     data       41, number, words u16, then parts

@@ -6,8 +6,8 @@ r"""The text stream of a PowerShield: one sample per line.
     error: Overcurrent >59mA, …        description of an error
     summary … end                      after the last sample
 
-Theory of operation. Lines are classified by length, with array operations on all lines at once. The
-lines that are samples are parsed column by column; only the few other lines are parsed
+Theory of operation. Array operations classify all lines at once, by their lengths. Lines with
+samples are parsed column by column, and only the few lines without a sample are parsed
 individually. A line of digits that is not a complete sample is the remains of a damaged sample.
 
 Source: ST UM2243; the help text of the firmware, quoted in mlcommons/tiny, benchmark/runner,
@@ -104,7 +104,7 @@ class AsciiReader:
 def _samples(
     chars: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], Floats, NDArray[np.uint8]]:
-    """Mask of lines that are samples, and the samples' values and negative exponents.
+    """Mask of the lines with a sample, and the samples' values and exponents without their minus.
 
     The mask has shape (lines,), the values and exponents have shape (samples,).
     """

@@ -8,11 +8,11 @@ r"""The binary stream of a PowerShield.
                    buffer % u8 FF FF             F0 F7 mV u16 FF FF supply voltage
 
 Theory of operation. No sample starts with F, so F0 followed by F1 to F7 starts a record, even if
-bytes before it were lost. The number of bytes between two records is even; if it is odd, or if a
-sample starts with F, a byte between the two records was lost. The boundaries of the samples after
-the loss are unknown, so all bytes between the two records are discarded. After a damaged record,
-all bytes up to the next record are discarded. Therefore samples are held back until the next
-record, for at most a second.
+bytes before the record were lost. Samples have two bytes, so an odd number of bytes between two
+records, or a sample that starts with F, shows that a byte was lost. The boundaries of the samples
+after the loss are unknown, so all bytes between the two records are discarded. After a damaged
+record, all bytes up to the next record are discarded. Therefore samples are held back until the
+next record arrives, for at most a second.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A; the help text of its firmware, quoted
 in mlcommons/tiny, benchmark/runner, power_manager.py.
@@ -41,7 +41,7 @@ from edgebench.meters.lpm01a.items import (
 RADIX = 16
 WORD_BYTES = 2
 RESERVED = 0xF000
-"""Words of this value and above are not samples."""
+"""Lowest 16-bit word that is not a sample; all higher words are not samples either."""
 _TEXT_MAX_BYTES = 256
 _START = re.compile(rb"\xf0[\xf1-\xf7]")
 _RECORD = re.compile(
@@ -52,14 +52,14 @@ _RECORD = re.compile(
 _FRAME_BYTES = 4
 _PAYLOAD_BYTES = {0xF1: _TEXT_MAX_BYTES, 0xF2: _TEXT_MAX_BYTES, 0xF3: 5, 0xF7: 2}
 _HELD_MAX_BYTES = 1 << 22
-"""Bytes of twenty seconds at the highest rate; a stream without a record in as many bytes is
-broken."""
+"""Number of bytes in twenty seconds at the highest rate. A stream counts as broken if it has no
+record in so many bytes."""
 _OVERFLOW_BIT = 1 << 31
 
 
 @cache
 def value_table() -> Floats:
-    """Value of each word, shape (65536,)."""
+    """Value of each possible 16-bit word, shape (65536,)."""
     words = np.arange(1 << 16)
     table: Floats = (words & 0xFFF) * float(RADIX) ** -(words >> 12)
     return table
@@ -72,7 +72,7 @@ class BinaryReader:
         self._table = value_table()
         self._rest = b""
         self._searched = 0
-        """Offset before which no record starts."""
+        """Offset in the held bytes up to which no record starts."""
         self._is_doubtful = False
         """Whether the record before the held bytes was damaged, so that its length is unknown."""
         self._is_over = False
@@ -96,7 +96,7 @@ class BinaryReader:
         return items + self._leave(is_last)
 
     def _leave(self, is_last: bool) -> list[Item]:
-        """Keep bytes without a record until the next record arrives; decode them at the end."""
+        """Keep bytes until the next record arrives, or decode them at the end of the stream."""
         rest = self._rest
         self._searched = max(0, len(rest) - 1)  # the last byte may be the first of a record
         is_broken = len(rest) > _HELD_MAX_BYTES

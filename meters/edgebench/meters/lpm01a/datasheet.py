@@ -13,18 +13,18 @@ from edgebench.meters.lpm01a.settings import Lpm01aSetup
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit, term
 
 DROP_V = 0.06
-"""Limit of the voltage drop, by which the supply is lower than the configured voltage."""
+"""Largest voltage drop: the supply may be lower than the configured voltage by this much."""
 _ACCURACY = 0.02
 _BANDWIDTH_HZ = 100e3
 _DYNAMIC_MAX_A, _STATIC_MAX_A = 0.050, 0.200
 _TABLE = "ST UM2243, p. 23-24"
 _FINEST = {binary.RADIX: 8, text.RADIX: 10}
-"""Highest exponent with an uncertainty term, by the radix of the format: steps below a nanoampere
-are finer than the instrument's resolution."""
+"""Maps the radix of each number format to the highest exponent that gets an uncertainty term.
+Higher exponents have steps below a nanoampere, finer than the instrument's resolution."""
 
 
 def supply_deviation(supply_v: float, reported_v: float | None) -> str | None:
-    """Describe how a reported voltage deviates from the set voltage; None: at most by `DROP_V`."""
+    """Describe how a reported voltage deviates from the set one; None if by at most `DROP_V`."""
     if reported_v is None or abs(reported_v - supply_v) <= DROP_V:
         return None
     limit = f"more than {DROP_V:g} V off"
@@ -58,7 +58,7 @@ def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
 
 
 def uncertainty(setup: Lpm01aSetup, supply_v: float) -> tuple[UncertaintyTerm, ...]:
-    """Uncertainty terms of gain, step of the format per exponent, supply voltage and clock."""
+    """Uncertainty terms of gain, supply voltage, clock, and the value step of each exponent."""
     is_static, is_energy = setup.is_static, setup.is_energy
     gain = term(
         Kind.GAIN,

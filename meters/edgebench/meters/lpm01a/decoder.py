@@ -1,4 +1,4 @@
-"""Turns the bytes of a PowerShield, in either format, into samples on the meter's own time."""
+"""Turns the bytes of a PowerShield, text or binary, into samples on the meter's own time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 STAMP_S = 1.0
-"""Interval of the time stamps; only they show how many samples were sent by a given time."""
+"""Interval of the time stamps. Only time stamps show how many samples were sent by a given time."""
 
 
 class Lpm01aDecoder(UniformDecoder):
@@ -44,9 +44,9 @@ class Lpm01aDecoder(UniformDecoder):
         """Whether the first stamp has arrived; earlier bytes are the response to a command."""
         self._trouble = supply_deviation(settings.supply_v, settings.deviating_v)
         self._edge_number: int | None = None
-        """Number of the last edge."""
+        """Event number of the last edge at the event input."""
         self._held: PlacedValues | None = None
-        """The last sample, until it is known whether an edge follows it directly."""
+        """The last sample, held until it is known whether an edge of the event input comes next."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Return the samples that this packet completes."""
@@ -93,7 +93,7 @@ class Lpm01aDecoder(UniformDecoder):
         return blocks
 
     def _check_number(self, edge: Edge) -> None:
-        """Detect a lost edge, which would shift the ends of all later windows.
+        """Detect a lost edge, after which windows would begin and end at wrong edges.
 
         Source: MLPerf Tiny, benchmark/runner: event counters must be consecutive.
         """
@@ -107,7 +107,10 @@ class Lpm01aDecoder(UniformDecoder):
             )
 
     def _flag_of(self, voltage_v: float) -> Flag:
-        """Flag of the powers, which are computed with the configured, not with this voltage."""
+        """Flag of the powers while the meter reports this supply voltage.
+
+        Powers are computed with the configured voltage, not with this reported voltage.
+        """
         if self.settings.setup.is_energy:
             return Flag.NONE  # the meter uses the voltage that it measures
         if voltage_v < self.settings.supply_v - DROP_V:
@@ -115,7 +118,7 @@ class Lpm01aDecoder(UniformDecoder):
         return Flag.SATURATED if voltage_v > self.settings.supply_v + DROP_V else Flag.NONE
 
     def _blocks(self, placed: PlacedValues) -> list[SampleBlock]:
-        """Make blocks of complete samples; with rising edges, the last waits for the next sample.
+        """Make blocks of complete samples; for rising edges, hold the last sample back.
 
         With rising edges, the level of a sample depends on whether an edge follows it directly.
         """
@@ -146,7 +149,9 @@ class Lpm01aDecoder(UniformDecoder):
         )
 
     def _digital(self, is_marked: NDArray[np.bool_]) -> NDArray[np.uint8] | None:
-        """Level of the event input: at rest, except for a single sample at each selected edge.
+        """Level of the event input.
+
+        The event input is at rest, except for a single sample at each selected edge.
 
         Either kind of edge appears as a step from high to low: the sample right after a falling
         edge is low, and the sample right before a rising edge is high.

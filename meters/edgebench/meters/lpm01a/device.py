@@ -10,8 +10,8 @@ A unit can be identified without taking control from its buttons (`htc`), and on
 configures the unit, so listing the connected meters changes nothing. The unit calibrates itself
 after each `volt`, so this command is sent only once.
 
-The static mode is configured if the user requests it. Users report that a unit in this mode sends a
-single mean per acquisition instead of a stream; the recording then reports lost samples.
+The static mode is configured if the user requests it. Users report that a unit in static mode sends
+a single mean per acquisition instead of a stream. A recording of such a mean reports lost samples.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.plain import from_plain
 
 USB_ID = (0x0483, 0x5740)
-"""USB id of all serial ports that use ST's software, so the instrument is identified by a query."""
+"""USB id that all serial ports with ST's software share, so a query identifies the instrument."""
 BAUD_RATE = 3_686_400
 _SET_STEP_V = 0.05
-"""Assumed: users set multiples of this voltage."""
+"""Step of supply voltages. Users are assumed to set multiples of this voltage."""
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 
 
@@ -206,8 +206,8 @@ def _volt(supply_v: float) -> str:
 def _as_set(reported_v: float) -> float:
     """Infer the voltage that was set from the reported voltage, by rounding.
 
-    The reported voltage may be some millivolts off. If the reported voltage were set again without
-    rounding, such errors would add up from run to run.
+    The reported voltage may be some millivolts off. Without rounding, setting the reported voltage
+    again would add up such errors from run to run.
     """
     low_v, high_v = SUPPLY_LIMITS_V
     return min(high_v, max(low_v, round(reported_v / _SET_STEP_V) * _SET_STEP_V))

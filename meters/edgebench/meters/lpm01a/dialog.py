@@ -72,8 +72,8 @@ class Lpm01aDialog(Dialog):
     def rouse(self, command: str) -> None:
         """Send a query, and end a stream that another client has left running.
 
-        A running stream blocks all queries. A fast stream is detected by its bytes, a slow stream
-        by the rejection of the query. A unit at rest receives only the query.
+        A running stream blocks all queries. A fast stream shows by its bytes, and a slow stream
+        because the unit rejects the query. A unit without a stream receives only the query.
 
         Raises:
             TargetError: the stream does not stop, or the unit does not respond.
@@ -97,6 +97,6 @@ class Lpm01aDialog(Dialog):
         run_dry(self._transport, complaint, self._response_s)
 
     def _reason(self, received: bytes) -> str:
-        """Reason for an error, from the line after the error; old firmware sends no reason."""
+        """Reason for an error, from the line after the error. Old firmware sends no such line."""
         detail = _DETAIL.search(read_until(self._transport, _DETAIL, _QUIET_S, received))
         return detail[1].decode("ascii", "replace").strip() if detail else "no reason given"

@@ -17,8 +17,8 @@ class Values:
     values: Floats
     """Current in A, or energy in J of the preceding interval; shape (n,)."""
     exponents: NDArray[np.uint8]
-    """Exponent of each sample, negated; the base is the radix of the format. The exponent
-    determines the step of the value."""
+    """Exponent of each sample without its minus sign. The base is the radix of the format, and the
+    exponent determines the step of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A place in the stream where bytes are invalid, so that samples are lost."""
+    """Invalid bytes in the stream, in place of which samples are lost."""
 
     count: int
     """Minimum number of lost samples."""
@@ -46,7 +46,7 @@ class Edge:
     """An edge of the selected kind at the event input D7."""
 
     number: int
-    """Number of the event; after 99, 999 or a longer row of nines it may restart at 0."""
+    """Number of the event. After 99, 999 or a longer row of nines, numbers may restart at 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ SUPPLY_LIMITS_V = (1.8, 3.3)
 RATES_HZ = (*(m * 10**e for e in range(5) for m in (1, 2, 5)), 100_000)
 ENERGY_MAX_HZ = 10_000
 ASCII_MAX_HZ = 5_000
-"""Highest rate of a recording as text without a time limit; at 10 kHz, the limit is a second."""
+"""Highest rate at which the unit sends text without a time limit. At 10 kHz, a recording as text is
+limited to a second."""
 
 
 class EventEdge(Enum):
@@ -39,7 +40,7 @@ class Lpm01aSetup:
     """Whether the unit sends the energy of intervals, instead of the current at instants."""
     is_ascii: bool = False
     is_static: bool = False
-    """Whether to use the unit's static mode: up to 200 mA, for a current that does not change."""
+    """Whether to use the unit's static mode, for a constant current of up to 200 mA."""
     is_high: bool = False
     """Whether to use the unit's mode for high currents, instead of the mode for best resolution."""
     events: EventEdge | None = None
@@ -53,18 +54,18 @@ class Lpm01aSettings:
 
     setup: Lpm01aSetup
     supply_v: float
-    """Supply voltage, as configured or as reported by the unit; the stream contains no voltage."""
+    """Supply voltage as configured, or else as reported by the unit; the stream contains no
+    voltage."""
     deviating_v: float | None = None
-    """Reported voltage, if it differs from `supply_v` by more than `DROP_V`; None: no deviation, or
-    no report."""
+    """Voltage that the unit reported, if it differs from `supply_v` by more than `DROP_V`. None if
+    there is no such difference, or no report."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """Facts for the recording's header; `deviating_v` is left out if it is None.
 
-        So a recording without a deviation has the same facts as a recording from before
-        `deviating_v` existed: recordings are comparable only if the digests of their facts are
-        equal.
+        Recordings are comparable only if the digests of their facts are equal. So a recording
+        without a deviation has the same facts as a recording of a version without `deviating_v`.
         """
         facts: dict[str, Any] = to_plain(self)
         if self.deviating_v is None:

@@ -1,13 +1,14 @@
-"""Places samples on the meter's own time, and finds missing samples.
+"""Assigns samples to times of the meter's own clock, and finds missing samples.
 
-Theory of operation. Samples are not numbered. Once per second, the meter sends its time as a stamp;
-this time and the rate yield the expected number of samples. So samples are held back until the next
-stamp. If samples are missing and bytes were damaged, the damaged bytes show the place of the loss.
-If samples are missing without damaged bytes, the samples of that second are placed at its start,
-and the gap covers the whole second. The samples after the last stamp, less than a second, are not
-verified.
+Theory of operation. Samples are not numbered. Once per second, the meter sends its time as a stamp,
+and the expected number of samples follows from this time and the rate. So samples are held back
+until the next stamp. If samples are missing and bytes were damaged, the damaged bytes show where
+the samples are missing. If samples are missing without damaged bytes, the samples of that second
+are moved to its start, and the gap covers the whole second. The number of samples after the last
+stamp, less than a second, is not verified.
 
-The first stamp is 0: samples before it are not part of the recording, and the decoder drops them.
+The first stamp is 0. Samples before the first stamp are not part of the recording, and the decoder
+drops them.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from edgebench.meters.lpm01a.items import Stamp, Values
 from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60
-"""Largest plausible lead of a stamp over the samples; a larger lead is a damaged stamp, because a
-session ends long before a meter has been silent for this time."""
+"""A stamp that is ahead of the samples by more than this counts as damaged, because a session ends
+long before a meter has been silent for so long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedValues:
-    """Samples with their places; arrays have shape (n,), n >= 1."""
+    """Samples with their places (numbers on the timeline); arrays have shape (n,), n >= 1."""
 
     index: Places
     values: Floats
@@ -42,7 +43,7 @@ class PlacedValues:
 
 
 def joined(first: PlacedValues | None, second: PlacedValues) -> PlacedValues:
-    """Concatenate samples with the samples that follow them."""
+    """Concatenate these samples and the samples that follow them."""
     if first is None:
         return second
     names = [field.name for field in fields(second)]
@@ -51,25 +52,26 @@ def joined(first: PlacedValues | None, second: PlacedValues) -> PlacedValues:
 
 @dataclass(slots=True, eq=False)
 class StampTimeline:
-    """Collects the samples of a second, and places them when the stamp of this second arrives."""
+    """Collects the samples of a second, and numbers them when the stamp of this second arrives."""
 
     uniform: UniformTimeline
     first_end: int = 0
-    """1 if a value covers an interval, so that the first value ends a period later; otherwise 0."""
+    """1 if values cover intervals, so that the first value ends a period after time 0; otherwise
+    0."""
     standing: Flag = Flag.NONE
     """Flags of all samples that are added from now on."""
     _parts: list[Values] = field(default_factory=list[Values])
     _part_flags: list[Flag] = field(default_factory=list[Flag])
     _marks: list[tuple[int, Flag]] = field(default_factory=list[tuple[int, Flag]])
-    """Flags of single samples, by their place in this second."""
+    """Pairs of a sample's number in this second and the flags of this sample alone."""
     _edges: list[int] = field(default_factory=list[int])
     _count: int = 0
     _hole_at: int | None = None
-    """Place of the first loss in this second."""
+    """Number of samples in this second before its first loss; None without a loss."""
     _hole_count: int = 0
     """Minimum number of samples lost in this second."""
     _excess: int = 0
-    """Number of samples beyond the number that the stamps imply."""
+    """Number of received samples in excess of the number that follows from the stamps."""
 
     def add(self, values: Values) -> None:
         """Append samples, with the flags in `standing`."""
@@ -78,7 +80,7 @@ class StampTimeline:
         self._count += len(values.values)
 
     def add_hole(self, count: int) -> None:
-        """Record a loss of at least `count` samples at this place."""
+        """Record a loss of at least `count` samples after the samples that were added so far."""
         self.uniform.desync_count += 1
         if self._hole_at is None:
             self._hole_at = self._count
@@ -89,11 +91,11 @@ class StampTimeline:
         self._marks += [(self._count - 1, flag), (self._count, flag)]
 
     def mark_edge(self) -> None:
-        """Mark an edge before the next sample."""
+        """Record that an edge of the event input occurred before the next sample."""
         self._edges.append(self._count)
 
     def stamp(self, stamp: Stamp) -> PlacedValues | None:
-        """Place the samples up to the time of this stamp."""
+        """Return the samples up to the time of this stamp, with their numbers."""
         rate_hz = self.uniform.rate_hz
         expected = round(stamp.time_ms * rate_hz / 1000) + self._excess
         missing = expected - self.uniform.next_index - self._count
@@ -110,7 +112,7 @@ class StampTimeline:
         return self._place(missing, "samples lost")
 
     def finish(self) -> PlacedValues | None:
-        """Place the remaining samples without a stamp."""
+        """Return the samples after the last stamp, with their numbers."""
         return self._place(self._hole_count, "samples lost")
 
     def _place(self, missing: int, cause: str) -> PlacedValues | None:

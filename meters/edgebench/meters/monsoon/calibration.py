@@ -1,14 +1,15 @@
-"""Calibration of a Monsoon HVPM: from raw values of its two converters to amperes.
+"""Calibration of a Monsoon HVPM, which turns raw values of its two converters into amperes.
 
-Both converters measure the main current simultaneously: the fine converter up to some ten
-milliamperes, the coarse converter over the whole range. Every 1.25 s, both converters sample their
-zero and their reference once. The means of the last five readings of the zero and of the last five
-readings of the reference calibrate the values that follow:
+Two converters measure the main current simultaneously. The fine converter measures up to some ten
+milliamperes, and the coarse converter measures the whole range. Every 1.25 s, both converters
+sample their zero and their reference once. The means of the last five readings of the zero and of
+the last five readings of the reference calibrate the values that follow:
 
     current = (raw - zero - offset) · scale / (reference - zero - offset)
 
-The current is in mA, for the fine converter in µA; offset and scale are stored in the unit. Values
-before the fifth readings are calibrated with the first five readings.
+The formula yields mA for the coarse converter, and µA for the fine converter. Offset and scale are
+stored in the unit. Values that come before the fifth reading are calibrated with the first five
+readings.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/sampleEngine.py (formula, means), calibrationData.py (a
 reading of 0 is invalid), HVPM.py (threshold).
@@ -28,9 +29,9 @@ from edgebench.meters.monsoon.packets import Observations, SampleKind
 from edgebench.protocol.errors import MeasurementError
 
 READINGS = 5
-"""Number of readings of zero and of reference that are averaged."""
+"""Number of readings of the zero, and of the reference, over which the means are taken."""
 FINE_END = 64_000
-"""Raw value at and above which the fine converter is not used."""
+"""Lowest raw value of the fine converter at which the coarse converter is used instead."""
 COARSE_END = 65_535
 """Raw value at which the coarse converter saturates."""
 READING_KINDS = (SampleKind.ZERO, SampleKind.REFERENCE)
@@ -38,7 +39,7 @@ READING_KINDS = (SampleKind.ZERO, SampleKind.REFERENCE)
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Raw value at 0 A, and amperes per step."""
+    """Line through the calibration: the raw value at 0 A, and the amperes per step."""
 
     zero: float
     step_a: float
@@ -60,11 +61,11 @@ class Converter:
     _last: dict[SampleKind, deque[int]] = field(default_factory=_readings)
 
     def count(self, observations: Observations, kinds: NDArray[np.uint8]) -> int:
-        """Number of zero readings or of reference readings among these, whichever is smaller."""
+        """The number of zero readings or of reference readings, whichever is smaller."""
         return min(len(self._raw(observations, kinds, kind)) for kind in READING_KINDS)
 
     def begin(self, observations: Observations, kinds: NDArray[np.uint8]) -> None:
-        """Calibrate with the first five readings among these, or with all if there are fewer.
+        """Calibrate with the first five readings in `observations`, or with all if fewer.
 
         Raises:
             MeasurementError: the reference is not above zero.

@@ -1,8 +1,9 @@
-"""Turns packets of a Monsoon HVPM into samples: calibration, choice of the converter, losses.
+"""Turns packets of a Monsoon HVPM into calibrated samples, and counts lost samples.
 
 Observations are held back until the unit is calibrated, which takes some seconds. An observation
-that is used for calibration contains no measurement; its place on the timeline gets an interpolated
-value with a flag. A longer run of observations without a measurement counts as a loss.
+that is used for calibration contains no measurement, so an interpolated value with a flag takes its
+place on the timeline. More than `INTERPOLATED_MAX` successive observations without a measurement
+count as lost.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/HVPM.py and sampleEngine.py (voltage).
 """
@@ -28,16 +29,16 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.plain import from_plain
 
 VOLT = 62.5e-6 * 4
-"""Step of the main voltage."""
+"""Volts per step of the raw main voltage."""
 VOLTAGE_END = 65_535
 FINE, COARSE = 0, 1
-"""Range numbers of the fine and of the coarse converter."""
+"""Numbers that stand for the fine and the coarse converter as measuring ranges of samples."""
 INTERPOLATED_MAX = 10
-"""Maximum number of successive observations without a measurement whose values are interpolated;
-assumed: 2 ms, which is more than a calibration needs."""
+"""Up to this number of successive observations without a measurement are interpolated. This number
+of observations takes 2 ms, which is assumed to be longer than a calibration."""
 HELD_MAX_S = 30.0
-"""Time without calibration after which a recording fails: nearly five times the time of five
-readings."""
+"""A recording fails if the unit is not calibrated within this time. Five calibration readings take
+about a fifth of this time."""
 _LOST = "dropped by the meter"
 
 
@@ -68,11 +69,12 @@ class MonsoonDecoder(UniformDecoder):
         self._waiting: list[tuple[Observations, NDArray[np.int64]]] = []
         """Waiting observations, and the number of missing observations before each of them."""
         self._waiting_count = 0
-        """Number of places on the timeline that the waiting observations will take."""
+        """Number of samples on the timeline that the waiting observations, lost ones included,
+        become."""
         self._lost = 0
         """Number of missing observations after the last observation that arrived."""
         self._last: tuple[int, float, float] | None = None
-        """Place, current and voltage of the last sample."""
+        """Number on the timeline, current and voltage of the last sample."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Return the samples that are complete; none until the unit is calibrated.
@@ -121,7 +123,7 @@ class MonsoonDecoder(UniformDecoder):
         self._waiting_count += len(lost) + int(lost.sum())
 
     def _calibrate(self, reading_count: int) -> bool:
-        """Calibrate if this many readings are waiting; return whether the meter is calibrated."""
+        """Calibrate if enough readings have arrived; return whether the meter is calibrated."""
         if not self._is_calibrated and self._waiting:
             observations = np.concatenate([packets for packets, _ in self._waiting])
             kinds = kinds_of(observations)
@@ -135,7 +137,7 @@ class MonsoonDecoder(UniformDecoder):
         return self._is_calibrated
 
     def _blocks(self) -> list[SampleBlock]:
-        """Samples up to the last waiting measurement; later observations keep waiting."""
+        """Return samples up to the last measurement; later observations stay held back."""
         if not self._waiting:
             return []
         observations = np.concatenate([packets for packets, _ in self._waiting])
@@ -163,7 +165,7 @@ class MonsoonDecoder(UniformDecoder):
         return np.where(is_coarse, coarse_a, fine_a), is_coarse
 
     def _block(self, observations: Observations, lost: NDArray[np.int64]) -> SampleBlock:
-        """Make a block from observations, the last of which is a measurement."""
+        """Make a block from observations. The last of the observations is a measurement."""
         current_a, is_coarse = self._currents(observations)
         is_measured = kinds_of(observations) == SampleKind.MEASUREMENT
         is_kept = is_measured | _is_in_short_run(~is_measured)
@@ -209,7 +211,7 @@ class MonsoonDecoder(UniformDecoder):
 
 
 def _is_in_short_run(is_without: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of observations without a measurement whose run is short enough to be interpolated."""
+    """Mask of the observations that have no measurement and are to be interpolated."""
     edges = np.flatnonzero(np.diff(is_without, prepend=False, append=False))
     is_short = is_without.copy()
     for begin, end in edges.reshape(-1, 2):

@@ -39,8 +39,8 @@ _HVPM = 2
 _MODELS = {1: "LVPM", _HVPM: "HVPM"}
 _DAC_LIMITS = {Register.DAC_LOW: (0xD000, 0xF000), Register.DAC_HIGH: (0xC000, 0xD000)}
 _WINDOW_SAMPLES = 20
-"""Number of samples in the shortest window; assumed, so that the samples at its ends are a small
-part of the window."""
+"""Number of samples in the shortest window whose energy is meaningful. The number is assumed, so
+that the first and the last sample are a small part of the window."""
 _SAME_V = 1e-3
 """A requested voltage that is closer than this to the present voltage is not set again."""
 _ASSUMED = "assumed: no Monsoon data sheet was available"
@@ -61,9 +61,9 @@ class MonsoonSetup:
     supply_v: float | None = None
     """Voltage of the main output during the recording; None: keep the present setting."""
     is_power_on: bool = False
-    """If the output is off, switch it on for the recording, and off again afterwards."""
+    """Whether a recording switches on an output that is off, and switches it off at the end."""
     is_averaging: bool = False
-    """Whether samples are means of their interval, according to the user."""
+    """Whether the user states that samples are means of their interval."""
 
 
 class Monsoon(InstrumentMeter[MonsoonLink]):

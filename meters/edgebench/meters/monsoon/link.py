@@ -72,7 +72,7 @@ class MonsoonLink:
                 raise TargetError(f"the Monsoon still sends data {_DRAIN_S:g} s after the stop")
 
     def read(self, timeout_s: float) -> bytes:
-        """Return the packets of about 20 ms, as records; b"" on timeout."""
+        """Return the packets that arrive in about 20 ms, as records; b"" on timeout."""
         records: list[bytes] = []
         deadline_s = time.monotonic() + _GATHER_S
         left_s = timeout_s

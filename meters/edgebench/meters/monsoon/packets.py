@@ -31,15 +31,15 @@ OBSERVATIONS_MAX = 3
 """Maximum number of observations in a packet."""
 DROPPED_SIZE = 1 << 16
 NOT_COUNTED = DROPPED_SIZE - 1
-"""Value of `dropped` before the unit starts to count."""
+"""Value of `dropped` while the unit does not count dropped packets yet."""
 GET_OR_SET, START, STOP = 0x01, 0x02, 0x03
 """Request codes."""
 BUSY = 0xFFFFFFFE
 """Value of any register while the unit samples."""
 FOREVER = 0xFFFFFFFF
-"""Number of samples in a start request, for sampling until the stop request."""
+"""Number of samples in a start request that makes the unit sample until the stop request."""
 VOLTS = 1 << 20
-"""Steps of the main voltage register per volt."""
+"""Number of steps per volt in the register of the main voltage."""
 _HEAD_BYTES = 4
 _KIND = 0x30
 
@@ -66,7 +66,7 @@ class Register(IntEnum):
 
 
 class SampleKind(IntEnum):
-    """Input of the converters during an observation."""
+    """What the converters measured in an observation."""
 
     MEASUREMENT = 0x00
     ZERO = 0x10
@@ -126,7 +126,7 @@ def kinds_of(observations: Observations) -> NDArray[np.uint8]:
 
 
 class PacketReader:
-    """Reads records in order; keeps the number of packets that the unit had dropped."""
+    """Reads records in order, and remembers the unit's last count of dropped packets."""
 
     def __init__(self) -> None:
         self._dropped = NOT_COUNTED
@@ -134,8 +134,9 @@ class PacketReader:
     def read(self, data: bytes) -> PacketRun:
         """Return the observations in complete records.
 
-        A dropped packet, whose content is unknown, counts as three missing observations, the
-        maximum, because the unit drops packets when the host is late.
+        The content of a dropped packet is unknown. A dropped packet counts as three missing
+        observations, which is the maximum, because the unit drops packets when the host is late and
+        packets are full.
         """
         records: NDArray[np.void] = np.frombuffer(data, _RECORD)
         counts = records["count"].astype(np.int64)

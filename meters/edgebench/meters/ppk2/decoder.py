@@ -1,4 +1,4 @@
-"""Turns the bytes of a PPK2 into samples: framing, calibration, range-switch filter, losses."""
+"""Turns the bytes of a PPK2 into calibrated and filtered samples, and counts lost samples."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 SWITCH_SAMPLES = 2
-"""Number of samples after a saturated sample within which the unit switches to a higher range;
-in Nordic's filter, a switch affects the same number of samples after it (spike_filter.py)."""
+"""The unit switches to a higher range within this number of samples after a saturated sample. In
+Nordic's filter, a switch affects as many samples after it (spike_filter.py)."""
 _ADC_AND_RANGE = np.uint32((1 << 17) - 1)
 _ADC = np.uint32((1 << 14) - 1)
 
@@ -40,7 +40,7 @@ class Ppk2Settings:
     is_source: bool
     is_filtered: bool = True
     defaulted: tuple[str, ...] = ()
-    """Calibration constants that the unit did not provide."""
+    """Names of calibration constants that the unit did not send, so that defaults are used."""
 
 
 class Ppk2Decoder(UniformDecoder):
@@ -54,7 +54,8 @@ class Ppk2Decoder(UniformDecoder):
         self._table = calibration_table(settings.calibration, settings.supply_v)
         self._last_beyond = np.zeros(0, np.bool_)
         self._last_ranges = np.zeros(0, np.uint8)
-        """Ranges of the last samples, until it is known whether a range switch follows them."""
+        """Ranges of the newest samples, kept until it is known whether a range switch follows
+        them."""
         self._standing = Flag.UNCALIBRATED if settings.defaulted else Flag.NONE
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
@@ -68,7 +69,7 @@ class Ppk2Decoder(UniformDecoder):
         return [self._block(run) for run in self._framer.feed(b"", is_last=True)]
 
     def loss(self) -> LossReport:
-        """Completeness of the recording so far; the counter shows losses only modulo 64."""
+        """Completeness of the recording so far; the counter shows losses modulo 64."""
         desync_count, is_lossy = self._framer.desync_count, self.timeline.lost_count > 0
         return replace(
             super().loss(),

@@ -38,8 +38,7 @@ BAUD_RATE = 115_200
 SUPPLY_LIMITS_V = (0.8, 5.0)
 """Limits of the voltage at the output in source mode, and at the input in ampere-meter mode.
 
-Source: Nordic, PPK2 user guide.
-"""
+Source: Nordic, PPK2 user guide."""
 _START, _STOP, _POWER, _MODE, _SUPPLY, _METADATA = 0x06, 0x07, 0x0C, 0x11, 0x0D, 0x19
 _AMPERE_METER, _SOURCE = 1, 2
 _RESPONSE_S = 2.0
@@ -64,7 +63,7 @@ _LIMITS = tuple(
     CurrentLimit(limit_a=limit_a, range=place, reference="approximate range switching point")
     for place, limit_a in enumerate((50e-6, 500e-6, 5e-3, 60e-3, HIGHEST_A))
 )
-"""Approximate range limits; for the last range, the highest current that Nordic allows."""
+"""Approximate limits of the ranges. The last limit is the highest current that Nordic allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +71,11 @@ class Ppk2Setup:
     """How the device is connected and powered."""
 
     supply_v: float | None = None
-    """Voltage of the output in source mode, otherwise of the device's own supply; None: the unit's
-    present setting, in source mode only."""
+    """Voltage of the output in source mode, or of the device's own supply in ampere-meter mode.
+    None, in source mode only, keeps the unit's present setting."""
     is_source: bool = False
-    """Whether the unit powers the device; `is_power_on` determines when the supply is on."""
+    """Whether the unit powers the device; `is_power_on` determines whether sessions switch the
+    power."""
     is_power_on: bool = False
     """Whether to switch the device's supply on for the session, and off again afterwards."""
 

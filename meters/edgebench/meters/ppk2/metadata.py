@@ -1,4 +1,4 @@
-"""Metadata of a PPK2: its calibration, as text.
+"""Metadata of a PPK2, a text with the unit's calibration.
 
 The metadata consist of lines of `Key: value`, terminated by `END`. The response may arrive in any
 number of reads, after bytes of a stopped stream; a value may be `-nan` if the factory did not
@@ -36,9 +36,9 @@ class Calibration:
     gi: tuple[float, ...]
     s: tuple[float, ...]
     i: tuple[float, ...]
-    """Ampere."""
+    """Calibration constant I, in amperes."""
     ug: tuple[float, ...]
-    """User gain."""
+    """Calibration constant UG, the user gain."""
 
 
 @dataclass(frozen=True, slots=True)

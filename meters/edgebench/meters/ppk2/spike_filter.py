@@ -2,11 +2,12 @@
 
 The first sample in a new range, and the two samples after it, are artefacts of the instrument. The
 application replaces these three samples by an exponential moving average, with the weight 0.18, or
-0.06 in the highest range. In the highest range, the averages exclude the first two of the three.
+0.06 in the highest range. In the highest range, the averages exclude the first two of the three
+samples.
 
 Theory of operation. Which samples are excluded depends only on the ranges. So the excluded samples
-are removed, the averages of the other samples are computed with array operations, and the results
-are inserted where the filter applies.
+are removed, the averages of the samples that are left are computed with array operations, and the
+results are inserted where the filter applies.
 
 Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, get_adc_result.
 """
@@ -23,16 +24,16 @@ from edgebench.meters.base import Floats
 WEIGHT, WEIGHT_HIGHEST = 0.18, 0.06
 HIGHEST_RANGE = 4
 TOUCHED = 3
-"""Number of samples, from a switch on, whose values come from the filter."""
+"""Number of samples after each range switch whose values come from the filter."""
 HELD = 2
-"""Number of samples, from a switch on, that the averages exclude in the highest range."""
+"""Number of samples after a switch to the highest range that the averages exclude."""
 _NEGLIGIBLE = 1e-18
-"""A weight too small to change a double."""
+"""Weight in an average that is too small to change a double."""
 _NEVER = TOUCHED
 
 
 class MovingAverage:
-    """Exponential moving average, continued across chunks."""
+    """Exponential moving average that continues from one chunk of samples to the next."""
 
     def __init__(self, weight: float) -> None:
         self._weight = weight
@@ -41,8 +42,8 @@ class MovingAverage:
     def over(self, values: Floats) -> Floats:
         """Compute the average after each value, shape (n,), n >= 1.
 
-        After the step with distance 2^k, each element is the weighted sum of the last 2^(k+1)
-        values.
+        The sums are computed in steps. After the step with distance 2^k, each element is the
+        weighted sum of the last 2^(k+1) values.
         """
         decay = 1 - self._weight
         average = self._weight * values
@@ -58,12 +59,12 @@ class MovingAverage:
 
 @dataclass(slots=True)
 class SpikeFilter:
-    """Filter with its state between chunks."""
+    """Filter that keeps its state from one chunk of samples to the next."""
 
     _average: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT))
     _highest: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT_HIGHEST))
     _since: int = _NEVER
-    """Distance of the next sample from the last switch, in samples."""
+    """Number of samples from the last range switch to the next sample."""
     _last_range: int | None = None
 
     def apply(

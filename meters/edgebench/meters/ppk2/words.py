@@ -4,9 +4,10 @@
 
 Theory of operation. Converter and range are 17 bits, so calibration is a table lookup. The
 counter shows how many words are lost, modulo 64. If one to three bytes are lost, all following
-words consist of the wrong bytes, and the counter jumps: after five mismatches in eight words, the
-other three offsets are tried over the next kilobyte. From a mismatch on, words are held back until
-seven more words have arrived, because words with lost framing must not be decoded as samples.
+words consist of the wrong bytes, and the counter jumps. After five counter mismatches in eight
+words, the three other byte offsets are tried over the next kilobyte. After a mismatch, words are
+held back until seven more words have arrived, because words with lost framing must not be decoded
+as samples.
 
 Source: fields and conversion: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; the recovery of the
 framing was inspired by ppk2lab's description, and written from scratch.
@@ -32,13 +33,13 @@ _ADC_MULT = 1.8 / 163840
 _TABLE_SIZE = 1 << 17
 _MISMATCHES, _AMONG = 5, 8
 _TRIAL_WORDS = 256
-"""Number of words, a kilobyte, over which the offsets are compared."""
+"""Number of words, in total a kilobyte, over which the four byte offsets are compared."""
 
 Words = NDArray[np.uint32]
 
 
 def calibration_table(calibration: Calibration, supply_v: float) -> NDArray[np.float64]:
-    """Current in A by the lowest 17 bits of a word; NaN for ranges that do not exist."""
+    """Table from the lowest 17 bits of a word to the current in A; NaN if the range is invalid."""
     table = np.full(_TABLE_SIZE, np.nan)
     adc = np.arange(1 << 14)
     for r in range(RANGES):
@@ -80,10 +81,10 @@ class WordFramer:
     _next_counter: int | None = None
     _is_desync: bool = False
     _is_trusted: bool = False
-    """Whether the offset has been tested, so that mismatches are actual losses."""
+    """Whether the byte offset has been tested, so that counter mismatches are lost words."""
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[WordRun]:
-        """Return the complete words, as a run of words for each part with the same framing."""
+        """Return the complete words as runs; all words of a run have the same framing."""
         self._rest += data
         found: list[WordRun] = []
         while (framed := self._frame(is_last)) is not None:
@@ -105,7 +106,7 @@ class WordFramer:
         return self._rescue(words, is_last) if is_bad else None
 
     def _rescue(self, words: Words, is_last: bool) -> WordRun | None:
-        """Determine whether mismatches at this place mean lost framing or lost words."""
+        """Determine whether counter mismatches at this word mean lost framing or lost words."""
         if len(words) <= _TRIAL_WORDS and not is_last:
             return None  # wait for more words to compare
         trials = [self._score(offset) for offset in range(WORD_BYTES)]
@@ -118,7 +119,7 @@ class WordFramer:
         return self._frame(is_last)
 
     def _score(self, offset: int) -> int:
-        """Number of mismatches if words start at this offset; fewer is better."""
+        """Number of counter mismatches if words start at this byte offset; fewer is better."""
         count = min(_TRIAL_WORDS, (len(self._rest) - offset) // WORD_BYTES)
         if count < 2:
             return _TRIAL_WORDS
@@ -144,7 +145,7 @@ class WordFramer:
 def _believable(is_wrong: NDArray[np.bool_], is_last: bool) -> tuple[int, bool]:
     """Number of words that are samples, and whether the framing is lost after them.
 
-    If `is_last` is true, words at the end are accepted without further evidence.
+    If `is_last` is true, words at the end count as samples although no words follow them.
     """
     wrong = np.flatnonzero(is_wrong)
     if not wrong.size:

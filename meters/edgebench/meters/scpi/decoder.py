@@ -1,4 +1,4 @@
-"""Decoders of SCPI recordings: blocks from instruments with their own timer, or polled readings.
+"""Decoders of SCPI recordings, which hold blocks of instruments with a timer or polled readings.
 
 Samples in blocks are not numbered, so their times follow from their order, and a loss of samples
 shows only in the rate.
@@ -21,7 +21,7 @@ from edgebench.protocol.plain import from_plain
 
 
 class BlockDecoder(UniformDecoder):
-    """Turns blocks into samples; values that the instrument marks as missing count as lost."""
+    """Turns blocks into samples. A value that the instrument marks as missing counts as lost."""
 
     def __init__(self, settings: ScpiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)

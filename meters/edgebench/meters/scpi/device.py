@@ -1,4 +1,4 @@
-"""SCPI instruments as meters: identification, and choice of the module that controls the family.
+"""Identifies SCPI instruments, and chooses the module that controls their family of models.
 
 N6700 … N6705    elog.py          the external data log
 WT310 … WT5000   power_meter.py   the displayed values
@@ -32,7 +32,8 @@ FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
-"""Families, each with a pattern of the reported model and its class; the first match applies."""
+"""Pairs of a pattern for the reported model and the class of its family; the first match
+applies."""
 _KNOWN = "N6700 to N6705, WT300 to WT5000, 344xxA, SDM3000"
 
 

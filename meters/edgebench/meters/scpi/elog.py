@@ -1,4 +1,4 @@
-"""Keysight N6700 and N6705 with their modules: the external data log, current and voltage.
+"""External data log of current and voltage, of Keysight N6700 and N6705 with their modules.
 
     open     nothing: the period that the instrument will use can be computed
     session  FORM REAL · SENS:ELOG:FUNC:… · SENS:ELOG:PER · SENS:ELOG:PER? · TRIG:ELOG:SOUR BUS
@@ -27,7 +27,7 @@ from edgebench.protocol.plain import to_plain
 
 _STEP_NS = 20_480
 _PERIOD_MIN_STEPS = 10
-"""Number of steps in the shortest period for two quantities."""
+"""Shortest period for two quantities, in steps of 20.48 µs."""
 RATE_MAX_HZ = 1e9 / (_PERIOD_MIN_STEPS * _STEP_NS)
 RATE_HZ = 1000.0
 RECORD_BYTES = 8
@@ -41,7 +41,7 @@ class Elog(DataLogger):
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)
         self._is_behind = False
-        """Whether the last response was full, so that more records are waiting."""
+        """Whether the previous response was full, so that the instrument holds more records."""
 
     def describe(self) -> Header:
         """Return the header, with the supported period that is nearest to the requested rate."""

@@ -19,7 +19,7 @@ from edgebench.meters.stream import StreamSession
 from edgebench.protocol.errors import UsageError
 
 FETCH_S = 0.1
-"""Time between two fetches, in which records accumulate in the instrument."""
+"""Time between two fetches of records; meanwhile, the instrument collects records."""
 FETCH_COUNT = 4096
 """Maximum number of records in a block."""
 BUSY_RATIO = 0.8
@@ -68,7 +68,7 @@ class PolledInstrument(Instrument):
         )
 
     def _fastest_hz(self, wanted_hz: float) -> float:
-        """Rate of the fastest of a few readings; the first may be slow, if it selects a range."""
+        """Rate of the fastest of a few readings, because the first one may be slow."""
         fastest_hz = 0.0
         for _ in range(_TRIALS):
             before_s = time.monotonic()

@@ -1,8 +1,8 @@
 """Link to an instrument over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, through pyvisa.
 
-A socket and a serial port carry bytes without message boundaries: the end of a response is a line
-end, and the end of a block follows from the length in the block. The other interfaces carry whole
-messages.
+A socket and a serial port carry bytes without message boundaries. So a response ends with a line
+end, and a block ends according to the length that it contains. VXI-11, HiSLIP, USB and GPIB carry
+whole messages.
 
 After an instrument has not responded in time, further queries are rejected, because the late
 response would be mistaken for the response to the next query.
@@ -39,7 +39,8 @@ class ScpiLink:
         self._response_s = response_s
         self._is_stream = is_stream
         self._is_late = False
-        """Whether a response timed out, so that the next bytes may belong to that response."""
+        """Whether a response timed out, so that the bytes that arrive next may belong to that
+        response."""
         self.name = name
         """Address as given by the user."""
 

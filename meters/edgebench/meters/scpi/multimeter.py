@@ -41,13 +41,13 @@ _POLLED_RATE_HZ = 10.0
 _RANGE_A = 3.0
 """Default range of models with memory; a change of an automatic range would interrupt the timer."""
 _LINE_CYCLE_S = 0.02
-"""Power line cycle at 50 Hz; at 60 Hz an aperture is shorter."""
+"""Duration of a power line cycle at 50 Hz. At 60 Hz, a cycle and so an aperture is shorter."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Selectable apertures in power line cycles."""
 _ERROR = "SYST:ERR?"
 _MARGIN = 1.25
-"""Ratio of the duration of a reading to the sum of its apertures; it covers the overhead of the
-instrument and of the connection."""
+"""Ratio of the time for a reading to the sum of its apertures. The rest of the time is for the
+overhead of the instrument and of the connection."""
 _CHANNELS = (Channel("current", "supply of the device, as wired"),)
 _ASSUMED = "assumed for any multimeter: see your multimeter's data sheet"
 
@@ -88,7 +88,7 @@ class Multimeter(PolledInstrument):
 
 
 class MemoryMultimeter(DataLogger):
-    """An ammeter that measures at the pace of its own timer, into its memory."""
+    """An ammeter that measures at intervals of its own timer, into its memory."""
 
     def describe(self) -> Header:
         """Return the header with the requested period; the session may change the period."""
@@ -165,7 +165,7 @@ def aperture_cycles(rate_hz: float) -> float:
 
 
 def polled_cycles(rate_hz: float) -> int:
-    """Aperture of polled readings, in power line cycles; a reading also measures its zero.
+    """Aperture of polled readings, in power line cycles. A reading also measures the zero once.
 
     With the default aperture of ten cycles, a reading takes 0.4 s. All these instruments support 1,
     10 and 100 cycles. With 100 cycles, a reading takes 4 s, more than the time limit of a response.

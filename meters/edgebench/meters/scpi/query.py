@@ -40,8 +40,9 @@ from edgebench.protocol.plain import from_plain, to_plain
 _RATE_HZ = 10.0
 _MIN_WINDOW_VALUES = 20
 _GAIN_RATIO, _OFFSET_A, _OFFSET_W = 5e-3, 5e-3, 25e-3
-"""Assumed: two to three times the readback errors that makers of bench supplies state, 0.2 % and
-some mA in a range of 3 A; the offset of power is the offset of current times 5 V."""
+"""Assumed errors. Makers of bench supplies state readback errors of 0.2 % and some mA in a range of
+3 A, and two to three times as much is assumed. The offset of power is the offset of current times 5
+V."""
 _ASSUMED = "assumed for any instrument: add the value of your data sheet, as in"
 _STATED = "as stated by the user"
 
@@ -190,7 +191,7 @@ class QueryDecoder(PolledDecoder):
         ]
 
     def _begin_ns(self, time_ns: int) -> int:
-        """Start of a mean: the previous response, unless rounds were missed."""
+        """Start of a mean. A mean starts at the previous response, unless rounds were missed."""
         begin_ns = max(time_ns - self._interval_ns, self._last_ns or 0)
         # A slightly late reading covers the whole time since the last reading.
         if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._interval_ns:

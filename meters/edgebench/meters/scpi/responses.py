@@ -17,10 +17,10 @@ from edgebench.meters.base import Flag, Floats
 from edgebench.protocol.errors import TargetError
 
 SPECIAL = 9e36
-"""Threshold above any measured value and below the special values: values are not compared with
+"""Values above this threshold are special values, not measured values. Values are not compared with
 9.9E37 itself, because its float32 is not exactly 9.9E37."""
 _NO_VALUE = 9.905e37
-"""Threshold between the two special values."""
+"""Threshold that lies between 9.9E37 (beyond the range) and 9.91E37 (no value)."""
 BLOCK_MAX_BYTES = 1 << 24
 
 
@@ -59,7 +59,7 @@ def length_digits(head: bytes) -> int:
 
 
 def block_length(digits: bytes) -> int:
-    """Length of a block in bytes.
+    """Length of a block's content in bytes.
 
     Raises:
         TargetError: the digits are not a number, or exceed 16 MiB.

@@ -12,8 +12,8 @@ from edgebench.protocol.errors import UsageError
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
 """Lowest and highest supply voltage of a device whose current a multimeter measures."""
 CHANNELS_MAX = 7
-"""Number of elements of a WT5000; instruments with fewer channels reject higher numbers
-themselves."""
+"""Highest channel number, for the elements of a WT5000. Instruments with fewer channels reject
+numbers that are too high."""
 BAUD_LIMITS = (300.0, 4e6)
 _FIELDS = {
     "channel": "channel",
@@ -25,14 +25,15 @@ _FIELDS = {
     "gain": "gain_ratio",
     "offset": "offset",
 }
-"""Fields of ScpiSetup by option, without `query` and `baud`, which apply to any instrument."""
+"""Maps each option to its field of ScpiSetup. `query` and `baud` are left out, because they apply
+to any instrument."""
 RESPONSE_QUANTITIES = {
     "power": ("power",),
     "current": ("current",),
     "voltage+current": ("voltage", "current"),
     "current+voltage": ("current", "voltage"),
 }
-"""Quantities in a response, by the value of the option `answer`."""
+"""Maps each value of the option `answer` to the quantities in a response."""
 
 
 class ResponseKind(Enum):
@@ -55,7 +56,8 @@ class ScpiSetup:
     """The user's options for a SCPI instrument."""
 
     channel: int | None = None
-    """Number of a supply's output, or of a power meter's element; None: not given, 1 is used."""
+    """Number of a supply's output, or of a power meter's element; None if not given, so 1 is
+    used."""
     rate_hz: float | None = None
     """Values per second; None: the instrument's setting, or the default of its family."""
     range_a: float | None = None
@@ -78,7 +80,7 @@ class ScpiSetup:
 
     @property
     def place(self) -> int:
-        """Selected output or element."""
+        """Number of the selected output or element."""
         return self.channel or 1
 
 
@@ -89,7 +91,8 @@ class ScpiSettings:
     kind: ResponseKind
     supply_v: float | None = None
     quantities: tuple[str, ...] = ()
-    """Quantities in a response to the user's query, in order; empty for other kinds."""
+    """Quantities in a response to the user's query, in order; empty for instruments of known
+    families."""
 
 
 def parse_setup(options: Options) -> ScpiSetup:

@@ -1,7 +1,8 @@
-"""Assigns quantities to the channels of a device, as stated by the user or by the channels' units.
+"""Assigns power, current and voltage to a device's channels, by the user's names or by units.
 
-A channel of power is sufficient; a channel of current also requires a voltage, from another channel
-or stated by the user. An oscilloscope measures a current as the voltage across a resistor.
+A channel of power is sufficient. A channel of current requires also a voltage, which another
+channel measures or the user states. An oscilloscope measures a current as the voltage across a
+resistor.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.plain import from_plain
 
 LATE_ROUNDS = 2.5
-"""Readings count as lost if the time since the last round exceeds this many intervals."""
+"""Readings count as lost if more than this many intervals lie between two rounds."""
 HELD_MAX_S = 30.0
-"""Maximum time for which values of a channel wait for another channel."""
+"""Maximum time for which values of one channel wait for the values of another channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,12 @@ class SigrokSettings:
     supply_v: float | None = None
     """Voltage of the device, if no channel measures it."""
     shunt_ohm: float | None = None
-    """Resistor across which the current channel measures a voltage; None: it measures a current."""
+    """Resistor across which the channel of current measures a voltage. None if this channel
+    measures a current directly."""
 
     @property
     def channels(self) -> dict[str, str]:
-        """Unit of each channel in use, by channel name."""
+        """Maps the name of each channel in use to its unit."""
         current_unit = "V" if self.shunt_ohm else "A"
         quantities = ((self.power, "W"), (self.voltage, "V"), (self.current, current_unit))
         return {name: unit for name, unit in quantities if name is not None}

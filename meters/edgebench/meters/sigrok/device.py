@@ -32,7 +32,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.plain import to_plain
 
 RATE_MAX_HZ = 100_000
-"""Highest accepted rate; at this rate, the host must parse a few megabytes of text per second."""
+"""Highest accepted sample rate, at which the host must parse a few megabytes of text per second."""
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
 _SHOWN = re.compile(r"^(?P<driver>\S+) - (?P<name>.+) with \d+ channels?: (?P<channels>.+)$", re.M)
 _SERIAL = re.compile(r" \[S/N: (\S+)\]")
@@ -46,11 +46,11 @@ _WINDOW_SAMPLES = 20
 _LATE_S = 0.25
 """Assumed time for which a driver of sigrok collects samples before it passes them on."""
 _GAPLESS_RATIO = 0.1
-"""Maximum relative difference between averaging time and interval of readings; with a larger
-difference, readings do not count as contiguous means."""
+"""Maximum relative difference between the averaging time and the interval of readings. If the
+difference is larger, readings do not count as means that follow each other without gaps."""
 _GAIN_RATIO, _OFFSET_A, _OFFSET_W = 0.03, 5e-3, 25e-3
-"""Assumed: makers of small oscilloscopes state 3 % for a direct voltage; the offsets are the same
-as for any SCPI instrument (scpi/query.py)."""
+"""Assumed errors. Makers of small oscilloscopes state 3 % for a direct voltage. The offsets are the
+same as for any SCPI instrument (scpi/query.py)."""
 _ASSUMED = "assumed for any instrument: add the value of your data sheet, as in"
 _STATED = "as stated by the user"
 

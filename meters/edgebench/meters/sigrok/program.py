@@ -1,4 +1,4 @@
-"""sigrok-cli: queries, and its output while an instrument measures.
+"""Runs sigrok-cli for queries, and reads its output while an instrument measures.
 
 sigrok-cli is under the GPL, so it always runs in a separate process. A line on its standard input
 ends a recording; the exit code is then meaningless (0.7.2 reports an internal error after a
@@ -24,7 +24,7 @@ from edgebench.protocol.text import one_line
 
 PROGRAM = "sigrok-cli"
 _REQUEST_S = 20.0
-"""Time limit of a query; long, because some drivers search for their devices for seconds."""
+"""Time limit of a query. The limit is high, because some drivers search for devices for seconds."""
 _END_S = 5.0
 
 

@@ -22,7 +22,7 @@ _UNITS = {
 
 
 class Reading(NamedTuple):
-    """A value of a channel; a tuple for speed, because there may be 100,000 per second."""
+    """A value of a channel. Readings are tuples for speed, as there may be 100,000 per second."""
 
     channel: str
     value: float

@@ -11,7 +11,7 @@ SAMPLE = np.dtype("<f8")
 
 
 class SyntheticDecoder(UniformDecoder):
-    """Assigns times to the means by their order, because no mean is lost."""
+    """Assigns times to the samples by their order, because no sample is ever lost."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)

@@ -2,8 +2,9 @@
 
     power = low + (high - low) · CPUs that workers keep busy
 
-So a first run without a meter shows what a metered run looks like: idle, load code, loop. The CPU
-time is exact, from the kernel, but no power is measured: low and high are invented.
+So a first run without a meter shows what a metered run looks like, with its idle time, load code
+and loop. The CPU time from the kernel is exact, but no power is measured, because low and high are
+invented.
 
 Workers are found in /proc, by the module that they run. On systems other than Linux, and if the
 device is another machine, no workers are found, and the power is always `low`.
@@ -30,7 +31,8 @@ WORKER = b"edgebench.agent.worker.main"
 """Module that a worker runs, as in its command line."""
 _SCAN_S = 0.1
 _CHECKS = 10
-"""Number of checks of a new process; several, because its command line changes at exec."""
+"""Number of times that a new process is checked. One check is not enough, because the command line
+of a new process changes at exec."""
 _PROC = Path("/proc")
 READ_SAMPLES = 1 << 14
 """Maximum number of samples per read, so that a host's sleep does not produce a huge packet."""

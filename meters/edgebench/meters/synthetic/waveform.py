@@ -23,17 +23,18 @@ from edgebench.meters.options import Options
 from edgebench.protocol.errors import UsageError
 
 RATE_LIMITS_HZ = (1.0, 200_000.0)
-"""Limits of the rate: at a lower rate, a session would regard the meter as silent; at a higher
-rate, Python may be too slow."""
+"""Lowest and highest sample rate. With fewer samples, a session would regard the meter as silent;
+with more samples, Python may be too slow."""
 FOLLOW_RATE_HZ = 200.0
-"""Default rate of follow: fast enough to show a load code, at a cost of 0.6 % of a CPU; a higher
-rate would disturb the timed work."""
+"""Default sample rate of follow. This rate suffices to show a load code and takes 0.6 % of a CPU,
+while a higher rate would disturb the timed work."""
 _FOLLOW_RATE_MAX_HZ = 1000.0
 FOLLOW_NOISE_W = 0.01
 """Invented noise. The CPU time varies only while workers are busy; without this noise, all samples
 would be equal while the workers are idle, as if the meter were stuck."""
 _FOLLOW_W = (2.0, 4.0)
-"""Invented: roughly the power of a single-board computer with no busy CPU and with a busy CPU."""
+"""Invented powers, which resemble those of a single-board computer with no busy CPU and with
+one."""
 _POWER_LIMITS_W = (-1e6, 1e6)
 _PERIOD_LIMITS_S = (1e-6, 86_400.0)
 
@@ -70,7 +71,7 @@ class SyntheticSettings:
     waveform: Waveform
     rate_hz: float = 1000.0
     noise_w: float = 0.0
-    """Standard deviation of a sample."""
+    """Standard deviation of the noise in a sample."""
     seed: int = 0
     rate_error_ppm: float = 0.0
 

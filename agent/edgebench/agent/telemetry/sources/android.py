@@ -165,7 +165,7 @@ def _celsius(text: str) -> float:
 
 
 def _thresholds(text: str) -> dict[str, float]:
-    """Temperatures from which the device slows down, by zone."""
+    """Maps each zone to the temperature from which the device slows down."""
     limits: dict[str, float] = {}
     for kind, name, listed in _THRESHOLD.findall(text):
         values = [_celsius(value.strip()) for value in listed.split(",")]

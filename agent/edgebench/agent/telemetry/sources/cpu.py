@@ -1,4 +1,4 @@
-"""Busy share of each CPU, coarse over less than about a second, because a tick is 10 ms."""
+"""Busy share of each CPU; over less than a second, it is coarse, because a tick is 10 ms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of the whole device: available memory and used swap.
+"""Available memory and used swap of the whole device.
 
 Source: proc(5); `MemAvailable` is the kernel's estimate of what is available without swapping.
 """

@@ -60,7 +60,7 @@ def _celsius(content: bytes) -> float:
 
 
 def _trips(zone: Path) -> dict[str, float]:
-    """Trip points by name, in °C; `throttle_c` is the lowest that slows a component down."""
+    """Maps names to trip points, in °C; `throttle_c` is the lowest that slows a component down."""
     trips: dict[str, float] = {}
     bound = _bound_trips(zone)
     for path in sorted(zone.glob("trip_point_*_temp")):
@@ -79,7 +79,7 @@ def _trips(zone: Path) -> dict[str, float]:
 
 
 def _bound_trips(zone: Path) -> dict[str, set[str]]:
-    """Types of the cooling devices bound to each trip point, by the trip point's number."""
+    """Maps the number of each trip point to the types of the cooling devices bound to it."""
     bound: dict[str, set[str]] = {}
     for link in zone.glob("cdev*_trip_point"):
         device = zone / link.name.removesuffix("_trip_point")

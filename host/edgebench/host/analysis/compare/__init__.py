@@ -1,1 +1,1 @@
-"""Comparison of models: the statistics, and the check whether runs may be compared."""
+"""Statistics that compare models, and the check whether runs may be compared."""

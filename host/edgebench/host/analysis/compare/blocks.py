@@ -1,18 +1,18 @@
 """Comparisons in blocks, that is, of sides that were measured on different occasions.
 
 Theory of operation. The state of a machine (other programs, heat, the memory layout since boot)
-lasts longer than a set of runs. Between two successive sets of a model, this state may change the
-values by more than they vary within a set, and the rank test of the runs then finds a change in up
-to half of such pairs of sets. A comparison in blocks therefore has two more tests, and a change
-counts only if all of them find it:
+lasts longer than a set of runs. From one set of a model to its next set, this state may change the
+values by more than they vary within a set. The rank test of the runs then finds a change in up to
+half of such pairs of sets. A comparison in blocks therefore has two tests in addition to the rank
+test, and a change counts only if all three find it:
 
     occasions   the ratio, compared with the spread between occasions, s · sqrt(1/m + 1/n) for m
                 and n occasions of the sides: Student's t with the degrees of freedom of s
     drift       only if both sides were measured within one occasion: the step between the sides
                 after subtraction of a common linear drift, by least squares: Student's t
 
-Sets during which other programs loaded the machine are left out if both sides have further sets:
-such a load on one side would be taken for a change, and a load on both sides would hide a change. A
+Sets during which other programs loaded the machine are left out if both sides have further sets.
+Such a load on one side would be taken for a change, and a load on both sides would hide a change. A
 set is left out because of recorded disturbances that the model cannot have caused
 (`analysis/extra_runs.py`), never because of its own latencies.
 
@@ -22,7 +22,7 @@ variation between runs, because the median of a set varies with the runs of the 
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; the step after
 subtraction of a common drift is the analysis of covariance: Montgomery, Design and Analysis of
-Experiments (2017), 15.3. Requiring that all tests find the change: Berger, Multiparameter
+Experiments (2017), 15.3. For the requirement that all tests find the change: Berger, Multiparameter
 hypothesis testing and acceptance sampling (1982), the intersection-union test, which needs no
 correction.
 """
@@ -53,7 +53,7 @@ class StudentShift:
     freedom: int
 
     def p_value(self, direction: float) -> float:
-        """Two-sided p value of no shift; 1 if the shift and `direction` have opposite signs."""
+        """Two-sided p value of no shift, or 1 if the shift and `direction` have opposite signs."""
         from scipy.special import stdtr
 
         towards = math.copysign(self.shift, self.shift * direction)
@@ -67,7 +67,7 @@ class StudentShift:
         return self.shift - reach, self.shift + reach
 
     def reach(self, probability: float) -> float:
-        """Quantile of the error of the shift, by Student's t."""
+        """Quantile of the shift's error, which has Student's t distribution."""
         from scipy.special import stdtrit
 
         return float(stdtrit(self.freedom, probability)) * self.error
@@ -82,7 +82,7 @@ class Blocks:
     occasion_counts: tuple[int, int] = (1, 1)
     """Number of occasions of the baseline and of the candidate."""
     jump: StudentShift | None = None
-    """Step between the sides after subtraction of a common drift; None if it is not determined, or
+    """Step between the sides after subtraction of a common drift. None if it is not determined, or
     if the sides were measured on different occasions."""
 
     def tests(self, shift: float) -> list[StudentShift]:
@@ -110,7 +110,7 @@ def are_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
 def find_blocks(
     baseline: Sequence[Run], candidate: Sequence[Run], values: tuple[Floats, Floats]
 ) -> Blocks:
-    """Count the occasions of two sides and find the step between them; the spread stays unknown.
+    """Count the occasions of two sides and find the step between them, but not the spread.
 
     Args:
         baseline: Runs of the baseline.
@@ -169,7 +169,7 @@ def _sets(runs: Sequence[Run]) -> dict[str | None, list[Run]]:
 
 
 def _spans(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Ids of the first and the last run of each set; ids begin with the time."""
+    """Ids of the first and the last run of each set; an id begins with the run's time."""
     ids = [[run.run_id for run in group] for group in _sets(runs).values()]
     return [(min(group), max(group)) for group in ids]
 

@@ -1,9 +1,9 @@
 """Properties that two runs must have in common for a comparison of their numbers.
 
-The fingerprint of a run contains everything that changes its numbers and is not under test: device,
-runtime, settings, conditions. The model is usually under test and is not part of it. A comparison
-lists the keys in which the sides differ. The comparison is refused unless the user allows these
-keys, for example to measure the effect of such a key.
+The fingerprint of a run contains device, runtime, settings and conditions, that is, everything that
+changes the run's numbers and is not under test. The model is usually under test and is not part of
+it. A comparison lists the keys in which the sides differ. The comparison is refused unless the user
+allows these keys, for example to measure the effect of such a key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgebench.protocol.spec import SCENARIOS, shape_text
 
 
 def _device(run: Run) -> object:
-    """Id of the device; with counted instructions, the emulated machine, equal on every host."""
+    """Id of the device, or the emulated machine if instructions are counted."""
     firmware = run.conditions.firmware
     is_counted = run.metrics.instructions_per_inference is not None
     if is_counted and firmware is not None and firmware.emulator is not None:
@@ -35,7 +35,7 @@ def _of_machine(part: Callable[[Environment], object]) -> Callable[[Run], object
 
 
 def _firmware(run: Run) -> object:
-    """The program on a device that times itself: hash of its image, or its reported version."""
+    """Hash of the image, or reported version, of the program on a device that times itself."""
     firmware = run.conditions.firmware
     return firmware and (firmware.sha256 or f"{firmware.name} {firmware.version}")
 
@@ -54,7 +54,7 @@ def _cpu_quota(run: Run) -> object:
 
 
 def _android_build(around: Environment) -> object:
-    """Build of a phone's system: an update may change clocks and scheduling, yet no other key."""
+    """Build of a phone's system, because an update may change its clocks and scheduling."""
     return around.android and (around.android.fingerprint_sha256 or around.android.security_patch)
 
 
@@ -126,7 +126,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "emulated": lambda run: run.emulated,
     "simulated": lambda run: run.simulated,
 }
-"""Functions that return the parts of a fingerprint, by key."""
+"""Maps each key of a fingerprint to the function that returns its value."""
 
 KEYS_OF_DEVICE = frozenset(
     {
@@ -137,15 +137,15 @@ KEYS_OF_DEVICE = frozenset(
 )
 """Keys that usually differ if the devices differ."""
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
-"""Further keys that are allowed together with a key: two runtimes have different versions."""
+"""Maps a key to the further keys that are allowed with it, as two runtimes have two versions."""
 
 Fingerprint = dict[str, str]
 Differences = dict[str, tuple[str, ...]]
-"""Keys in which runs differ, each with the values that occur."""
+"""Maps each key in which runs differ to the values that occur."""
 
 
 def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
-    """Properties of a run that must be equal for a comparison, by key; `none` if absent."""
+    """Maps keys to properties that must be equal for a comparison; `none` if absent."""
     return {key: _text(KEYS[key](run)) for key in keys}
 
 

@@ -2,7 +2,7 @@
 
 Theory of operation. The unit of replication is the run: every value here is the metric of a run (a
 median latency, a throughput). Queries within a run share its process, its memory layout and its
-temperature; a test over queries finds a difference in four of five pairs of identical runs.
+temperature. So a test over queries would find a difference in four of five pairs of identical runs.
 
 Metrics are compared by their ratio, so everything is computed on logarithms: the Hodges–Lehmann
 shift with its exact interval and the exact p value of the same test (`ranks.py`), winsorised signed
@@ -17,18 +17,19 @@ ranks for pairs, rank sums for independent runs. The outcome of a comparison:
     otherwise                                                      → inconclusive
 
 Sides that were measured on different occasions differ by more than the runs of each side vary. Such
-a comparison in blocks has more tests (`blocks.py`): its p value is the largest of all tests, and
-its interval contains the intervals of all tests.
+a comparison in blocks has more tests (`blocks.py`). Its p value is the largest p value of all
+tests, and its interval contains the intervals of all tests.
 
-The error of an instrument in the ratio widens both intervals and is not reduced by more runs: a
-change that is significant, but within that error, is inconclusive.
+The error of an instrument in the ratio widens both intervals and is not reduced by more runs. A
+change that is significant, but smaller than that error, is inconclusive.
 
 The margin applies to the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
 outcome. Without a margin no outcome is equivalent.
 
-A count that does not scatter, such as the instructions of an emulated target, needs no test: one
-run per side decides, within the resolution of the counter. If runs of the same side differ by more
-than this resolution, the count does scatter, and the outcome is inconclusive.
+A count that does not scatter, such as the instructions of an emulated target, needs no test. A
+single run per side decides whether the counts differ by more than the counter's resolution. If runs
+of the same side differ by more than this resolution, the count does scatter, and the outcome is
+inconclusive.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for runs and ratios;
 Schuirmann (1987) for the two one-sided tests; Holm (1979).
@@ -106,11 +107,11 @@ class Rules:
     alpha: float = ALPHA
     """Probability of a false alarm, over all comparisons that are made together."""
     margin_ratio: float | None = None
-    """Largest change that does not matter: 0.03 is 3 %; None: every change matters."""
+    """Largest change that does not matter, such as 0.03 for 3 %. None if every change matters."""
     instrument_ratio: float = 0.0
-    """Standard uncertainty of the ratio from the instrument, not reduced by more runs."""
+    """Standard uncertainty of the ratio that the instrument causes; more runs do not reduce it."""
     resolution_ratio: float = 0.0
-    """For the exact design: deviation of the ratio from 1 up to which two counts are equal."""
+    """In the exact design, two counts are equal if their ratio deviates from 1 by at most this."""
     blocks: Blocks | None = None
     """Occasions of the sides; None if both sides were measured in turn, on the same occasions."""
 
@@ -128,7 +129,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of a candidate with a baseline: the outcome and all numbers that led to it."""
+    """Outcome of the comparison of a candidate with a baseline, and the numbers behind it."""
 
     rules: Rules
     baseline_count: int
@@ -136,14 +137,14 @@ class Comparison:
     baseline_median: float
     candidate_median: float
     shift: float
-    """Candidate minus baseline, Hodges–Lehmann, unit of the metric."""
+    """Hodges–Lehmann estimate of candidate minus baseline, in the unit of the metric."""
     shift_interval: Bounds | None
     ratio: float
-    """Candidate over baseline, Hodges–Lehmann on logarithms."""
+    """Hodges–Lehmann estimate of candidate divided by baseline, from logarithms."""
     ratio_interval: Bounds | None
-    """Interval of the ratio at 1 - alpha; None if there are too few runs or occasions."""
+    """Interval of the ratio with confidence 1 - alpha; None with too few runs or occasions."""
     equivalence_interval: Bounds | None
-    """Interval of the ratio at 1 - 2 alpha."""
+    """Interval of the ratio with confidence 1 - 2 alpha."""
     p_value: float
     """P value of the hypothesis that there is no difference; with blocks, the largest p value of
     all tests. For counts that do not scatter, it is 0 if they differ, else 1."""
@@ -152,7 +153,7 @@ class Comparison:
     smallest_p: float
     """Smallest adjusted p value that this design with this number of runs can have."""
     needed_count: int | None
-    """Number of runs of each side, or of pairs, that is enough for a significant result; None if
+    """Number of runs of each side, or of pairs, that is enough for a significant result. None if
     the present runs are enough."""
     superiority: float
     """A12: probability that a run of the candidate has a higher value than a run of the
@@ -160,7 +161,8 @@ class Comparison:
     cliffs_delta: float
     minimum_detectable_ratio: float | None
     """Relative change that is found with 80 % probability, given the design, the spread and the
-    instrument; None for single runs, and if the spread between occasions is not known."""
+    instrument. None if each side has a single run, or if the spread between occasions is not
+    known."""
     outcome: ComparisonOutcome
     reasons: tuple[Reason, ...]
     reason: str = field(init=False)
@@ -201,8 +203,8 @@ def compare_many(
     """Compare many pairs of sides; p values are adjusted for their number.
 
     Args:
-        sides: Baseline and candidate by name, as for `compare`.
-        rules: Rules for all of them, or by name.
+        sides: Maps each name to a baseline and a candidate, which are as for `compare`.
+        rules: Rules for all pairs of sides, or a mapping from each name to its rules.
 
     Raises:
         MeasurementError: as `compare`.
@@ -261,8 +263,9 @@ def _smallest_p(design: Design, count: int) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted so that alpha holds for all of them together, in the order given.
 
-    The i-th smallest of m p values, with i from 0, is multiplied by m - i. An adjusted value is at
-    least as large as the adjusted value of the next smaller p value, and at most 1.
+    Of m p values in ascending order, number i is multiplied by m - i, where i counts from 0. An
+    adjusted value is at least as large as the adjusted value of the next smaller p value, and at
+    most 1.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
     Statistics 6 (1979), 65-70; as adjusted values Wright, Adjusted p-values for simultaneous
@@ -298,8 +301,9 @@ def minimum_detectable_effect(
 
     Args:
         deviation: Standard deviation between runs, or between the differences of pairs.
-        counts: Number of runs of each side; for pairs, their number and None.
-        freedom: Degrees of freedom of the deviation, for quantiles of Student's t; None: the
+        counts: Number of runs of each side; for pairs, the number of pairs, and None in second
+            place.
+        freedom: Degrees of freedom of the deviation, for quantiles of Student's t. If None, the
             deviation is known exactly, and normal quantiles are used.
         alpha: Two-sided level.
         power: Probability to find the effect.
@@ -307,7 +311,7 @@ def minimum_detectable_effect(
 
     Source: Cohen, Statistical Power Analysis (1988), 2.3; with t quantiles Zar, Biostatistical
     Analysis (2010), 7.5. With an instrument: Currie, Limits for qualitative detection and
-    quantitative determination (1968): a critical level, and the power's quantile beyond it.
+    quantitative determination (1968): the critical level, plus the quantile for the power.
     """
     from scipy.special import ndtri, stdtrit
 
@@ -343,7 +347,7 @@ def _test(baseline: Floats, candidate: Floats, design: Design) -> ShiftTest:
 
 
 def _p_value(test: ShiftTest, rules: Rules) -> float:
-    """Largest p value: a change counts only if all tests find it in the same direction."""
+    """Largest p value of all tests, which must all find the change in the same direction."""
     others = rules.blocks.tests(test.shift) if rules.blocks else []
     return max([test.p_value, *(other.p_value(test.shift) for other in others)])
 
@@ -435,7 +439,7 @@ def _compare_exact(
 def _judge_exact(
     effect: float, spread: float, resolution: float, rules: Rules
 ) -> tuple[ComparisonOutcome, Reason]:
-    """Outcome of a difference of logarithms, for a count that should not scatter."""
+    """Outcome for a difference of logarithms of a count that should not scatter."""
     if spread > resolution:
         scatters = reasons.count_scatters(
             spread_ratio=math.expm1(spread), limit_ratio=rules.resolution_ratio

@@ -2,8 +2,8 @@
 
 Every error that the runs share is one variable. It changes the ratio of two energies by the
 difference between its relative effects on the two. A gain error has the same effect on both
-energies, and cancels if both were measured in the same range of the meter; an offset cancels to the
-extent that the powers are equal. Errors specific to a run (edges, noise, resolution, …) do not
+energies, and cancels if both were measured in the same range of the meter. An offset cancels to the
+extent that the two powers are equal. Errors specific to a run (edges, noise, resolution, …) do not
 cancel.
 
 Source: JCGM 100:2008 (GUM), 5.2.2, for the ratio of correlated quantities.
@@ -21,9 +21,9 @@ from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, MetersDiffer, NotMetered, UsageError
 
 MAX_RATIO = 0.5
-"""Maximum standard uncertainty of a ratio: above it, the interval of the ratio contains 0."""
+"""Maximum standard uncertainty of a ratio, above which the ratio's interval contains 0."""
 ENERGY, BATTERY = "energy.", "energy.battery."
-"""Prefixes of the paths of energies, and of metrics that need a battery capacity."""
+"""Prefix of the paths of energies, and prefix of metrics that need a battery capacity."""
 WITHOUT_BUDGET = (
     "energy.phases.",
     "energy.per_query.",
@@ -34,7 +34,7 @@ WITHOUT_BUDGET = (
 
 
 def refuse_energy(path: str) -> UsageError:
-    """The error for the path of an energy that cannot be compared."""
+    """The exception to raise for the path of an energy that cannot be compared."""
     if path.startswith(WITHOUT_BUDGET):
         return UsageError(
             f"metric {path!r} cannot be compared: its uncertainty is not computed; compare energy_j"
@@ -64,11 +64,11 @@ def energy_of(run: Run, path: str) -> EnergyResult:
 
 
 def instrument_ratio(metric: Metric, baseline: Sequence[Run], candidate: Sequence[Run]) -> float:
-    """Standard uncertainty that the meter causes in a ratio of energies; 0 for other metrics.
+    """Standard uncertainty that the meter causes in a ratio of energies; else 0.
 
     Raises:
         UsageError: the batteries differ.
-        MetersDiffer: meter, settings, boundary or supply differ, so no error cancels.
+        MetersDiffer: the runs differ in meter, settings, boundary or supply, so no error cancels.
         MeasurementError: a run has no energy for the metric, or the energies do not exceed the
             error of the meter.
     """

@@ -6,10 +6,10 @@ that were observed. The distribution of the sum of ranks is computed by adding t
 Ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact even with
 ties, unlike scipy's.
 
-Signed ranks are capped at half the count of pairs. In Wilcoxon's test, which is the same without
-the cap, a single run slowed down by another process takes the largest rank for the wrong side: with
-nine of ten pairs in agreement, p is 0.084. With the cap, p is 0.029. On normal values the cost is a
-7 % larger detectable effect (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
+Signed ranks are capped at half the count of pairs. Wilcoxon's test is the same without the cap. In
+it, a single run that another process slowed down takes the largest rank for the wrong side. If nine
+of ten pairs agree, p is then 0.084; with the cap, p is 0.029. On normal values the cost is a 7 %
+larger detectable effect (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
 
 The estimate and the intervals are found by inverting the test. As a shift is subtracted from the
 values, the test statistic falls in steps. The steps of signed ranks are at the means of two
@@ -40,15 +40,16 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
 
 MAX_PAIRS = 300
-"""Maximum number of pairs with an exact distribution: 45,150 rank sums, 10 ms."""
+"""Maximum number of pairs with an exact distribution, which has 45,150 rank sums and takes 10
+ms."""
 MAX_INDEPENDENT = 50
 """Maximum number of values on the larger side with an exact distribution."""
 _KEPT_COUNT = 64
-"""Number of cached distributions, of at most 0.6 MB each: without ties, all samples of the same
+"""Number of cached distributions, of at most 0.6 MB each. Without ties, all samples of the same
 size have the same distribution."""
 RANK_SUM_LOSS = math.sqrt(math.pi / 3)
-"""Detectable effect of a rank-sum test, divided by that of a t test, on normal values: the
-asymptotic relative efficiency of the test is 3/π."""
+"""Detectable effect of a rank-sum test, divided by that of a t test, on normal values. The
+asymptotic relative efficiency of the rank-sum test is 3/π."""
 WINSORISED_LOSS = 1.0966
 """Detectable effect of signed ranks capped at half the count, divided by that of a t test, on
 normal values: the efficiency is (∫ a φ)² / ∫ a² = 0.8316 over 0…1, with the score a(u) = min(u,
@@ -67,7 +68,8 @@ class ShiftTest:
     _steps: Floats
     """Shifts at which the statistic falls, in ascending order, shape (s,)."""
     _statistic: Callable[[int], int]
-    """Statistic after a shift between the steps i - 1 and i, for i from 0 to s."""
+    """Function that returns the statistic after a shift between the steps i - 1 and i, i from 0 to
+    s."""
     _null: Floats
     """Probability that the statistic is 0, 1, 2…, for values without ties."""
 
@@ -88,7 +90,7 @@ class ShiftTest:
         return self._first_step(total - least), self._first_step(least - 1)
 
     def _first_step(self, limit: float) -> float:
-        """First step after which the statistic is at most `limit`; `limit` is below the maximum."""
+        """Index of the first step after which the statistic is at most `limit`."""
         gaps = range(self._steps.size + 1)
         gap = bisect_left(gaps, -limit, key=lambda gap: -self._statistic(gap))
         return float(self._steps[gap - 1])
@@ -148,7 +150,7 @@ def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
 
 
 def probability_of_superiority(first: Floats, second: Floats) -> float:
-    """A12: probability that a value of `second` is above a value of `first`; ties count half.
+    """A12, the probability that a value of `second` is above a value of `first`.
 
     Source: Vargha & Delaney, A critique and improvement of the CL common language effect size
     statistics (2000). Cliff's delta is 2 A12 - 1.
@@ -169,7 +171,7 @@ def _doubled_ranks(values: Floats) -> NDArray[np.int64]:
 
 
 def _signed_rank_sums(doubled: NDArray[np.int64]) -> Floats:
-    """Probability of each sum of the ranks with a positive sign; index: twice the sum."""
+    """Probability of each sum of the ranks with a positive sign; twice the sum is the index."""
     total = int(doubled.sum())
     if doubled.size > MAX_PAIRS:
         return _normal(total, total / 2, math.sqrt(float((doubled.astype(float) ** 2).sum())) / 2)
@@ -191,7 +193,7 @@ def _exact_signed_rank_sums(doubled: tuple[int, ...]) -> Floats:
 
 
 def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
-    """Probability of each sum of `chosen` ranks out of all ranks; index: twice the sum."""
+    """Probability of each sum of `chosen` ranks out of all ranks; twice the sum is the index."""
     count, total = doubled.size, int(doubled.sum())
     if max(chosen, count - chosen) > MAX_INDEPENDENT:
         variance = chosen * (count - chosen) / (count - 1) * float(np.var(doubled))
@@ -216,7 +218,8 @@ def _exact_rank_sums(doubled: tuple[int, ...], chosen: int) -> Floats:
 def _normal(total: int, mean: float, deviation: float) -> Floats:
     """Normal approximation of the probabilities of 0…total.
 
-    Without ties only even sums exist; a caller then normalises the probabilities of the even sums.
+    Without ties, only even sums exist. The caller then normalises the probabilities of the even
+    sums.
     """
     from scipy.special import ndtr
 
@@ -230,6 +233,6 @@ def _normal(total: int, mean: float, deviation: float) -> Floats:
 
 
 def _two_sided(chances: Floats, statistic: int) -> float:
-    """Two-sided p value: twice the smaller tail."""
+    """Two-sided p value, which is twice the probability of the smaller tail."""
     low, high = chances[: statistic + 1].sum(), chances[statistic:].sum()
     return float(min(1.0, 2 * min(low, high)))

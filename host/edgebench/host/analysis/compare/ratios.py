@@ -1,8 +1,8 @@
 """Ratios between sets of runs, with confidence intervals, for tables.
 
 The unit of replication is the run, as in `comparison`: the ratio is the Hodges–Lehmann shift of the
-logarithms of the runs' values, with the interval of the rank-sum test, or of the signed-rank test
-for the two sides of a comparison in pairs. A ratio is not compared with a margin.
+logarithms of the runs' values. Its interval is that of the rank-sum test, or of the signed-rank
+test for the two sides of a comparison in pairs. A ratio is not compared with a margin.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SetRatio:
 
 
 def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
-    """Ratio of the other set to the first; None if it has no interval.
+    """Ratio of the set `other` to the set `first`; None if the ratio has no interval.
 
     The ratio has no interval if a set is invalid or has too few runs, if the sets have different
     headlines or scenarios, if only one set is simulated or emulated, or if the headline is an
@@ -86,7 +86,7 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
 def counted_sides(
     first: RunSet, other: RunSet, metrics: Sequence[str] = ()
 ) -> tuple[list[Run], list[Run]]:
-    """Counted runs of two sets; for the two sides of a comparison in pairs, only complete pairs.
+    """Counted runs of two sets; if the sets are paired, only the runs of complete pairs.
 
     Args:
         first: The first set.

@@ -1,4 +1,4 @@
-"""Comparison of stored runs: choice of metric and design, and the outcome."""
+"""Comparison of stored runs, with the choice of the metric and of the design."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ from edgebench.protocol.spec import Scenario
 DEFAULT_MARGIN_RATIO = 0.01
 """Default margin, 1 %: smaller changes do not matter.
 
-A change equal to the margin is found half of the time, a change of three times the margin nearly
-always.
+A change as large as the margin is found half of the time. A change three times as large is found
+nearly always.
 """
 
 
@@ -74,17 +74,18 @@ class ComparisonOptions(TypedDict, total=False):
     """Options that all functions that compare runs have in common."""
 
     metrics: str | Sequence[str] | None
-    """Paths of metrics, such as `latency_ns.p50` or `energy_j`. None: the headline metric of the
-    scenario, or of a device that times itself."""
+    """Paths of metrics, such as `latency_ns.p50` or `energy_j`. None stands for the headline metric
+    of the scenario, or of a device that times itself."""
     margin_ratio: float | None
-    """Smallest relevant change. None: 1 %, or no margin for a count that does not scatter."""
+    """Smallest relevant change. None stands for 1 %, and for no margin if a count does not
+    scatter."""
     allowed: str | Sequence[str]
     """Keys in which the sides may differ; see `comparability.KEYS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Number of compared runs by verdict; invalid runs are never compared."""
+    """Number of compared runs with each verdict; invalid runs are never compared."""
 
     valid_count: int
     suspect_count: int
@@ -121,7 +122,7 @@ class RunComparison:
     """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool
-    """Whether a side has a set during which no run of the other side was made: the interval then
+    """Whether a side has a set during which no run of the other side was made. If so, the interval
     contains the spread between occasions."""
     result: Comparison
     comparison_id: str | None = None
@@ -129,12 +130,12 @@ class RunComparison:
     left_out_count: int = 0
     """Number of pairs that are not compared."""
     left_out: Mapping[LeftOut, int] = field(default_factory=dict[LeftOut, int])
-    """Number of pairs that are not compared, by reason."""
+    """Maps each reason to the number of pairs that are not compared for this reason."""
     disturbed_run_ids: tuple[str, ...] = ()
     """Runs that are not compared, because half or more of the runs of their sets were disturbed."""
     in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Settings that were not in effect as requested in at least one run, by name, with the values
-    of both sides."""
+    """Maps each setting that was not in effect as requested in at least one run to its values on
+    both sides."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
@@ -174,7 +175,7 @@ def compare_groups(
     margin_ratio: float | None = None,
     allowed: Iterable[str] = (),
 ) -> list[RunComparison]:
-    """Compare each metric of each group of stored runs; p values are adjusted for their number.
+    """Compare each metric of each group of stored runs, with p values adjusted for their number.
 
     Runs that a command made as pairs are compared as pairs, all others as independent runs. If the
     sides were measured on different occasions, the spread between occasions widens the interval.
@@ -182,10 +183,10 @@ def compare_groups(
     Args:
         groups: Baseline and candidate runs.
         spread_of: Function that finds this spread.
-        metrics: Paths under `metrics` in run.json, such as `latency_ns.p50`; None: the default
-            metric of the scenario.
-        margin_ratio: Changes smaller than this do not matter; None: 1 %, or no margin for a count
-            that does not scatter.
+        metrics: Paths under `metrics` in run.json, such as `latency_ns.p50`. None stands for the
+            default metric of the scenario.
+        margin_ratio: Changes smaller than this do not matter. None stands for 1 %, and for no
+            margin if a count does not scatter.
         allowed: Keys in which the sides may differ.
 
     Raises:
@@ -215,7 +216,7 @@ def compare_pairs(
     margin_ratio: float | None = None,
     allowed: Iterable[str] = (),
 ) -> list[RunComparison]:
-    """Compare runs that were made as pairs: a result per metric, device and runtime.
+    """Compare runs that were made as pairs, with one result per metric, device and runtime.
 
     Args:
         runs: All runs of one or more comparisons in pairs. Pairs with a missing, failed or invalid
@@ -252,7 +253,7 @@ def compare_pairs(
 
 
 def with_planned_pairs(comparison: RunComparison, planned_count: int) -> RunComparison:
-    """The comparison, with the planned pairs that have no run counted as left out."""
+    """The comparison, in which planned pairs without a run also count as left out."""
     known = comparison.result.baseline_count + comparison.left_out_count
     counts = Counter(comparison.left_out)
     counts[LeftOut.NOT_MADE] += max(0, planned_count - known)
@@ -266,7 +267,7 @@ def _with_left_out(comparison: RunComparison, counts: Mapping[LeftOut, int]) -> 
 def _left_out(
     runs: Sequence[Run], compared: Sequence[Run], metrics: Sequence[str]
 ) -> Counter[LeftOut]:
-    """Number of pairs that have at least one run and are not compared, by reason."""
+    """Maps each reason to the number of pairs with at least one run that it left out."""
     pairs: dict[int, list[Run]] = {}
     for run in runs:
         if run.pair is not None:
@@ -345,7 +346,7 @@ class _PreparedComparison:
 def settings_in_effect(
     baseline: Sequence[Run], candidate: Sequence[Run]
 ) -> dict[str, tuple[str, str]]:
-    """Settings not in effect as requested in some run, by name, with the values of both sides."""
+    """Maps settings that were not in effect as requested in some run to both sides' values."""
     differing: dict[str, tuple[str, str]] = {}
     for name in EffectiveSettings.names():
         sides = [
@@ -429,7 +430,7 @@ def _prepare(
 
 
 def resolution_ratio(metric: Metric, runs: Sequence[Run]) -> float:
-    """Relative resolution of the coarsest counter of these runs; 0 if the metric is not a count."""
+    """Relative resolution of the runs' coarsest counter; 0 if the metric is not a count."""
     if metric.quantity is not Quantity.INSTRUCTIONS:
         return 0.0
     windows = [run.metrics.windows for run in runs if run.metrics.windows]
@@ -455,7 +456,7 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool
 
 
 def split_sides(runs: Sequence[Run], metrics: Sequence[str] = ()) -> tuple[list[Run], list[Run]]:
-    """The runs of complete pairs, by side; pairs that lack an energy in `metrics` are left out."""
+    """The runs of each side in complete pairs that have all energies in `metrics`."""
     sides: dict[str, dict[int, Run]] = {BASELINE: {}, CANDIDATE: {}}
     for run in runs:
         if run.pair and not run.verdict.is_refused and not _is_energy_missing(run, metrics):
@@ -489,7 +490,7 @@ def _without_failed(runs: Sequence[Run]) -> list[Run]:
 
 
 def _rules_behind(verdict: Verdict) -> str:
-    """Failed rules that make a run or set invalid rather than suspect, as text."""
+    """Text that lists the failed rules that make a run or set invalid, not just suspect."""
     return ", ".join(
         failure.id for failure in verdict.failures if failure.severity is State.INVALID
     )
@@ -527,8 +528,8 @@ def find_metric(name: str) -> Metric:
     """The metric of this path or short name.
 
     Raises:
-        UsageError: the metric does not exist, or neither of its directions is better: more warm-up
-            queries, for example, are neither good nor bad.
+        UsageError: the metric does not exist, or neither of its directions is better. For example,
+            more warm-up queries are neither good nor bad.
     """
     path = _full_name(name)
     if path in METRICS:
@@ -541,7 +542,7 @@ def find_metric(name: str) -> Metric:
 
 
 def better_of(metric: Metric, runs: Sequence[Run]) -> Better:
-    """The better direction of a metric: lower for an accuracy value that is an error measure."""
+    """The better direction of a metric, which is lower if the metric measures an error."""
     judged_by = {run.metrics.accuracy.metric for run in runs if run.metrics.accuracy}
     if metric.path == "accuracy.value" and judged_by & ERROR_METRICS:
         return Better.LOWER

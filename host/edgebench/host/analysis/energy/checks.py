@@ -1,4 +1,4 @@
-"""Whether a recording of a meter can be trusted; if not, no energy is reported from it.
+"""Checks whether a recording of a meter can be trusted; else no energy is reported from it.
 
     complete      nothing ended the recording early
     calibration   every calibration constant is read from the meter
@@ -11,8 +11,8 @@
                   uncertainty
     direction     no power flows back from the device
 
-Source: our own limits: 0.1 % is below any meter's gain error; the crystals of instruments and
-hosts are within 100 ppm each.
+Source: our own. The limit of 0.1 % is below any meter's gain error, and the crystals of instruments
+and hosts are within 100 ppm each.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from edgebench.meters.cable import BACKWARDS_W
 LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
-"""Maximum delay with which samples arrive: USB polls once per millisecond, and a busy host adds to
+"""Maximum delay with which samples arrive. USB polls once per millisecond, and a busy host adds to
 this delay."""
 COMPLETE = "complete"
 """Id of the check that fails if the recording ended early."""
 COLUMNS = "columns"
-"""Key of a fact in a header: names of the columns of an imported table, by quantity."""
+"""Key of a fact in a header, which maps each quantity to its column in an imported table."""
 IS_CALIBRATION_STATED = "is_calibration_told"
-"""Key of a fact in a header: false if it is unknown how the meter of a file was calibrated."""
+"""Key of a fact in a header, which is false if it is unknown how a file's meter was calibrated."""
 
 
 def check_recording(
@@ -47,7 +47,7 @@ def check_recording(
         header: Description of the meter.
         loss: Completeness of the recording.
         flags: All flags that any sample has.
-        power_w_mean: Mean power of the whole recording; None: skip the direction check.
+        power_w_mean: Mean power of the whole recording; if None, the direction is not checked.
     """
     rate = _rate(header, loss)
     is_few = loss.saturated_count <= LOSS_LIMIT_RATIO * loss.received_count
@@ -70,7 +70,7 @@ def check_recording(
 
 
 def reversed_reason(header: Header, power_w_mean: float) -> Reason:
-    """Reason why the power is negative: swapped leads, or the sign of a column of a table."""
+    """Likely reason for a negative power: swapped leads, or the wrong sign of a table's column."""
     columns = header.facts.get(COLUMNS)
     if not isinstance(columns, dict):
         return recording.reversed_power(power_w_mean=power_w_mean)

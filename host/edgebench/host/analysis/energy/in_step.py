@@ -9,8 +9,8 @@ beyond the next moments, the error falls in inverse proportion to the drift.
 
 Any other periodic activity of the device may also be in step: the tick of its scheduler, a PWM, a
 radio. Its period is unknown beforehand, but it shows in the samples: the mean of every M-th sample
-differs from the mean of their neighbours. A tick that falls on a single position, or between two
-positions, does not show; `unsampled` bounds the energy that it may take.
+differs from the mean of their neighbours. A tick that falls between two samples does not show;
+`unsampled.py` bounds the energy that it may take.
 
 Source: our own, compared with simulated loops in the tests; the error of M evenly spaced samples of
 a power with two steps in a period, each step anywhere between two samples, is span / M · sqrt(2 /
@@ -31,18 +31,19 @@ from edgebench.meters.base import Capability
 from edgebench.meters.polled import HOST_CLOCK
 
 MAX_PHASES = 1 << 20
-"""Highest number of moments that is tried; more moments leave an error of at most 4e-7."""
+"""Highest number of distinct moments that is tried. With more, the error is at most 4e-7 of the
+power's span."""
 MIN_INSTANTS_HZ = 20_000.0
-"""Minimum sample rate of a meter that samples instants: 20 samples per 1 ms, the shortest usual
-interval of scheduler ticks (FreeRTOS and Zephyr: 100 Hz to 1 kHz, Linux: 100 Hz to 1 kHz)."""
+"""Minimum sample rate of a meter that samples instants. It gives 20 samples in 1 ms, which is the
+shortest usual interval of scheduler ticks (FreeRTOS, Zephyr and Linux tick at 100 Hz to 1 kHz)."""
 TICK_MIN_HZ = 100.0
-"""Slowest tick that is searched for: samples resolve a slower tick into hundreds of positions."""
+"""Slowest tick that is searched for. Samples at usual rates resolve slower ticks well."""
 FOLD_SAMPLES = 1 << 15
 """Maximum number of samples that are searched for ticks."""
 FOLD_TIMES = 8
-"""Minimum number of tick intervals within the samples that are searched."""
+"""Minimum number of tick intervals that the searched samples must span."""
 _BLOCK = 1 << 12
-"""Number of values that are tried at a time for the number of moments."""
+"""Number of moment counts (values of M) that are tried in one operation."""
 ONE_MOMENT = math.sqrt(2 / 12)
 """Error of the mean of a power with two steps in a period, if a single moment is sampled, relative
 to the power's span."""
@@ -60,16 +61,16 @@ class Loop:
 
     period_s: float
     deviation_s: float
-    """Standard deviation of the periods, from their quartiles, which rare late inferences do not
-    affect: a late inference moves the samples only once."""
+    """Standard deviation of the periods, from their quartiles. Rare late inferences do not affect
+    quartiles, and should not, because each moves the samples only once."""
     count: int
     stretch_count: int = 1
-    """Number of stretches of the loop; after a random gap, each starts at a random moment of the
-    sample interval."""
+    """Number of stretches of the loop between random gaps. Each stretch starts at a random moment
+    of the sample interval."""
 
     @classmethod
     def of(cls, start_ns: NDArray[np.int64]) -> Loop | None:
-        """Loop from the starts of inferences, shape (n,); None for fewer than three."""
+        """Make a loop from the starts of its inferences, shape (n,); None for fewer than three."""
         if len(start_ns) < 3:
             return None
         periods_s = np.diff(start_ns) / 1e9
@@ -98,8 +99,8 @@ def refuse_few_instants(capability: Capability) -> None:
 def has_own_clock(capability: Capability) -> bool:
     """Whether the meter decides when it samples.
 
-    Polled samples are taken at random times; paced samples, which the host only timestamps, are
-    not.
+    The host decides when polled samples are taken. Samples that the meter takes at its own pace,
+    and the host only timestamps, follow the meter's clock.
     """
     return capability.is_paced or capability.clock_domain != HOST_CLOCK
 
@@ -127,12 +128,13 @@ def ticks_w(power_w: NDArray[np.float64], rate_hz: float) -> float:
 
 
 def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> float:
-    """Standard uncertainty of the mean power, relative to the power's span: the maximum for any M.
+    """Largest standard uncertainty of the mean power for any M, relative to the power's span.
 
     Args:
         loop: The inferences.
         interval_s: Sample interval, on the same clock.
-        rate_error: Relative error of the sample interval; a drift below this error may not exist.
+        rate_error: Relative error of the sample interval. A drift that is smaller than this error
+            may not exist.
     """
     largest = 0.0
     for first in range(1, MAX_PHASES, _BLOCK):

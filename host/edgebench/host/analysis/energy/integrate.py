@@ -3,8 +3,8 @@
 Theory of operation. Power over time is modelled as a line through nodes. A meter that samples
 instants gives one node per sample, and the energy is the sum of trapezoids. A meter that averages
 gives two nodes per sample, at the ends of its interval, and the energy is the sum of rectangles. A
-window may end anywhere: the line is cut there. Missing samples are bridged by the line, and the
-missing time is reported.
+window may end anywhere, because the line can be cut anywhere. Missing samples are bridged by the
+line, and the missing time is reported.
 
 Source: the glossary, integration of sampling and averaging meters; see also docs/energy.md.
 """
@@ -28,14 +28,14 @@ class PowerLine:
     """Power over time, linear between nodes."""
 
     time_ns: Nanoseconds
-    """Times of the nodes, not descending, shape (n,), n >= 1; equal times are a step."""
+    """Times of the nodes, not descending, shape (n,), n >= 1; two equal times make a step."""
     power_w: Floats
     """Power at the nodes, shape (n,), no NaN."""
     _nodes_j: Floats | None = field(default=None, init=False, repr=False)
     """Energy up to each node, shape (n,); None before its first use."""
 
     def at(self, time_ns: int) -> float:
-        """Power at a time; at a step, the later power."""
+        """Power at a time; at a step of the line, the power after the step."""
         after = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         if after == len(self.time_ns):
             return float(self.power_w[-1])
@@ -118,7 +118,7 @@ class PowerLine:
 
 
 def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
-    """Line of a meter that samples instants; NaN samples are left out.
+    """Make the line of a meter that samples instants, without NaN samples.
 
     Args:
         time_ns: Ascending, shape (n,).

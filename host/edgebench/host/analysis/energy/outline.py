@@ -1,4 +1,4 @@
-"""Outline of a power line: blocks of consecutive samples, for plots of long recordings."""
+"""Outline of a power line as blocks of consecutive samples, for plots of long recordings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PowerOutline:
 
 
 def outline_of(line: PowerLine, step: int) -> PowerOutline:
-    """Blocks of `step` sample intervals; each ends where the next begins."""
+    """Outline in blocks of `step` sample intervals, each of which ends where the next begins."""
     first = np.arange(0, max(0, len(line.time_ns) - 1), step)
     last = np.minimum(first + step, len(line.time_ns) - 1)
     # An interval with a duration of 0 is a step of the power, not a block.
@@ -92,7 +92,7 @@ class OutlineBuilder:
     """Last node of the previous part."""
 
     def add(self, line: PowerLine) -> None:
-        """Add the next part, and the interval between it and the previous part."""
+        """Add the line's next part, and the interval between the previous part and it."""
         if not len(line.time_ns):
             return
         if (last := self._last) is not None:

@@ -91,9 +91,9 @@ class PowerTrace(Protocol):
         ...
 
     def without(self: TraceT, times_ns: Mapping[str, Nanoseconds]) -> TraceT:
-        """A copy of the recording in which the samples at these times, by channel, are missing."""
+        """A copy of the recording without each channel's samples at the given times."""
         ...
 
     def falling_edges(self) -> Mapping[int, Nanoseconds]:
-        """Times of falling edges by digital input: midway from the last high to the first low."""
+        """Falling edges of each digital input, midway from the last high to the first low."""
         ...

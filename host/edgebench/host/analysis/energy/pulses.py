@@ -2,7 +2,7 @@
 
 Theory of operation. In MLPerf Tiny's energy mode a board pulls a pin low before the first and after
 the last inference of an `infer`, and the pin is connected to a digital input of the meter. So the
-ends of each window are on the meter's clock and need no alignment: energy per inference is the
+ends of each window are on the meter's clock and need no alignment. The energy per inference is the
 energy between two edges, divided by the number of inferences.
 
 Edges are assigned to windows by their order. Every `infer` makes two edges. The board makes other
@@ -60,11 +60,11 @@ from edgebench.protocol.record import RunRecord, TargetRecord
 LATE_S = 2.0
 """Maximum delay of most lines of text after their edges, on a busy machine; see `LATE_RATIO`."""
 LATE_RATIO = 0.5
-"""Maximum delay as a share of a window, so that a pause is not taken for a window. The smaller of
-this limit and `LATE_S` applies."""
+"""Maximum delay of most lines of text as a share of a window, so that a pause is not taken for a
+window. The smaller of this limit and `LATE_S` applies."""
 FEWEST_WINDOWS = 2
-"""Minimum number of windows: two have a pause between them, but a single window could itself be a
-pause."""
+"""Minimum number of windows. Two windows have a pause between them, but a single window could
+itself be a pause."""
 MAX_STARTS = 10_000
 """Maximum number of inferences whose starts are placed evenly for the in-step check."""
 
@@ -79,7 +79,7 @@ class PulsedWindow:
     ended_ns: int
     """Arrival of the line of text after the window's second pulse, by the bridge's clock."""
     pace_ns: int | None = None
-    """Interval of the inferences if audio triggers them; the audio may play in only a part of the
+    """Interval of the inferences if audio triggers them. The audio may play in only a part of the
     window. None if the inferences run back to back."""
 
 
@@ -226,8 +226,8 @@ def _count_j(window: PulsedWindow, duration_ns: int, energy_j: float) -> float:
     """Standard uncertainty of a window's energy due to time outside its inferences, J.
 
     Neither an audio frame that is cut off at an end of the window nor time without audio is counted
-    as an inference. The energy of that time is between zero and the average. At least one frame is
-    uncertain: half of it at either end.
+    as an inference. The energy of that time is between zero and the average. The uncertain time is
+    at least one frame, half of it at either end.
     """
     if window.pace_ns is None:
         return 0.0
@@ -238,12 +238,12 @@ def _count_j(window: PulsedWindow, duration_ns: int, energy_j: float) -> float:
 def find_edges(
     windows: Sequence[PulsedWindow], edges: Mapping[int, Nanoseconds], period_ns: float
 ) -> tuple[int, Nanoseconds]:
-    """Digital input with the pulses, and the edges of the windows, shape (windows, 2).
+    """Find the digital input with the pulses, and the windows' edges, shape (windows, 2).
 
     Args:
         windows: Windows in order of time.
         edges: Falling edges by digital input, meter clock, ascending.
-        period_ns: Sample interval of the meter: if a pin is connected to two inputs, their edges
+        period_ns: Sample interval of the meter. If a pin is connected to two inputs, their edges
             differ by at most two intervals.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Verdict of a recording that belongs to no run: a meter's session, or the import of a file.
+"""Verdict of a recording that belongs to no run, such as a meter's session or an imported file.
 
 invalid    a check failed: no energy is reported
 suspect    the energy may be wrong by more than its uncertainty
@@ -53,7 +53,7 @@ def _doubts(header: Header) -> tuple[Reason, ...]:
 
 
 def _not_stated(header: Header) -> tuple[Reason, ...]:
-    """Reasons that name the properties of the meter that neither the file nor the user states."""
+    """Reasons that name properties of the meter which neither the file nor the user states."""
     assumed = assumptions_of(header)
     reasons: list[Reason] = []
     if TraceAssumption.GAIN in assumed:

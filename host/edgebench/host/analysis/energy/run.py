@@ -1,4 +1,4 @@
-"""Energy of a run: joules per inference, gross and net, or the reason why it is refused.
+"""Energy of a run, in joules per inference, gross and net, or the reason for its refusal.
 
 Theory of operation. A run has windows on the device's clock: idle before, load, warm-up, timed
 inferences, idle after. Each window is aligned with the meter's trace; the energy of the window of
@@ -78,14 +78,14 @@ from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 from edgebench.protocol.thermal import ExpectedPower
 
 IDLE_WINDOWS = 2
-"""Idle windows needed for a net energy: a single window does not show changes of idle power."""
+"""Number of idle windows needed for a net energy; one alone does not show changes of idle power."""
 ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
-"""Exceptions that refuse the energy of a run but keep its other results."""
+"""Exceptions that lead to a refused energy of a run, while its other results are kept."""
 NEGATIVE_IDLE_RATIO = 0.01
-"""Most negative idle power that is accepted, relative to the power of the timed inferences: the
-true idle power is not negative, so a negative reading is an offset of at least this size."""
+"""Most negative idle power that is accepted, relative to the power of the timed inferences. The
+true idle power is not negative, so a negative reading shows an offset of at least its own size."""
 EDGE_QUERIES = 1000
-"""Minimum number of inferences at whose ends the power is read; all if the run has fewer."""
+"""Number of inferences at whose ends the power is read; all inferences if the run has fewer."""
 logger = logging.getLogger(__name__)
 
 
@@ -189,7 +189,7 @@ def metered_result(
 
 
 def with_refusal(result: EnergyResult, error: Exception, run_id: str) -> EnergyResult:
-    """The result with one of `ENERGY_ERRORS` as the reason for the refusal."""
+    """The result with an exception, one of `ENERGY_ERRORS`, as the reason for the refusal."""
     if isinstance(error, MeasurementError):
         return replace(result, refusal=reasons_of(error), refused_by="energy")
     # A damaged recording or a bug must not discard the latencies.
@@ -217,7 +217,7 @@ def with_gross(
         inference_count: Number of inferences in the window.
         mean_s: Mean time of an inference, for the energy-delay product.
         battery_capacity_j: Capacity that the user stated, if any.
-        board: Possible powers of the device; None: unknown.
+        board: Possible powers of the device; None if they are unknown.
 
     Raises:
         MeasurementError: the energy is not a number, negative or too uncertain, or no board takes
@@ -321,7 +321,7 @@ def _steady_window(trace: AlignedTrace, timed: TimedQueries) -> EnergyWindow:
     """Window of the timed inferences.
 
     Raises:
-        MeasurementError: as for `AlignedTrace.window`; the error of a window that is too short also
+        MeasurementError: as for `AlignedTrace.window`. If the window is too short, the error also
             states the settling time.
     """
     starts_ns = timed.queries.start_ns[timed.first_row :]
@@ -348,7 +348,7 @@ def _with_loop(
 
 
 def _idle_w(trace: AlignedTrace, events: Sequence[Event]) -> float:
-    """Lowest mean power of the idle windows that were recorded; 0 if no window was recorded."""
+    """Lowest mean power of the recorded idle windows; 0 if no idle window was recorded."""
     powers_w: list[float] = []
     for begin_ns, end_ns in idle_windows(events):
         with suppress(MeasurementError):

@@ -5,8 +5,8 @@ that a driver reads through an interface, may have other errors. All estimates a
 samples, so they apply equally to polled meters, to meters with their own clock and to files.
 
 Only alignment by a load code or by the loop uses changes of the recorded power, and so includes the
-delay of the meter's values. After any other alignment, the values are late by the lag: the interval
-between new values plus the time constant of the filter.
+delay of the meter's values. After any other alignment, the values are late by the lag. The lag is
+the interval between new values plus the time constant of the filter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_SAMPLES = 20_000
 BY_POWER = SyncMethod.CODED_LOAD, SyncMethod.LOOP
 """Alignments that include the delay of the meter's values."""
 DITHER_RATIO = 0.5
-"""Ratio of noise to quantisation step from which rounding errors average out."""
+"""If the noise is at least this multiple of the quantisation step, rounding errors average out."""
 Window = tuple[int, int]
 Samples = tuple[Nanoseconds, Floats]
 """Times and values of consecutive samples, each of shape (n,)."""
@@ -52,7 +52,7 @@ Samples = tuple[Nanoseconds, Floats]
 
 @dataclass(frozen=True, slots=True)
 class SeenMeter:
-    """A meter's behaviour, estimated from its trace; 0 if undetected or declared by the driver."""
+    """A meter's errors, estimated from its trace; 0 if not found, or declared by the driver."""
 
     smoothing_s: float = 0.0
     """Time constant with which the meter smooths changes of the power."""
@@ -61,7 +61,7 @@ class SeenMeter:
     update_s: float = 0.0
     """Interval between new values, if the meter repeats its values."""
     lag_s: float = 0.0
-    """Bound on the part of the values' delay that the alignment does not include."""
+    """Upper bound of the values' delay, without the part that the alignment already includes."""
     terms: tuple[UncertaintyTerm, ...] = ()
     """Errors of all values: half a quantisation step, and the mean power of isolated spikes."""
 
@@ -103,7 +103,7 @@ class _Readings:
     before: Samples
     """Samples right before the loop, when the model is loaded and the device warms up."""
     update_s: float
-    """Interval between new values; 0 if each sample may be new."""
+    """Interval between new values; 0 if each sample may have a new value."""
 
     @classmethod
     def of(cls, power: PowerTrace, channel: str, run: AlignedRun) -> _Readings:
@@ -155,7 +155,7 @@ class _Readings:
         return found_w if self.noise_w < DITHER_RATIO * found_w else 0.0
 
     def spikes(self, inference_count: float) -> Spikes:
-        """Spikes of the idle device or of the loop, whichever have the higher mean power.
+        """Spikes of the idle device, or those of the loop if these have the higher mean power.
 
         Args:
             inference_count: Number of inferences in the part of the loop that was read.
@@ -169,7 +169,7 @@ class _Readings:
 
 
 def look_at_meter(power: PowerTrace, channels: Sequence[str], run: AlignedRun) -> SeenMeter:
-    """Estimate the errors that the driver does not declare; each is the largest of any channel.
+    """Estimate the errors that the driver does not declare, as the maxima over the channels.
 
     Args:
         power: The recording.
@@ -235,7 +235,7 @@ def idle_noise_w(
 def _fall_s(
     power: PowerTrace, channel: str, line: ClockLine, readings: _Readings, fall_ns: Window
 ) -> float:
-    """Bound on the filter's time constant; the interval between new values if no fall is seen."""
+    """Bound on the filter's time constant; if no fall is seen, the interval of new values."""
     end_ns, after_ns = fall_ns
     time_ns, power_w = _samples(power, channel, line, (2 * end_ns - after_ns, after_ns))
     if readings.update_s:

@@ -1,9 +1,9 @@
-"""Place of a meter: channels that add up to the device's power, and channels that measure parts.
+"""Channels of a meter that add up to the device's power, and channels that measure its parts.
 
-The power of the parts may not exceed the power of the whole. On some Jetson Nanos the names of
-rails are swapped; it cannot be determined which rail is which, so no energy is reported. A
-processor's `psys` does not change if the board maker did not connect it: the energy is then the
-energy of the packages.
+The power of the parts may not exceed the power of the whole. On some Jetson Nanos, rails have
+swapped names. It cannot be determined which rail is which, so no energy is reported. A processor's
+`psys` counter does not change if the board maker did not connect it. The reported energy is then
+that of the packages.
 
 Source: jetson_stats, forum logs with POM_5V_GPU above POM_5V_IN; energymon, jetson/README (which
 rails of a Jetson are on its module and which on the carrier board)
@@ -24,7 +24,8 @@ from edgebench.meters.jetson import PARTS_LIMIT_RATIO, parts_of
 from edgebench.meters.rails import TOTAL
 
 WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
-"""Boundaries that cover a device, alone or, for packages, as a sum; widest first."""
+"""Boundaries that cover a device, widest first. A package covers it alone or in a sum of
+packages."""
 logger = logging.getLogger(__name__)
 
 

@@ -21,22 +21,22 @@ from edgebench.meters.uncertainty import Distribution, Kind, Origin, Uncertainty
 from edgebench.protocol.errors import UsageError
 
 TIMEBASE_RATIO = 1e-4
-"""Error of a crystal; the difference between file clock and device clock is added."""
+"""Error of a crystal, to which the difference between file clock and device clock is added."""
 MAX_GAIN_RATIO = 1.0
-"""Largest meaningful gain error: as large as the reading itself."""
+"""Largest meaningful gain error, which is as large as the reading itself."""
 FORMAT = "format"
-"""Key of a fact in a header: the kind of file."""
+"""Key of a fact in a header that names the format of the file."""
 IS_ASSUMED = "is_instants_assumed"
-"""Key of a fact in a header: whether samples are assumed to be instants."""
+"""Key of a fact in a header that states whether samples are assumed to be instants."""
 IS_STEADY = "is_steady"
-"""Key of a fact in a header: whether samples are evenly spaced, as by an instrument's clock."""
+"""Key of a fact in a header that states whether samples are evenly spaced in time."""
 IS_HELD = "is_held"
-"""Key of a fact in a header: whether a value holds until the next, as in a log of changes."""
+"""Key of a fact in a header that states whether a value holds until the next value."""
 NOTES = "reading"
-"""Key of a fact in a header: notes on how the file was read, as data."""
+"""Key of a fact in a header that lists how the file was read."""
 EDGE_S = "edge_s"
-"""Key of a fact in a header: maximum error of the first and last time, in seconds, because of
-coarse timestamps."""
+"""Key of a fact in a header that states the maximum error of the first and last time, in seconds,
+because of coarse timestamps."""
 _STATED = "as the user states it"
 
 
@@ -46,7 +46,7 @@ def trace_line(trace: TraceRequest) -> ClockLine:
 
 
 def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
-    """The facts of the file that a run stores."""
+    """The facts about the file that are stored with a run."""
     return TraceFile(
         name=trace.name,
         sha256=trace.sha256,
@@ -104,7 +104,7 @@ def with_instrument(imported: Header, errors: InstrumentErrors) -> Header:
 def instrument_header(imported: Header, trace: TraceRequest) -> Header:
     """Header that describes the instrument which wrote a file.
 
-    Its facts describe the instrument: two files from the same instrument have the same facts, so
+    Its facts describe the instrument. Two files from the same instrument have the same facts, so
     their runs can be compared. Without a name, each file counts as a separate instrument.
     """
     name = trace.instrument or f"instrument of {trace.name} ({trace.sha256[:8]})"

@@ -35,11 +35,11 @@ from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 
 COVERAGE = 2.0
-"""Coverage factor k of the expanded uncertainties: about 95 %."""
+"""Coverage factor k of the expanded uncertainties, for about 95 % confidence."""
 U95_LIMIT_RATIO = 0.9
-"""Largest expanded uncertainty of an energy, relative to the energy: beyond it, the interval
-reaches down to a tenth of the energy, so not even the order of magnitude is known. The limit of a
-net energy is relative to the gross energy."""
+"""Largest accepted expanded uncertainty of an energy, relative to the energy. Beyond it, the
+interval reaches down to a tenth of the energy, so not even the order of magnitude is known. The
+uncertainty of a net energy is compared with the gross energy."""
 ALL_RANGES = None
 _RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
 _RATIO_NAMES = {kind.value for kind in _RATIOS}
@@ -64,17 +64,18 @@ class EnergyWindow:
     duration_s: float
     sample_count: int
     supply_v: float
-    """Voltage as set or given, or the mean of the measured voltage."""
+    """Supply voltage that was set or stated, or the mean of the measured voltage."""
     edge_power_w: tuple[float, float]
-    """Power at begin and end."""
+    """Power at the begin and at the end of the window."""
     ranges: Mapping[int | None, RangePart] = field(default_factory=dict[int | None, RangePart])
-    """Parts by range number; a meter without ranges has one part, under None."""
+    """Maps each range number to its part of the window; None is the key for a meter without
+    ranges."""
     in_step_j: float = 0.0
     """Standard uncertainty from inferences that may be in step with the samples."""
     gaps_j: float = 0.0
     """Standard uncertainty from the energy of gaps between inferences, which was subtracted."""
     count_j: float = 0.0
-    """Standard uncertainty from time in the window outside its inferences."""
+    """Standard uncertainty from the time that is in the window but outside its inferences."""
     missing_s: float = 0.0
     """Time inside the window without a sample."""
     saturated_s: float = 0.0
@@ -82,14 +83,14 @@ class EnergyWindow:
     ceiling_w: float = 0.0
     """Highest power of a sample at the end of a range; 0 if a higher range measured it."""
     power_w_span: float = 0.0
-    """Highest power minus lowest power."""
+    """Highest power minus lowest power in the window."""
     edge_error_s: float = 0.0
-    """Standard uncertainty of each end from the clock synchronisation."""
+    """Standard uncertainty of the time of each end, from the clock synchronisation."""
     sample_s: float = 0.0
-    """Time that a sample represents: its interval, the smoothing time of the meter, or the interval
-    between new values."""
+    """Time that a sample represents, which is its interval, the smoothing time of the meter, or the
+    interval between new values."""
     lag_j: float = 0.0
-    """Largest energy that a delay of the values moves into or out of the window."""
+    """Largest energy that the delay of the meter's values moves into or out of the window."""
     rate_j: float = 0.0
     """Standard uncertainty from the rates of the two clocks, if they differ by more than the driver
     declares."""
@@ -101,9 +102,9 @@ class EnergyWindow:
     between_j: float = 0.0
     """Standard uncertainty from the power between instantaneous samples."""
     channel_count: int = 1
-    """Number of summed channels; each has the meter's offset, all with the same sign."""
+    """Number of summed channels, whose offsets all have the same sign."""
     drift_w: float = 0.0
-    """Change of the idle power, at an unknown time between the windows before and after the run."""
+    """Change of the idle power from before to after the run, at an unknown time in between."""
 
 
 def without_gaps(window: EnergyWindow, gaps_s: float, idle_w: float) -> EnergyWindow:
@@ -141,15 +142,15 @@ class UncertainValue:
 
     value: float
     components: dict[str, float]
-    """Standard uncertainty of each term, by name; terms of the meter come first."""
+    """Maps the name of each term to its standard uncertainty; the meter's terms come first."""
     u_absolute: float
     """Standard uncertainty from all terms."""
     u_comparative: float
-    """Standard uncertainty without effects that change another run in the same range by the same
-    ratio."""
+    """Standard uncertainty without the effects that would change the energy of another run, in the
+    same range of the meter, by the same ratio."""
     common: dict[str, float] = field(default_factory=dict[str, float])
-    """Signed effect, at one standard deviation, of each variable that two runs with this meter
-    share; all other components are specific to this run."""
+    """Maps each error variable that two runs with this meter share to its signed effect, at one
+    standard deviation. All other components are specific to this run."""
 
     @property
     def u95_absolute(self) -> float:
@@ -188,7 +189,7 @@ class MeterErrors:
         self._all_terms = list(terms)
 
     def without_offset(self) -> MeterErrors:
-        """All errors but offsets."""
+        """The meter's errors without its offsets."""
         return MeterErrors([term for term in self._all_terms if term.kind is not Kind.OFFSET])
 
     def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> UncertainValue:
@@ -204,7 +205,7 @@ class MeterErrors:
         return self._uncertain(net, window)
 
     def edges_j(self, edge_power_w: Floats, edge_error_s: float) -> Floats:
-        """Standard uncertainty of the energies of many windows from their ends only, J.
+        """Standard uncertainty of many windows' energies from the windows' ends alone, J.
 
         Args:
             edge_power_w: Power at the two ends of each window, shape (2, n).
@@ -238,7 +239,7 @@ class MeterErrors:
         )
 
     def _energy(self, window: EnergyWindow, name: str) -> Any:
-        """Energy of a window as a function of all error variables."""
+        """Energy of a window, as a value that depends on all error variables."""
         from uncertainties import ufloat
 
         energy: Any = window.energy_j
@@ -298,7 +299,7 @@ class _Effect:
         return self.slope * self.standard
 
     def in_comparison(self, value: float, main: int | None) -> float:
-        """Effect that remains in a comparison with a run whose energy is all in range `main`."""
+        """Part of the effect that remains in a comparison with a run entirely in range `main`."""
         if not (self.term.is_common and self.term.kind in _RATIOS):
             return self.signed
         if self.term.range in (ALL_RANGES, main):
@@ -307,7 +308,7 @@ class _Effect:
 
 
 def together(signed: Mapping[str, float]) -> float:
-    """Combined standard uncertainty of these effects, keyed by the name of their variable.
+    """Combined standard uncertainty of effects, which are given by the name of their variable.
 
     The ratio errors of several ranges are correlated to an unknown degree: effects of the same sign
     add up, and effects of opposite sign do not cancel. All other effects are independent.
@@ -325,7 +326,7 @@ def together(signed: Mapping[str, float]) -> float:
 
 
 def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
-    """A unique name for each term: repeated names of a kind and range are numbered."""
+    """A unique name for each term, with a number if kind and range are the same."""
     names: list[str] = []
     for term in terms:
         where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
@@ -341,7 +342,7 @@ def _parts(window: EnergyWindow) -> Mapping[int | None, RangePart]:
 
 
 def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
-    """Joules per unit of an offset in a part of a window."""
+    """Energy that an offset of one unit adds to a part of a window, J."""
     if unit is Unit.AMPERE:
         return window.supply_v * part.duration_s
     if unit is Unit.WATT:
@@ -350,7 +351,7 @@ def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
 
 
 def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
-    """Standard uncertainty of the energy by each error that is specific to the window, J.
+    """Standard uncertainties, J, of the energy from the errors that only this window has.
 
     edges      sqrt(P0² + P1²) · u_t, the two ends being independent; P is the highest power on
                either side of an end. A single burst of power P_in next to P_out is read too low on
@@ -408,7 +409,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
 
 
 def _edges_j(edge_power_w: Floats, edge_error_s: float, terms: Sequence[UncertaintyTerm]) -> Floats:
-    """Uncertainty from the ends of one window, shape (2,), or of many, shape (2, n), in J."""
+    """Uncertainty, J, from the ends of one window, shape (2,), or many windows, shape (2, n)."""
     edge_s = math.hypot(edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE))
     edges_j: Floats = np.hypot(edge_power_w[0], edge_power_w[1]) * edge_s
     return edges_j

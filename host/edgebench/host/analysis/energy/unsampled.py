@@ -6,21 +6,22 @@ pulses. If the two rates have a simple ratio, all samples fall on the same momen
 Then either no sample shows the activity or every sample does, and the mean power is wrong by up to
 the power of the activity. The spread of the samples does not show this.
 
-Two clocks never agree exactly, so the samples move along the activity. Once they have moved by one
-sample interval, they have been at every moment of any such activity, and an activity that no sample
-showed does not exist. The distance that they move during the time that is compared, in sample
+Two clocks never agree exactly, so the samples move along the activity. Once the samples have moved
+by one sample interval, they have met every moment of any such activity. An activity that no sample
+showed then does not exist. The distance that they move during the time that is compared, in sample
 intervals, is
 
     r = |rate difference of the two clocks| · time / sample interval
 
-An activity that no sample met, or the absence of an activity that every sample met, is shorter than
-1 - r of the interval. Its power is unknown, and therefore assumed (`assumed_w`). The rate
-difference is measured by the alignment with an uncertainty. Below `MIN_INSTANTS_HZ`, ticks and
-bursts of any processor fall between the samples, so the lower bound of r at 95 % is used. From this
-rate on, only pulses of a regulator are short enough, and most regulators have their own clocks. So
-r plus its standard uncertainty is used: the clocks count as equal only if the recording shows it.
-With the lower bound of r, the energy of a run of one second would always be refused on a device
-that is late by 10 us at the edges of its load code.
+If no sample met an activity, the activity is shorter than 1 - r of the interval. If every sample
+met an activity, its pauses are shorter than that. Its power is unknown, and therefore assumed
+(`assumed_w`). The rate difference is measured by the alignment with an uncertainty. Below
+`MIN_INSTANTS_HZ`, ticks and bursts of any processor fall between the samples, so the lower bound of
+r at 95 % is used. Above this rate, only pulses of a regulator are short enough to fall between
+samples, and most regulators have their own clocks. So r plus its standard uncertainty is used: the
+clocks count as equal only if the recording shows it. With the lower bound of r, the energy of a run
+of one second would always be refused on a device that is late by 10 us at the edges of its load
+code.
 
 The edges of a load code are shifted at random, so that the errors of sampled edges average out
 (`common_error_s`). If they average out, and the device is on time, then at 25,000 instants per
@@ -34,7 +35,7 @@ level.
 An activity that the samples met in only a part of the time changes the level of the power: between
 the idle windows, or between the quarters of a window. Such a change counts as an activity, with its
 full height. Samples that move slowly may meet an activity during all of the loop and in neither
-idle phase, or the reverse: the loop's level alone does not show it. The chips of the load codes
+idle phase, or the reverse. The loop's level alone does not show this. The chips of the load codes
 show it: in half of these chips the device is idle, right before the warm-up and right after the
 loop.
 
@@ -68,22 +69,22 @@ from edgebench.host.result.reasons.energy import unsampled_activity
 from edgebench.protocol.record import LoadCode
 
 BURST_W = 1.0
-"""Power that a small board may draw periodically, whatever the power of its loop.
+"""Power that a small board may draw in periodic bursts, whatever the power of its loop.
 
 Source: ESP32 Series Datasheet, RF power consumption: 240 mA at 3.3 V for 802.11b at 19.5 dBm."""
 PULSE_RATIO = 4.0
-"""Highest power of a regulator's pulses, relative to the mean: a duty cycle of 1/4, assumed."""
+"""Highest power of a regulator's pulses, relative to the mean, for an assumed duty cycle of 1/4."""
 LEVELS_PER_WINDOW = 4
-"""Number of pieces of a window, whose mean powers are compared."""
+"""Number of equal pieces of a window whose mean powers are compared with each other."""
 NOISE_FACTOR = 3.6
-"""Bound on the range of four normal values, in standard deviations, exceeded in 5 % of cases.
+"""The range of four normal values exceeds this many standard deviations in 5 % of cases.
 
 Source: Harter, Tables of range and studentized range, Ann. Math. Statist. 31 (1960), n = 4."""
 SAWTOOTH_HARMONICS = 30
-"""Number of harmonics of the error of a sampled edge; all higher harmonics have 1 % of it."""
+"""Number of harmonics of a sampled edge's error; all higher harmonics make up 1 % of the error."""
 BEATS = 3.0
-"""Number of beats, each a drift by one sample interval, above which the error of their mean is
-inversely proportional to their number; as in in_step."""
+"""Number of beats, each of which is a drift by one sample interval. With more beats, the error of
+their mean is inversely proportional to their number, as in in_step.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,14 @@ class ClockDifference:
     def of(
         cls, alignment: Alignment, codes: Sequence[LoadCode], span_s: float, interval_s: float
     ) -> ClockDifference:
-        """The slope of an alignment; its uncertainty comes from its two ends or its `rate_error`.
+        """Make it from an alignment's slope, with the uncertainty of its ends or `rate_error`.
 
         Args:
             alignment: The alignment.
-            codes: Load codes at the two ends; empty for other marks.
-            span_s: Time between the two ends: between the load codes, or else the length of the
-                loop.
-            interval_s: Sample interval: an edge in the power is known to a part of this interval.
+            codes: Load codes at the two ends of the run; empty for other marks.
+            span_s: Time between the two load codes or, without them, the length of the loop.
+            interval_s: Sample interval. An edge of the power is located to within a fraction of
+                this interval.
         """
         slope = alignment.line.slope
         if alignment.rate_error is not None:
@@ -124,14 +125,14 @@ class ClockDifference:
 
     @property
     def least_ratio(self) -> float:
-        """Lower bound of the rate difference, with 95 % confidence."""
+        """Lower bound of the absolute rate difference, with 95 % confidence."""
         return max(0.0, abs(self.ratio) - COVERAGE * self.deviation)
 
     def beats(self, watched_s: float, rate_hz: float) -> float:
         """Number of sample intervals by which the samples moved along an activity of the device.
 
-        Below `MIN_INSTANTS_HZ`, this is the lower bound at 95 %; from there on, the measured number
-        plus its standard uncertainty.
+        For a sample rate below `MIN_INSTANTS_HZ`, this is the lower bound at 95 %. For a higher
+        rate, it is the measured number plus its standard uncertainty.
 
         Args:
             watched_s: Time in which activity would have been seen.
@@ -181,7 +182,7 @@ class PowerLevels:
 
     @property
     def change_w(self) -> float:
-        """Range of the levels, minus the range that noise explains; at least 0."""
+        """Range of the mean powers, minus the range that noise explains; at least 0."""
         return max(0.0, float(np.ptp(self.power_w)) - NOISE_FACTOR * self.noise_w)
 
     def noise_within_w(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -199,10 +200,10 @@ class IdleChips:
     noise_w: NDArray[np.float64]
     """Standard uncertainty of each mean power due to noise, shape (n,)."""
     apart_s: float
-    """Longest time from a moment of the loop to a quarter of an idle window."""
+    """Longest time between a moment of the loop and the nearest quarter of an idle window."""
 
     def change_w(self, clocks: ClockDifference, idle_w: Sequence[float], rate_hz: float) -> float:
-        """Largest power difference between chips and idle windows beyond noise, W.
+        """Largest power difference, W, of chips and idle windows that noise does not explain.
 
         It is 0 if the samples moved by an interval or more between the loop and the idle windows,
         so that the idle windows show the same moments as the loop.
@@ -215,7 +216,7 @@ class IdleChips:
 
 
 def _extreme_factor(count: int) -> float:
-    """Bound on `count` normal values, in standard deviations, exceeded by any in 5 % of cases."""
+    """Bound, in standard deviations, that any of `count` normal values exceeds in 5 % of cases."""
     return NormalDist().inv_cdf((1 + 0.95 ** (1 / count)) / 2)
 
 
@@ -233,7 +234,7 @@ def unsampled_w(
         loop: The timed loop.
         idles: Idle windows before and after it.
         rate_hz: Samples per second.
-        chips: Idle chips of the load codes; None: the codes were not found.
+        chips: Idle chips of the load codes; None if the codes were not found.
 
     Raises:
         EnergyRefused: the activity may take more than `U95_LIMIT_RATIO` of the loop's power.
@@ -267,11 +268,11 @@ def unsampled_w(
 
 
 def assumed_w(highest_w: float, rate_hz: float) -> float:
-    """Highest power that an unseen activity may take, W.
+    """Highest power that an activity between the samples may take, W.
 
-    Below `MIN_INSTANTS_HZ`, the interval is as long as bursts of a processor or a radio, which draw
-    up to the highest level of the recording, or `BURST_W`. At higher rates, only pulses of a
-    regulator are shorter than the interval.
+    Below `MIN_INSTANTS_HZ`, a sample interval is as long as bursts of a processor or a radio. Such
+    bursts draw up to the highest level of the recording, or `BURST_W` if that is higher. At higher
+    rates, only pulses of a regulator are shorter than the interval.
     """
     highest_w = abs(highest_w)
     if rate_hz < MIN_INSTANTS_HZ:

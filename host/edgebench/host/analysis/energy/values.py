@@ -15,39 +15,40 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 
 ROUNDING = 1e-9
-"""Ratio of step to power below which the step is a rounding error."""
+"""A step below this share of the power is a rounding error and not a step of the meter."""
 NOISE_BLOCKS = (1, 2, 4, 8)
-"""Lengths, in values, of the blocks whose means are compared: the noise of an instrument with a
-filter is correlated over several values, and averages out less."""
+"""Lengths, in values, of the blocks whose means are compared. The noise of an instrument with a
+filter is correlated over several values, so it averages out less than independent noise."""
 MIN_BLOCKS = 30
-"""Minimum number of blocks; with fewer, their scatter is itself uncertain by 20 %."""
+"""Minimum number of blocks; with fewer blocks, their scatter is known only to within 20 %."""
 MAD_TO_SIGMA = 1.4826
 MIN_DISTINCT = 2
-"""Minimum number of distinct values that show a common step; a single value is not evidence."""
+"""Minimum number of distinct values for a common step; a single value does not show a step."""
 ENOUGH_DISTINCT = 8
 """Minimum number of distinct values whose greatest common divisor is taken as the step. Fewer
-values may have a larger common divisor by chance, so it is then rounded down to a power of ten."""
+values may have a larger common divisor by chance, so their divisor is rounded down to a power of
+ten."""
 FINE_RATIO = 1e-4
-"""Ratio of step to power below which a step is not searched: it changes an energy by 0.003 %."""
+"""A step below this share of the power is not searched, because it changes an energy by 0.003 %."""
 _SAME_RATIO = 1e-6
-"""Ratio of difference to highest power below which values are equal: files have seven digits."""
+"""Two values are equal if they differ by less than this share of the highest power."""
 REPEATED = 1.5
-"""Number of samples between new values above which the meter counts as repeating its values."""
+"""A meter counts as repeating its values if new values are more than this many samples apart."""
 SPIKE_SIGMAS = 8.0
 """Minimum distance of a spike from its neighbours, in standard deviations of the noise."""
 SPIKE_STEPS = 3.0
 """Minimum distance of a spike from its neighbours, in quantisation steps of the values."""
 SPIKE_LIMIT_RATIO = 0.02
-"""Maximum share of values that count as spikes; if more values differ from their neighbours, the
-power itself changes from value to value."""
+"""Maximum share of values that count as spikes. If more values differ from their neighbours, the
+power itself changes from value to value, and there are no spikes."""
 
 
 def noise_w(runs: Sequence[Floats]) -> float:
-    """Standard deviation of independent noise that averages out as the noise of the values does.
+    """Standard deviation of independent noise with the same effect on means as the values' noise.
 
-    It is estimated from the median difference of successive values, and of successive block means
-    times the square root of the block length; the highest estimate counts. Occasional activity of
-    the device does not change a median.
+    It is estimated from the median difference between successive values. It is also estimated from
+    the median difference between successive block means, times the square root of the block length.
+    The highest estimate counts. Occasional activity of the device does not change a median.
 
     Args:
         runs: Values of several windows, each of shape (n,).
@@ -76,9 +77,9 @@ def noise_w(runs: Sequence[Floats]) -> float:
 def step_w(values: Floats) -> float:
     """Step of a meter's values; 0 if there is none, or if it is below `FINE_RATIO` of the values.
 
-    The step is the largest number of which all values are multiples: 0.1 W if the values are 1.8,
-    2.0 and 2.3 W. Products of two rounded quantities usually have no such number; the step is then
-    the smallest difference of the values.
+    All values are multiples of the step, which is the largest such number. For 1.8, 2.0 and 2.3 W,
+    it is 0.1 W. Products of two rounded quantities usually have no such number; the step is then
+    the smallest difference between two values.
     """
     distinct = np.unique(np.abs(values))
     highest_w = float(distinct.max(initial=0))
@@ -100,7 +101,7 @@ def step_w(values: Floats) -> float:
 
 
 def _common(one: float, other: float, tolerance: float) -> float:
-    """Largest number of which both are multiples, by Euclid's algorithm; 0 for two zeros."""
+    """Greatest common divisor of two numbers, by Euclid's algorithm; 0 for two zeros."""
     larger, smaller = max(one, other), min(one, other)
     while smaller > tolerance:
         rest = math.fmod(larger, smaller)
@@ -110,17 +111,17 @@ def _common(one: float, other: float, tolerance: float) -> float:
 
 
 def is_new(values: Floats) -> NDArray[np.bool_]:
-    """Whether each value differs from the previous value, shape (n,); the first value is new."""
+    """Whether each value differs from the previous value, shape (n,); true for the first value."""
     new: NDArray[np.bool_] = np.concatenate([[True], np.diff(values) != 0])[: len(values)]
     return new
 
 
 def update_interval_s(time_ns: Nanoseconds, values: Floats, sample_s: float) -> float:
-    """Interval after which the meter has a new value; 0 if each sample may be new.
+    """Interval between new values of the meter; 0 if each sample may have a new value.
 
     A meter that repeats its last value never has two new values in quick succession. So the result
-    is one of the shortest intervals between changes, plus one sample interval, by which a change
-    may be seen late. The result is too long for a coarse meter whose value rarely changes.
+    is one of the shortest intervals between changes, plus one sample interval, because a change may
+    be seen late by that time. The result is too long for a coarse meter whose value rarely changes.
 
     Args:
         time_ns: Times of the samples, ascending, shape (n,).
@@ -147,7 +148,7 @@ class Spikes:
     def most_w(self) -> float:
         """Upper bound of the power that the spikes add to the mean of all values.
 
-        The number of spikes is random: two of its standard deviations are added.
+        The number of spikes is random, so two standard deviations of this number are added.
         """
         total_w = abs(float(self.height_w.sum())) + 2 * math.hypot(*self.height_w)
         return total_w / max(1, self.value_count)
@@ -159,11 +160,11 @@ class Spikes:
 
 
 def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
-    """Spikes of an idle device: values far from the four values around them, if these agree.
+    """Spikes of an idle device, each far from the four values around it, which are alike.
 
     Args:
         runs: Values of the idle windows, each of shape (n,).
-        limit_w: Least distance from the neighbours; 0: no spikes.
+        limit_w: Least distance of a spike from its neighbours; if 0, no spikes are searched.
     """
     heights_w = [np.zeros(0)]
     for values in runs:
@@ -178,12 +179,12 @@ def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
 def loop_spikes(values: Floats, limit_w: float, inference_count: float) -> Spikes:
     """Spikes in the loop: single values far above the values of all inferences.
 
-    Bursts that recur with the inferences are not spikes: if half as many values as inferences are
-    that high, no value counts as a spike.
+    Bursts that recur with the inferences are not spikes. So no value counts as a spike if the
+    number of values as high as a spike is at least half of the number of inferences.
 
     Args:
         values: Values in the loop, shape (n,).
-        limit_w: Least distance from the other values; 0: no spikes.
+        limit_w: Least distance of a spike from the other values; if 0, no spikes are searched.
         inference_count: Number of inferences during these values.
     """
     if len(values) < 5 or not limit_w:
@@ -197,7 +198,7 @@ def loop_spikes(values: Floats, limit_w: float, inference_count: float) -> Spike
 
 
 def _around(values: Floats) -> Floats:
-    """The two values on either side of each value but the outermost, shape (4, n - 4)."""
+    """The two values before and the two values after each inner value, shape (4, n - 4)."""
     return np.stack([values[:-4], values[1:-3], values[3:-1], values[4:]])
 
 

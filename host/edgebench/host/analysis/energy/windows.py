@@ -45,19 +45,20 @@ from edgebench.protocol.record import IDLE_ENDED, Event, LoadCode, Phase, SyncFa
 EDGE_LIMIT_RATIO = 0.05
 """Maximum error of a window's ends, relative to its length."""
 MIN_SAMPLES = 20
-"""Minimum number of samples in a window; with fewer, the meter dominates the window's energy."""
+"""Minimum number of samples in a window; with fewer, errors of the meter dominate its energy."""
 MISSING_LIMIT_RATIO = 1e-3
-"""Maximum share of a window without samples; equal to the limit of a recording."""
+"""Maximum share of a window that may lack samples, which is also the limit for a recording."""
 CODES_OF_RUN = 2
-"""Number of load codes of a complete run: before the warm-up and after the loop."""
+"""Number of load codes of a complete run, one before the warm-up and one after the loop."""
 EDGE_PIECES = 8
-"""Number of pieces into which the time where an end may lie is cut, to find the highest power."""
+"""The interval in which a window may end is cut into this many pieces, to find the highest
+power."""
 AROUND = 50
-"""Divisor of the sample interval: the mean power within this part of an interval on either side of
-a sample counts as the power of the sample."""
+"""Divisor of the sample interval. The mean power within this fraction of an interval on either side
+of a sample counts as the power of the sample."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
-"""Shares of an idle window that are discarded: at the start, because the device settles, and at the
-end, because the time of the end has an error."""
+"""Shares of an idle window that are discarded. The start is discarded because the device settles,
+and the end because the time of the end has an error."""
 
 
 def shortest_window_s(capability: Capability) -> float:
@@ -81,7 +82,7 @@ class TimedQueries:
 
     @property
     def stretch_count(self) -> int:
-        """Number of stretches of timed inferences between gaps; 1 if the loop made no gaps."""
+        """Number of stretches into which gaps divide the timed inferences; 1 without gaps."""
         return 1 + int(np.count_nonzero(self.queries.gaps_ns(self.first_row))) * self.has_gaps
 
     @property
@@ -103,7 +104,7 @@ class TimedQueries:
 
     @property
     def settling_s(self) -> float:
-        """Part of the timed loop before its latencies were steady."""
+        """Duration of the part of the timed loop before its latencies were steady."""
         rows = slice(self.queries.warmup_count, self.first_row)
         starts_ns, ends_ns = self.queries.start_ns[rows], self.queries.end_ns[rows]
         return float(ends_ns[-1] - starts_ns[0]) / 1e9 if len(ends_ns) else 0.0
@@ -170,7 +171,7 @@ class AlignedTrace:
 
     @property
     def _rate_ratio(self) -> float:
-        """Relative standard uncertainty of the meter's rate; 0 if the driver declares as much."""
+        """Relative standard uncertainty of the meter's rate; 0 if the driver declares it."""
         terms = self.power.header.uncertainty
         declared = math.hypot(*(term.standard for term in terms if term.kind is Kind.TIMEBASE))
         seen = abs(self.alignment.line.slope) / math.sqrt(3)
@@ -178,7 +179,7 @@ class AlignedTrace:
 
     @property
     def edge_error_s(self) -> float:
-        """Standard uncertainty of each end of a window from the clocks: error bound / sqrt(3)."""
+        """Standard uncertainty of a window's ends due to the clocks, error bound / sqrt(3)."""
         return self.alignment.error_ns / 1e9 / math.sqrt(3)
 
     def window(self, begin_ns: int, end_ns: int) -> EnergyWindow:
@@ -253,7 +254,7 @@ class AlignedTrace:
         idles_ns: Sequence[tuple[int, int]],
         codes: Sequence[LoadCode],
     ) -> AlignedTrace:
-        """The trace with the uncertainty from activity between instants of the meter's own clock.
+        """The trace with the uncertainty from activity of the device between two samples.
 
         Args:
             window_ns: Begin and end of the timed loop, device clock.
@@ -302,7 +303,7 @@ class AlignedTrace:
     def _idle_chips(
         self, codes: Sequence[LoadCode]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean power in the middle half of each idle chip, W, and the length of this half, s.
+        """Mean power, W, in the middle half of each idle chip, and the length, s, of this half.
 
         The ends of a chip are not used, because the load changes there. A chip without samples
         counts as 0 W: its samples were left out because they were far below both idle phases. Chips
@@ -328,8 +329,9 @@ class AlignedTrace:
     def _lag_j(self, begin_ns: int, end_ns: int) -> float:
         """Largest energy that the delay of the values moves into or out of a window, J.
 
-        A causal filter of mean delay T records T · P of the power P before each end after that
-        end. So the error is T times the difference between the powers before the two ends.
+        A filter with the mean delay T records an energy of T · P too late, where P is the power
+        before an end of the window. So the error is T times the difference between the powers
+        before the two ends.
         """
         lag_ns = round(self.seen.lag_s * 1e9)
         if not lag_ns:
@@ -429,7 +431,7 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
-    """Idle windows of the device, device clock, without a share at their start and end."""
+    """Idle windows of the device, device clock, each without a part of its start and end."""
     windows: list[tuple[int, int]] = []
     begin_ns: int | None = None
     for event in events:
@@ -444,7 +446,7 @@ def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
 
 
 def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
-    """Merge consecutive windows."""
+    """Merge windows that follow each other into one window."""
     ranges = {
         number: replace(
             part,
@@ -472,7 +474,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | None:
-    """Start of a phase and time of the next event; None if the phase did not occur."""
+    """Start of a phase and time of the event after it; None if the phase did not occur."""
     for event, following in pairwise(events):
         if event.kind == phase.value:
             return event.time_ns, following.time_ns
@@ -482,7 +484,7 @@ def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | Non
 def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -> LoopTimes | None:
     """Times around the warm-up and the loop; None if the device was not idle around them.
 
-    The device is idle there if it played the load code, because an idle time precedes the code.
+    If the device played the load code, it was idle, because an idle time precedes the code.
     """
     if len(marks.codes) != CODES_OF_RUN or not all(code.edges_ns for code in marks.codes):
         return None

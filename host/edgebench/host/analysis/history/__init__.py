@@ -1,1 +1,1 @@
-"""A metric over time: its points, its levels, and where it changed."""
+"""History of a metric over time, with its points, its levels, and its changes."""

@@ -1,4 +1,4 @@
-"""Changes of levels in many histories, the worst first, with the conditions that changed."""
+"""Changes of levels in many histories, with the conditions that changed, worst change first."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from edgebench.host.result.metrics import Better
 from edgebench.host.result.run import Run
 
 NEAR_POINTS = 5
-"""Number of points on each side of a change whose temperatures are compared."""
+"""Number of points before a change, and after it, whose temperatures are compared."""
 TEMPERATURE_STEP_C = 5.0
-"""Minimum difference between temperatures at the start that is reported: sensors of boards have a
-resolution of 0.5 to 1 °C, and the start of a run differs by a few °C from run to run."""
+"""Minimum difference between the start temperatures of runs that is reported. Sensors of boards
+have a resolution of 0.5 to 1 °C, and start temperatures vary by a few °C from run to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class LevelChange:
     number: int
     """Index of the level in `history.levels`, at least 1."""
     start_temp_c: Bounds | None = None
-    """Median temperature after the warm-up of runs before and after the change; None if it is not
-    known or hardly differs."""
+    """Median temperature after the warm-up, of the runs before the change and of those after it.
+    None if it is unknown or hardly differs."""
 
     @property
     def level(self) -> HistoryLevel:
@@ -64,23 +64,23 @@ class LevelChange:
 
     @property
     def outcome(self) -> HistoryOutcome:
-        """Judgement of the change, by the rules for the newest change of a history."""
+        """Judgement of the change, as if it were the newest change of its history."""
         return level_outcome(self.history, self.number)
 
     @property
     def worsening(self) -> float:
-        """Ratio of the levels; above 1 is worse."""
+        """Ratio of the new level to the level before it, where above 1 is worse."""
         ratio = self.level.ratio or 1.0
         return ratio if self.history.better is Better.LOWER else 1 / ratio
 
     @property
     def changed(self) -> Differences:
-        """Conditions that changed with the level, with both values."""
+        """Maps each condition that changed with the level to its values before and after."""
         return self.level.changed
 
 
 def find_changes(histories: Sequence[History], since_utc: str) -> list[LevelChange]:
-    """Levels that began at this time or later, the greatest worsening first.
+    """Find the levels that began at this time or later, the greatest worsening first.
 
     Args:
         histories: Histories whose points reach back before this time.
@@ -96,7 +96,7 @@ def find_changes(histories: Sequence[History], since_utc: str) -> list[LevelChan
 
 
 def runs_beside(change: LevelChange) -> tuple[list[str], list[str]]:
-    """Id of the first run of each of the nearest points before and after a change."""
+    """Ids of the first runs of the points that are nearest to a change, before and after it."""
     first, last = change.level.first, change.level.first + change.level.count
     points = change.history.points
     before = points[max(change.before.first, first - NEAR_POINTS) : first]
@@ -105,7 +105,7 @@ def runs_beside(change: LevelChange) -> tuple[list[str], list[str]]:
 
 
 def start_temperatures_c(before: Sequence[Run], after: Sequence[Run]) -> Bounds | None:
-    """Median temperature after the warm-up before and after a change; None if it hardly differs."""
+    """Median temperature after warm-up, before and after a change; None if hardly different."""
     sides = [
         [
             run.metrics.thermal.start_temp_c

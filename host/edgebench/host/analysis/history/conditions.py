@@ -1,8 +1,8 @@
-"""Settings, which identify a history, and conditions, which may change within it.
+"""Settings, which identify a history, and conditions, which may change within a history.
 
-A nightly job measures with the same settings every night. The conditions may change: the model is
-exported again, a runtime is updated, the governor is changed. Runs with other settings belong to
-another history; a change of the conditions is marked in the history.
+A nightly job measures with the same settings every night. The conditions may change, for example
+because the model is exported again, a runtime is updated, or the governor is changed. Runs with
+other settings belong to another history; a change of the conditions is marked in the history.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ CONDITIONS = frozenset(
         *("cpu_quota", "android_build", "android_group"),
     }
 )
-"""Keys of a fingerprint that may change on a device while the settings stay the same."""
+"""Keys of a fingerprint whose values may change on a device while the settings stay the same."""
 SUBJECT_KEYS = frozenset(
     {"device", "runtime", "scenario", "threads", "kind", "simulated", "emulated"}
 )
-"""Settings that are fields of a history's subject."""
+"""Keys of the settings that are fields of `HistorySubject`."""
 MODEL = "model"
-"""Key of the model's content, which is not part of a fingerprint."""
+"""Key of the condition for the model's content, which is not part of a fingerprint."""
 
 
 def settings_of(run: Run) -> Fingerprint:
-    """Settings that the user chose, with the device."""
+    """The device, and the settings that the user chose."""
     return fingerprint(run, [key for key in KEYS if key not in CONDITIONS])
 
 
@@ -42,12 +42,12 @@ def conditions_of(run: Run) -> Fingerprint:
 
 
 def digest(facts: Mapping[str, str]) -> str:
-    """Short hash of the facts."""
+    """Short hash of the given facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def changed_items(was: str, now: str) -> tuple[str, str]:
-    """Items that only one of two comma-separated lists contains, such as lists of packages.
+    """Items, such as packages, that only one of two comma-separated lists contains.
 
     >>> changed_items("numpy 1.0, six 1.1", "numpy 2.0, six 1.1")
     ('numpy 1.0', 'numpy 2.0')

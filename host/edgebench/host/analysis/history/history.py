@@ -1,8 +1,8 @@
 """A metric of a model on a device over time, and whether it became worse.
 
 The runs of a set, or of a side of a comparison, form a single point, because they share the
-conditions of the hour. The value of a point is the median of the runs, and its interval is the
-interval between runs. Invalid runs are counted and left out.
+conditions of the hour. The value of a point is the median of the runs, and its interval comes from
+the spread between the runs. Invalid runs are counted and left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_HISTORY_POINTS = 500
-"""Maximum number of points of a history, which are the newest points."""
+"""Maximum number of points of a history; older points are left out."""
 
 
 class HistoryOutcome(str, Enum):
@@ -40,11 +40,11 @@ class HistoryOutcome(str, Enum):
     """No change of the level was found."""
     BETTER = "better"
     WORSE = "worse"
-    """The whole interval is worse than the level before by more than the margin."""
+    """All of the ratio's interval is worse than the margin."""
     WITHIN = "within the margin"
-    """The whole interval is worse by at most the margin."""
+    """At the worse end of the ratio's interval, the level is worse by at most the margin."""
     INCONCLUSIVE = "inconclusive"
-    """The interval contains the margin, or there is no interval."""
+    """The ratio's interval contains the margin, or there are too few points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +59,29 @@ class HistoryRun:
     """Value in the unit of the metric; None if the run has none."""
     conditions: Fingerprint
     headline_value: float | None = None
-    """Median of the headline, which decides whether a set is invalid; None if it is not known."""
+    """Median of the headline metric, which decides whether a set is invalid; None if unknown."""
     run: Run | None = None
     """Whole run, if the metric needs more than its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
-    """The runs of a command, as a point of a history."""
+    """A point of a history, which stands for the runs of a command."""
 
     created_utc: str
-    """Time of its first run."""
+    """Time at which the first run of the point was made."""
     run_ids: tuple[str, ...]
     set_id: str | None
     """Id of the set; None for a single run, and for the runs of a comparison."""
     value: float
     """Median of the runs, unit of the metric."""
     ci95: Bounds | None
-    """Interval between the runs; None for fewer than five."""
+    """Interval of the median from the spread between the runs; None for fewer than five runs."""
     is_suspect: bool
     unwatched: tuple[str, ...] = ()
     """Conditions that could not be read during a run, so a change of them would not be noticed."""
     changed: Differences
-    """Conditions that differ from the previous point, with both values."""
+    """Maps each condition that differs from the previous point to both values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +94,11 @@ class HistoryLevel:
     median: float
     """Median of the level's points, unit of the metric."""
     ratio: float | None = None
-    """Ratio to the level before, Hodges–Lehmann on logarithms; None for the first level."""
+    """Ratio to the level before, by Hodges–Lehmann; None for the first level."""
     ratio_interval: Bounds | None = None
-    """95 % interval of the ratio; None for the first level, and if there are too few points."""
+    """95 % interval of the ratio; None for the first level, or with too few points."""
     changed: Differences
-    """Conditions that changed at the first point of the level, with both values."""
+    """Maps each condition that changed at the first point of the level to both values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +111,15 @@ class HistorySubject:
     scenario: str
     threads: int
     kind: str
-    """Part that was not real: `simulated` or `emulated` device; for an energy, `synthetic
-    power`."""
+    """What was not real: `simulated` or `emulated` for the device, `synthetic power` for an
+    energy."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other settings that identify the history, by their keys in a comparison."""
+    """Maps the keys of all other settings that identify the history to their values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A metric over time, with a point per command, oldest first."""
+    """A metric over time, with one point for the runs of each command, oldest first."""
 
     subject: HistorySubject
     metric: str
@@ -127,19 +127,19 @@ class History:
     better: Better
     points: tuple[HistoryPoint, ...]
     levels: tuple[HistoryLevel, ...]
-    """Levels, at least one if there are points."""
+    """Levels in order of time; a history with points has at least one."""
     refused_count: int
     """Number of invalid runs, which are left out."""
     missing_count: int
     """Number of runs without a positive value of the metric."""
     earlier_count: int
-    """Number of older commands beyond `MAX_HISTORY_POINTS`."""
+    """Number of commands that were left out, because `MAX_HISTORY_POINTS` newer commands exist."""
     margin_ratio: float
     outcome: HistoryOutcome
 
     @property
     def needed_count(self) -> int:
-        """Number of points below which no change can be found."""
+        """Smallest number of points with which a change can be found."""
         return _needed_count(METRICS[self.metric])
 
     @property
@@ -176,7 +176,7 @@ def find_history(
         subject: Model, device and settings.
         commands: Runs of each command under the same conditions, oldest first.
         metric: Metric of the runs' values.
-        margin_ratio: Largest worsening that does not matter; None: 1 %.
+        margin_ratio: Largest worsening that does not matter; None stands for 1 %.
         refused_count: Number of invalid runs that were left out.
         earlier_count: Number of earlier commands that were left out.
     """
@@ -206,14 +206,14 @@ def level_outcome(history: History, number: int) -> HistoryOutcome:
 
     Args:
         history: The history.
-        number: Index of the level; that of the newest level gives `history.outcome`.
+        number: Index of the level. For the newest level, the result is `history.outcome`.
     """
     levels, metric = history.levels[: number + 1], METRICS[history.metric]
     return _judge(history.points, levels, history.better, history.margin_ratio, metric)
 
 
 def _is_refused(runs: Sequence[HistoryRun]) -> bool:
-    """Whether the headline values are so far apart that the set, or side of pairs, is invalid."""
+    """Whether the headline values are so far apart that the set, or the side, is invalid."""
     known = [run.headline_value for run in runs if run.headline_value is not None]
     return len(known) == len(runs) and are_too_far_apart(known)
 

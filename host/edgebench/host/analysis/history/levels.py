@@ -1,18 +1,17 @@
-"""Changepoints of a history: the greatest contrast of two means, tested by permutation.
+"""Changepoints of a history, found as the greatest contrast of two means, by permutation test.
 
 Theory of operation. A history has few points with an unknown distribution, and the scatter between
 days is unknown too: the interval between the runs of a command does not include it. So it is
-estimated from the points. Under the null hypothesis of no change the points are
-exchangeable: the greatest contrast of the observed order is then above 95 % of the greatest
-contrasts of random orders with a probability of 5 %, whatever the distribution. A history is
-searched
+estimated from the points. Under the null hypothesis of no change the points are exchangeable. The
+greatest contrast of the observed order is then above 95 % of the greatest contrasts of random
+orders with a probability of 5 %, whatever the distribution. A history is searched
 
     for a level that lasts to the end       before | after            80 % of alpha
     else for a temporary level              before | level | after    20 % of alpha
 
 and each part is searched again with a share of alpha proportional to its length. Without the second
-search, a level of ten points in the middle of 200 is missed, because neither of its ends is a large
-contrast over all points.
+search, a level of ten points in the middle of 200 is missed, because a cut at either of its ends
+has no large contrast over all points.
 
 The contrast is the share of the sum of squares that the two means explain. It equals
 t² / (t² + n - 2) with Student's t, so both statistics rank permutations alike. Values beyond three
@@ -22,8 +21,8 @@ Five to seven points have too few permutations for 5 %, so they are compared wit
 values. A step of five standard deviations is then found more often than not, and heavy tails make
 Student's t conservative; `benchmarks/history_calibration.py` has the rates.
 
-A changepoint is kept if the levels on both sides differ by more than chance explains, and by more
-than the intervals of their points allow. Correlated neighbours, as on a device that drifts for
+A changepoint is kept if the levels before and after it differ by more than chance explains, and by
+more than the intervals of their points allow. Correlated neighbours, as on a device that drifts for
 days, are not exchangeable: a drift is reported as steps.
 
 Source: Olshen et al., Circular binary segmentation for the analysis of array-based DNA copy number
@@ -48,14 +47,14 @@ FALSE_ALARM_RATE = 0.05
 MIN_POINTS = 5
 """Shortest history that is searched."""
 MIN_PERMUTED = 8
-"""Shortest history for a permutation test: 8 points can be halved in 70 ways, and 2 of these
+"""Shortest history for a permutation test. 8 points can be halved in 70 ways, and 2 of these
 separate all low points from all high points."""
 MIN_LEVEL_LENGTH = 2
-"""Shortest level: a single deviating point is an outlier until another confirms it."""
+"""Minimum number of points of a level; a single deviating point is an outlier."""
 _LASTING_SHARE = 0.8
-"""Share of alpha for the search for a level that lasts to the end."""
+"""Share of alpha that the search for a level that lasts to the end may use."""
 _DRAWS, _BATCH = 1999, 200
-"""Number of random orders, and number of orders in a batch: most searches end after one batch."""
+"""Number of random orders, and number of orders in a batch; most searches end after one batch."""
 _TINY = float(np.finfo(np.float64).tiny)
 """Lower bound of a variance, for points that are all equal."""
 _CLIP_SIGMAS = 3.0
@@ -71,9 +70,9 @@ def find_level_starts(
     Args:
         values: Points in order of time, on a scale with constant scatter, such as logarithms;
             shape (n,).
-        errors: Standard error of each point from its own interval, 0 if it has none; unit of the
-            values, shape (n,).
-        alpha: Probability of any false alarm in the whole history.
+        errors: Standard error of each point from the point's interval, or 0 without an interval, in
+            the unit of the values, shape (n,).
+        alpha: Probability that the whole history has at least one false alarm.
         seed: Seed of the random orders; the result is a pure function of the arguments.
 
     Source: see the module's docstring.
@@ -101,7 +100,7 @@ def _clipped(values: Floats) -> Floats:
 
 
 def _search(values: Floats, alpha: float, draw: np.random.Generator) -> list[int]:
-    """Cuts of these points and, recursively, of each part with its share of alpha."""
+    """Find the cuts of these points, and recursively of each part with its share of alpha."""
     count = values.size
     if count < MIN_POINTS or not np.ptp(values):
         return []
@@ -122,7 +121,7 @@ def _search(values: Floats, alpha: float, draw: np.random.Generator) -> list[int
 def _significant_cuts(
     values: Floats, alpha: float, draw: np.random.Generator, *, lasts: bool
 ) -> tuple[int, ...]:
-    """Cut or cuts of the greatest contrast; empty unless it exceeds that of random orders."""
+    """Find the cut or cuts of greatest contrast, if this contrast exceeds that of random orders."""
     contrasts = _lasting_contrasts if lasts else _passing_contrasts
     [greatest], [cuts] = contrasts(values[np.newaxis])
     most = math.floor(alpha * (_DRAWS + 1)) - 1
@@ -141,7 +140,7 @@ def _significant_cuts(
 
 
 def _lasting_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Greatest contrast of a single cut in each row, and the cut; shapes (r,) and (r, 1)."""
+    """Greatest contrast of one cut in each row of points, and the cut; shapes (r,), (r, 1)."""
     count = rows.shape[1]
     centred = rows - rows.mean(axis=1, keepdims=True)
     lengths = np.arange(MIN_LEVEL_LENGTH, count - MIN_LEVEL_LENGTH + 1)
@@ -153,7 +152,7 @@ def _lasting_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def _passing_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Greatest contrast of a temporary level in each row, and its ends; shapes (r,) and (r, 2)."""
+    """Greatest contrast of a temporary level in each row, and its ends, shapes (r,), (r, 2)."""
     count = rows.shape[1]
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(centred, axis=1)], axis=1)
@@ -180,7 +179,7 @@ def _without_insignificant(
     """The cuts between levels that differ significantly, by Student's t.
 
     The variance is pooled over all levels. The least significant cut is removed first, because its
-    removal changes the levels of the others.
+    removal changes the levels beside the remaining cuts.
     """
     from scipy.special import stdtr
 

@@ -1,1 +1,1 @@
-"""Latency of queries: percentiles with intervals, warm-up, outliers."""
+"""Statistics of the latency of queries: percentiles with intervals, warm-up and outliers."""

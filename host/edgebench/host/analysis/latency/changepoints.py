@@ -8,7 +8,8 @@ a segment that begins at some s, after the best cut of the first s:
     best[t] = min over s of  best[s] + cost(s, t) + penalty
 
 With cumulative sums, the costs of many pairs (s, t) take one vector operation. Most pairs are not
-computed. Two parts of a segment cost no more than the segment, because ln is concave, so for t < u
+computed. Two parts of a segment together cost no more than the whole segment, because ln is
+concave. So for t < u
 
     cost(s, u) >= cost(s, t) + cost(t, u)
 
@@ -33,15 +34,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_SEGMENT_LENGTH = 2
-"""Shortest segment: a single value has no variance."""
+"""Shortest segment, because a single value has no variance."""
 PENALTY_FACTOR = 15.0
-"""Penalty of a segment, times ln n. Source: Barrett et al. (2017), section 4.3; warmup_stats."""
+"""Penalty of a segment, which is multiplied by ln n. Source: Barrett et al. (2017), section 4.3;
+warmup_stats."""
 ENDS_AT_ONCE = 64
 """Number of ends whose costs are computed in one operation."""
 NEAR_RATIO = 0.75
-"""Excess over the least total, in penalties, up to which a start is tried for the following ends:
-with a lower ratio, the bound fails more often; with a higher ratio, all starts of a series without
-changes are tried.
+"""A start is tried for the following ends if its total exceeds the least total by at most this
+number of penalties. With a lower number, the bound fails more often. With a higher number, all
+starts of a series without changes are tried.
 """
 _ROUNDING = 1e-6
 """Bound on the rounding error of a cost."""
@@ -50,12 +52,12 @@ _ROUNDING = 1e-6
 def find_changepoints(
     values: NDArray[np.float64], *, floor: float, strictness: float = 1.0
 ) -> list[int]:
-    """Ends of the segments of a series; the last end is the length of the series.
+    """Ends of a series' segments, the last of which is the length of the series.
 
     Args:
         values: Shape (n,), n >= 2, in order of time.
         floor: Standard deviation, in the unit of the values, below which a change is ignored.
-        strictness: Factor on the penalty, for dependent values.
+        strictness: Factor by which the penalty is raised for dependent values.
 
     Source: see the module's docstring.
     """
@@ -71,7 +73,7 @@ def find_changepoints(
 def _best_cuts(
     values: NDArray[np.float64], least_variance: float, penalty: float
 ) -> tuple[float, NDArray[np.int64]]:
-    """Minimum cost of the whole series, and the start of the last segment for each end."""
+    """Minimum cost of the series, and for each end the start of the segment that ends there."""
     count = int(values.size)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     squares = np.concatenate([[0.0], np.cumsum(values**2)])

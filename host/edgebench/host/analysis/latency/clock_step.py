@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_STEP_NS = 8.0
-"""Finest step that is detected; finer steps are negligible for all models above 1 µs."""
+"""Finest step that is detected; finer steps are negligible for latencies above 1 µs."""
 MIN_SHARE = 0.01
-"""Smallest share of the durations in a group that counts; rarer durations are not evidence."""
+"""A group of durations counts if it has at least this share of all durations."""
 MIN_COUNT = 20
-"""Minimum mean number of durations per group: a few durations are far apart by chance."""
+"""Minimum mean number of durations per group, because a few durations may be far apart by
+chance."""
 ROUNDING_NS = 2
-"""Maximum width of a group: start and end are rounded to whole nanoseconds, and so is their
-difference."""
+"""Maximum width of a group of equal durations, since start, end and difference are rounded to whole
+nanoseconds."""
 
 
 def clock_step_ns(duration_ns: NDArray[np.int64]) -> float | None:

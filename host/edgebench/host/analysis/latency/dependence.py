@@ -1,4 +1,4 @@
-"""Effective count: the number of independent queries that contain as much information as a series.
+"""Effective count, the number of independent queries with as much information as a series.
 
 Theory of operation. The variance of a mean over n dependent values equals the variance over n / tau
 independent values, with tau = 1 + 2 (r_1 + r_2 + …), the integrated autocorrelation time. The sum
@@ -9,10 +9,10 @@ A long series is first averaged over blocks, without loss: dependence within blo
 variance of their means, and dependence beyond them is part of their correlations:
 tau = (block size · variance of block means / variance of values) · (tau of block means).
 
-A tau that independent values could also have is rejected; the effective count of n values is then
-n.
+If independent values could also have the estimated tau, tau is 1, and the effective count of n
+values is n.
 
-An interval needs a count that is not too large. `cautious_count` raises an accepted tau by its
+An interval is too narrow if the count is too large. `cautious_count` raises an accepted tau by its
 standard error, and uses the largest of three estimates. Geyer's sum detects a dependence that is
 strong over few lags. It misses a weak dependence over many lags, such as that of a tail percentile
 on a device that switches between two levels for seconds: the series is mostly noise, and only its
@@ -36,15 +36,16 @@ from numpy.typing import NDArray
 MAX_CORRELATED_POINTS = 2**16
 """Largest number of points to correlate; their Fourier transforms take 5 ms."""
 DIRECT_LAGS = 16
-"""Number of lags that are correlated separately, before a Fourier transform computes all lags: the
-sequence of nearly independent values ends within these lags, in a tenth of the time."""
+"""Number of lags that are correlated separately, before a Fourier transform computes all lags. For
+nearly independent values, Geyer's sequence ends within these lags, which take a tenth of the
+time."""
 TAU_STANDARD_ERRORS = 2.0
-"""Distance of tau from 1, in standard errors, that may be chance."""
+"""A tau that is above 1 by at most this many standard errors may be due to chance."""
 BLOCKS = 16
 """Number of long blocks, whose means show dependence over many lags."""
 BLOCK_ERRORS = 4.0
-"""Distance of the blocks' tau from 1, in standard errors, that may be chance: independent values
-exceed it in 1 of 500 series."""
+"""A tau from long blocks may be due to chance if it is above 1 by at most this many standard
+errors, which independent values exceed in 1 of 500 series."""
 _STUDENT = 1.182
 """Square of the ratio of the 97.5 % quantiles of Student's t with 15 degrees of freedom, 2.131, and
 of the normal distribution, 1.960."""
@@ -54,7 +55,8 @@ def cautious_count(values: NDArray[np.float64]) -> float:
     """Lower estimate of the effective count of a series.
 
     Args:
-        values: Shape (n,), in order of time; for a percentile the indicator "at or below it".
+        values: Shape (n,), in order of time. For a percentile, 1 for each value at or below it,
+            else 0.
 
     Source: see the module's docstring.
     """
@@ -67,7 +69,7 @@ def cautious_count(values: NDArray[np.float64]) -> float:
 def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
     """Tau by Geyer's sequence, and the relative standard error of tau.
 
-    Tau is 1 if a larger value may be chance. The effective count of n values is n / tau.
+    Tau is 1 if a larger estimate may be due to chance. The effective count of n values is n / tau.
 
     Args:
         values: Shape (n,), in order of time.
@@ -87,7 +89,7 @@ def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _block_time(values: NDArray[np.float64]) -> float:
-    """Tau by the means of long blocks; 1 if it may be chance."""
+    """Tau from the means of long blocks; 1 if a larger estimate may be due to chance."""
     size, power = values.size // BLOCKS, float(np.var(values))
     if size < 2 or power == 0.0:
         return 1.0
@@ -99,7 +101,7 @@ def _block_time(values: NDArray[np.float64]) -> float:
 
 
 def _two_state_time(values: NDArray[np.float64]) -> float:
-    """Tau of an indicator as a Markov chain: (1 + r) / (1 - r), r = 1 - p01 - p10.
+    """Tau of a 0/1 indicator as a Markov chain, (1 + r) / (1 - r) with r = 1 - p01 - p10.
 
     The result is 1 for values that are not an indicator.
     """
@@ -136,7 +138,7 @@ def autocorrelations(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def integrated_time(correlations: NDArray[np.float64]) -> tuple[float, int]:
-    """Integrated autocorrelation time, and the last lag that counts.
+    """Integrated autocorrelation time, and the last lag that contributes to it.
 
     Source: Geyer (1992): -1 + 2 · sum of the pairs (r_2k + r_2k+1) before the first that is
     not positive.

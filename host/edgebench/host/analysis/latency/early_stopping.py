@@ -1,13 +1,13 @@
-"""Early stopping: the order statistic that may stand for a percentile after a number of queries.
+"""Early stopping, which finds the order statistic that may stand for a percentile.
 
 A short run may report a percentile if its estimate is pessimistic. If t of n queries are slower
 than a latency, this latency is an upper bound on the p-th percentile at 99 % confidence when
 
     P[Bin(n, 1 - p) <= t] = I_p(n - t, t + 1) < 0.01        (I: regularised incomplete beta)
 
-and the largest t that satisfies this condition is used. The reported number is the next order
-statistic above that bound, and at least one query must be slower than the bound. This module
-computes the same numbers as MLPerf's load generator.
+and the largest t that satisfies this condition is used. The reported number is the next larger
+latency, so at least one query must be slower than the bound. This module computes the same numbers
+as MLPerf's load generator.
 
 LoadGen scans t = 1, 2, 3… and searches, for each, the smallest count of fast queries that passes.
 The probability falls with the count of fast queries and rises with t, so for a given n one
@@ -33,13 +33,15 @@ from numpy.typing import NDArray
 from edgebench.protocol.errors import UsageError
 
 DOUBT = 1 - 0.99
-"""Probability that the estimate is below the percentile; a few ulp above 0.01, as in LoadGen."""
+"""Allowed probability that the estimate is below the percentile; slightly above 0.01, as in
+LoadGen."""
 
 
 def estimate(ordered: NDArray[np.int64], p: float) -> int | None:
     """Early-stopping estimate of a percentile; None below `min_query_count(p)` queries.
 
-    For single_stream, `ordered` contains latencies of samples, for multi_stream those of queries.
+    For single_stream, `ordered` contains latencies of samples; for multi_stream, latencies of
+    queries.
 
     Args:
         ordered: Latencies in ascending order, shape (n,), nanoseconds.
@@ -71,7 +73,7 @@ def server_passes(query_count: int, over_latency_count: int, p: float) -> bool:
 
 
 def min_query_count(p: float) -> int:
-    """Smallest number of queries that has an estimate: 64 for p90, 662 for p99.
+    """Smallest number of queries with an estimate, such as 64 for p90 and 662 for p99.
 
     Raises:
         UsageError: p is not inside (0, 1).
@@ -99,7 +101,7 @@ def min_under_latency_count(over_latency_count: int, p: float) -> int:
 
 
 def allowed_over_latency_count(query_count: int, p: float) -> int | None:
-    """Number of queries that may be slower than the bound, at least 1; None for too few queries.
+    """Number of queries, at least 1, that may be slower than the bound; None for too few queries.
 
     Raises:
         UsageError: p is not inside (0, 1).
@@ -111,7 +113,7 @@ def allowed_over_latency_count(query_count: int, p: float) -> int | None:
 
 
 def _passes(under_count: int, over_count: int, p: float) -> bool:
-    """Whether this few slow queries are improbable if the percentile exceeds the bound."""
+    """Whether so few slow queries are improbable if the percentile exceeds the bound."""
     from scipy.special import betainc
 
     return under_count > 0 and bool(betainc(under_count, over_count + 1, p) < DOUBT)

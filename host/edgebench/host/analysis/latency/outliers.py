@@ -1,6 +1,6 @@
 """Outliers among latencies. They are labelled and counted, and never dropped.
 
-The fences are those of a box plot; the score is the distance from the median in units of the
+The fences are those of a box plot. The score is the distance from the median, in units of the
 median absolute deviation, which a few outliers do not change.
 
 Source: Tukey, Exploratory Data Analysis (1977), 2C, for fences of 1.5 and 3 interquartile ranges;
@@ -25,7 +25,7 @@ Values = NDArray[np.int64] | NDArray[np.float64]
 
 
 def label_outliers(latency_ns: Values) -> Outliers:
-    """Count the mild and severe outliers on either side, and the outliers by score.
+    """Count the mild and severe outliers below and above the fences, and those by score.
 
     Args:
         latency_ns: Shape (n,), n >= 1, in any order.
@@ -57,7 +57,8 @@ def label_outliers(latency_ns: Values) -> Outliers:
 def modified_scores(values: Values, median: float | None = None) -> NDArray[np.float64] | None:
     """0.6745 · distance from the median / median absolute deviation, shape (n,).
 
-    None if that deviation is zero, because every other value would be infinitely far.
+    None if that deviation is zero, because every value other than the median would be infinitely
+    far.
     """
     distances = np.abs(values - (float(np.median(values)) if median is None else median))
     deviation = float(np.median(distances))

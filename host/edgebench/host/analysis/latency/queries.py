@@ -1,4 +1,4 @@
-"""Query trace, and the latency of a query as each scenario defines it."""
+"""Trace of the queries, and the latency of a query as each scenario defines it."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Queries:
             raise MeasurementError("query trace has a time beyond the range of a clock")
 
     def span_ns(self, first_row: int, *, is_paused: bool) -> int:
-        """Time of the inferences from this row on, nanoseconds.
+        """Duration of the inferences from this row on, nanoseconds.
 
         Args:
             first_row: First row; at least one row follows.
-            is_paused: Whether the loop paused between queries; the time between inferences is then
-                left out.
+            is_paused: Whether the loop paused between queries. If so, the time between inferences
+                is left out.
         """
         passed_ns = int(self.end_ns[-1] - self.start_ns[first_row])
         return passed_ns - int(np.sum(self.gaps_ns(first_row))) if is_paused else passed_ns
@@ -89,8 +89,9 @@ class Queries:
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).
 
-        Single-stream and server: from the due time to the outputs. Multi-stream: from the due time
-        to the outputs of the last sample. Offline: None, because the run is a single query.
+        In single-stream and server, a latency lasts from the due time to the outputs. In
+        multi-stream, it lasts from the due time to the outputs of the last sample. Offline runs
+        have None, because the run is a single query.
 
         Source: mlcommons/inference, loadgen/README.md, table of scenarios.
         """

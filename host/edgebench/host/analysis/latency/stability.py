@@ -34,38 +34,41 @@ Floats = NDArray[np.float64]
 
 BLOCK_COUNT = 10
 MIN_BLOCK_SIZE = 10
-"""Smallest average number of invocations per block; a median of fewer varies too much by chance."""
+"""Smallest mean number of invocations per block; medians of fewer vary too much by chance."""
 SLICE_SIZE = 9
 """Number of successive invocations whose median is a point in the search for levels."""
 MIN_SLICES = 30
 MIN_DISTANCE = 4.0
-"""Minimum D of two levels; a single level with noise or drift has at most 3.5."""
+"""Minimum distance D of two levels; the two halves of one level have a D of at most 3.5."""
 MIN_LEVEL_RATIO = 1.10
-"""Minimum ratio of two levels; closer levels cannot move the median beyond the accepted range."""
+"""Minimum ratio of two levels; levels that are closer hardly change the median."""
 MIN_LEVEL_SHARE = 0.10
-"""Minimum share of each level. A rarer level is a tail, covered by the intervals of p90 and p99."""
+"""Minimum share of each of two levels. A rarer level is a tail, covered by the intervals of p90 and
+p99."""
 MIN_DWELL_SLICES = 3.0
-"""Minimum mean stay on a level, in median latencies; with two costs in random order it is 2."""
+"""Minimum mean stay on a level, in slices. Two costs in random order have a mean stay of 2."""
 MIN_DEPENDENT_DWELL_SLICES = 1.5
-"""Minimum mean stay at which a percentile depends on the visits to a level. Example: runs of 1000
-queries that stay on a slow level for 30 queries at a time. With `MIN_DWELL_SLICES` in place of this
-limit, 28 % of these runs have an interval of p50, and 69 % of the intervals contain the true value.
-With 2, the figures are 5 % and 7 %. With this limit, no run has an interval."""
+"""Minimum mean stay on a level, in slices, for a percentile to depend on the visits to that level.
+Example: runs of 1000 queries that stay on a slow level for 30 queries at a time. With
+`MIN_DWELL_SLICES` in place of this limit, 28 % of these runs have an interval of p50, and 69 % of
+the intervals contain the true value. With 2, the figures are 5 % and 7 %. With this limit, no run
+has an interval."""
 MIN_CYCLE_S = 0.010
 """Minimum duration of a stay on one level plus a stay on the other. Faster alternation, such as by
-a timer's tick, averages out in a run of seconds: on an idle machine, a run with 1 ms on a level
-39 % higher after each 4 ms on the lower level has medians of ten blocks that range over 0.1 %."""
+a timer's tick, averages out in a run of seconds. For example, a run on an idle machine spent 1 ms
+on a level 39 % higher after each 4 ms on the lower level. The medians of its ten blocks differed by
+only 0.1 %."""
 PART_COUNT = 5
-"""Number of parts of a run, the first and the last of which show its drift: a linear drift by 4 %
-has medians that are 3.2 % apart. Shorter parts vary more by chance, longer parts hide more of the
-drift."""
+"""Number of parts into which a run is cut. The first and the last part show the drift of the run.
+After a linear drift by 4 %, their medians are 3.2 % apart. Shorter parts vary more by chance,
+longer parts hide more of the drift."""
 MIN_VISITS = 2
 """Minimum number of separate stays on each level; a single stay is a warm-up or a slowdown."""
 RETURN_SHARE = 0.05
-"""Minimum share of the run after a cut that is on the level from before the cut, for the run to
-count as returned to that level."""
+"""A run counts as returned to the level before a cut if at least this share of the run after the
+cut is on that level."""
 _HYSTERESIS = 0.3
-"""Distance within which a level counts as reached, relative to the distance of the two levels."""
+"""A level counts as reached within this distance, relative to the distance of the two levels."""
 
 
 def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stability:
@@ -147,7 +150,7 @@ def rarer_level(latency_ns: Integers) -> tuple[float, int]:
 
 
 def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
-    """Whether the latencies of the rows before a cut occur again after it, not only as spikes.
+    """Whether the latencies from before a cut occur again after it, not only as spikes.
 
     Args:
         latency_ns: All invocations, shape (n,).
@@ -168,7 +171,7 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
 def _stays(
     latency_ns: Integers, min_dwell_slices: float = MIN_DWELL_SLICES
 ) -> tuple[tuple[float, float], NDArray[np.bool_], tuple[int, int]] | None:
-    """Logarithms of two levels, the slices on the higher level, and the visits to each level.
+    """Logarithms of two levels, which slices are on the higher, and the visits to each level.
 
     None if there are no two levels.
     """
@@ -212,5 +215,5 @@ def _slice_medians(latency_ns: Integers) -> Floats:
 
 
 def _spread(values: Floats, middle: float) -> float:
-    """Standard deviation of a normal distribution with the values' median absolute deviation."""
+    """Standard deviation, estimated from the median absolute deviation as for normal values."""
     return 1.4826 * float(np.median(np.abs(values - middle)))

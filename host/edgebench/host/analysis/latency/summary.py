@@ -10,7 +10,7 @@ autocorrelation: it uses the ranks of the effective count of queries, at the sam
 a sign of dependence, it is the exact interval. With dependence, the effective count is a cautious
 estimate, and the interval is None if that is too small to be reliable. benchmarks/coverage.py lists
 how often the intervals contain the true value. They cannot contain it reliably if a run stays on
-only one of two levels, because it contains no information about the other level.
+only one of two levels, because such a run contains no information about the other level.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval,
 from edgebench.protocol.errors import MeasurementError
 
 MIN_DEPENDENT_COUNT = 45
-"""Minimum effective count at which dependent queries have an interval. With 45, 1 % of the series
-with a true effective count of 15 have an interval, because their dependence is underestimated; 77 %
-of the series with a count of 50 have an interval, and 96 % of these contain the true value. With
-30, these figures are 12 % and 84 % for a count of 15; with 60, they are 50 % and 93 % for a count
-of 50. benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000.
+"""Minimum effective count at which dependent queries have an interval. With 45, only 1 % of the
+series with a true effective count of 15 have an interval, because their dependence is
+underestimated. 77 % of the series with a count of 50 have an interval, and 96 % of these intervals
+contain the true value. With 30, these figures are 12 % and 84 % for a count of 15; with 60, they
+are 50 % and 93 % for a count of 50. benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000.
 """
 MIN_LEVEL_VISITS = 30
-"""Minimum number of visits to the rarer of two levels for an interval of a percentile that depends
-on it: with fewer, the share of the level is chance. With 20, the runs with an interval of p50 are
-those that happened to switch often: of runs of 10,000 queries with stays of 300, 12 % have an
-interval, and 81 % of these are right."""
+"""A percentile that depends on the rarer of two levels has an interval if the run visits that level
+at least this often. With fewer visits, the share of the level is chance. With 20, the runs with an
+interval of p50 are those that happened to switch often: of runs of 10,000 queries with stays of
+300, 12 % have an interval, and 81 % of these are right."""
 LEVEL_REACH = 0.2
-"""Minimum share of a level on which a percentile depends, relative to the share of the queries
-above the percentile."""
+"""A percentile depends on a level if the level's share of the queries is at least this multiple of
+the share of the queries above the percentile."""
 DEPENDENT_MARGIN = 1.6
-"""Factor by which the effective count of dependent queries must exceed the fewest queries with an
-interval: with fewer, an interval exists only because the effective count was overestimated."""
+"""Factor by which the effective count of dependent queries must exceed the smallest count that
+gives an interval. Just above the smallest count, most intervals exist only because the effective
+count was overestimated."""
 
 
 def summarize(latency_ns: NDArray[np.int64], clock_step_ns: float | None = None) -> LatencySummary:
@@ -52,7 +53,7 @@ def summarize(latency_ns: NDArray[np.int64], clock_step_ns: float | None = None)
 
     Args:
         latency_ns: Per-query latency, shape (n,), nanoseconds, n >= 1, warm-up excluded.
-        clock_step_ns: Step of the clock, by which each percentile may be off; None if the step is
+        clock_step_ns: Step of the clock, by which each percentile may be wrong. None if the step is
             too fine to matter.
 
     Raises:
@@ -99,11 +100,12 @@ def summarize(latency_ns: NDArray[np.int64], clock_step_ns: float | None = None)
 
 
 def share_limit(share: float, visits: int) -> float:
-    """Upper confidence limit of the share of time on a level, for a run with few visits to it.
+    """Upper confidence limit of the share of time on a level that a run visits only rarely.
 
-    The lengths of stays on and off the level are assumed to be exponential: twice their sum divided
-    by their mean is chi-squared with 2 v degrees of freedom each, so the ratio of the observed odds
-    to the true odds has the F distribution with 2 v and 2 v degrees of freedom.
+    The lengths of stays on the level, and of stays off it, are assumed to be exponential. Twice the
+    sum of the lengths divided by their mean is then chi-squared with 2 v degrees of freedom. So the
+    ratio of the observed odds to the true odds has the F distribution with 2 v and 2 v degrees of
+    freedom.
 
     Args:
         share: Observed share, ratio in (0, 1).
@@ -129,7 +131,7 @@ def _effective_count(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], 
 
 
 def percentile_index(count: int, p: float) -> int:
-    """Index, from 0, of a percentile among `count` values in ascending order, at least one.
+    """Index, from 0, of a percentile among `count` >= 1 values in ascending order.
 
     Source: mlcommons/inference, loadgen/results.cc, `sorted[int(n·p)]`.
     """
@@ -148,7 +150,8 @@ def percentile_interval(
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-        effective: Effective count of independent values; None, or n, if the values are independent.
+        effective: Number of independent values that determine the percentile as precisely. None, or
+            n, if all n values are independent.
 
     Source: E[F(X_(l))] = l / (m + 1): David & Nagaraja, Order Statistics (2003), 2.2.
     """
@@ -170,7 +173,7 @@ def percentile_interval(
 def mean_interval(
     values: NDArray[np.int64] | NDArray[np.float64], effective: int | None = None
 ) -> tuple[float, float] | None:
-    """95 % interval of the mean by Student's t; None below two independent values.
+    """95 % interval of the mean by Student's t; None for fewer than two independent values.
 
     Args:
         values: Shape (n,), in any order.
@@ -201,7 +204,7 @@ def percentile(ordered: NDArray[np.int64], p: float) -> tuple[int | None, Interv
 
 
 def interval_ranks(count: int, p: float) -> tuple[int, int] | None:
-    """Ranks, from 1, of the order statistics that bound a percentile; None without two bounds.
+    """Ranks, from 1, of the values that bound a percentile; None if either bound is missing.
 
     Equal-tailed and exact: with F the binomial distribution function,
     l = max{l: F(l-1; n, p) <= alpha/2} and u = min{u: F(u-1; n, p) >= 1 - alpha/2}.

@@ -43,30 +43,31 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.latency.changepoints import find_changepoints
 
 MIN_QUERY_COUNT = 20
-"""Minimum number of queries that can be classified: the last quarter of a run then has five
-queries."""
+"""Minimum number of queries of a run that can be classified. The last quarter of the run then has
+five queries."""
 MAX_SEARCHED_POINTS = 2000
-"""Largest number of searched points, which take 0.01 s."""
+"""Largest number of points that are searched for changepoints, which takes 0.01 s."""
 DELTA_RATIO = 0.01
-"""Relative difference up to which two levels are equal."""
+"""Two levels count as equal if they differ by at most this ratio."""
 STEADY_RATIO = 0.25
-"""Share of the run, at its end, that has to be steady. Source: warmup_stats, 500 of 2000."""
+"""Share of the run that has to be steady, counted from its end. Source: warmup_stats, 500 of
+2000."""
 LASTING_RATIO = 0.02
-"""Share of the run that a segment must last to characterise the device."""
+"""Minimum share of the run that a segment must last to characterise the device."""
 EXCURSIONS_RATIO = 0.10
-"""Share of the steady state that excursions from its level may take in total. On a shared virtual
-machine, a limit of 5 % classified every fourth run of 2 s as unsteady although it otherwise stayed
-on its level."""
+"""Largest share of the steady state that all excursions from its level together may take. On a
+shared virtual machine, a limit of 5 % classified every fourth run of 2 s as unsteady although it
+otherwise stayed on its level."""
 FILTER_WINDOW = 201
-"""Number of values in a neighbourhood, for clipping. Source: warmup_stats, 200; here plus the
-centre."""
+"""Number of values around and including a value, by which the value is clipped. Source:
+warmup_stats, which has 200, without the value itself."""
 FILTER_RANGES = 3.0
-"""Distance from the median beyond which values are clipped, in units of P90-P10. Source:
+"""Values are clipped beyond this distance from the median, in units of P90 - P10. Source:
 warmup_stats, outliers."""
 LEVEL_STANDARD_ERRORS = 3.0
-"""Distance of two levels, in standard errors, that noise alone may explain."""
+"""Noise alone may explain a difference of two levels by up to this many standard errors."""
 MAX_STRICTNESS = 20.0
-"""Largest accepted autocorrelation time; an AR(1) series with 0.9 has 19."""
+"""Largest accepted autocorrelation time; an AR(1) series with the coefficient 0.9 has 19."""
 
 
 class SteadyClass(str, Enum):
@@ -74,11 +75,11 @@ class SteadyClass(str, Enum):
 
     FLAT = "flat"
     WARMUP = "warmup"
-    """Another level at first, then the fastest lasting level until the end."""
+    """The latency is on another level at first, then on the fastest lasting level until the end."""
     SLOWDOWN = "slowdown"
-    """Steady at the end, on a slower level than an earlier lasting level."""
+    """The latency is steady at the end, on a slower level than an earlier lasting level."""
     SWITCHING = "switching"
-    """Repeated changes between two levels (`stability.py`)."""
+    """The latency changes repeatedly between two levels (`stability.py`)."""
     NO_STEADY_STATE = "no_steady_state"
 
 
@@ -88,7 +89,7 @@ class Segment:
 
     start_index: int
     end_index: int
-    """Index after the last query."""
+    """Index of the first query after the segment."""
     level_ns: float
     """Mean of the middle half, which does not jump on coarse clocks as a median does."""
 
@@ -105,14 +106,14 @@ class SteadyState:
     steady_class: SteadyClass | None
     """Class of the run; None if it has too few queries."""
     first_steady_index: int | None
-    """Index into the given series; None without a steady state or with too few queries."""
+    """Index in the given series; None if no steady state exists, or for too few queries."""
     segments: tuple[Segment, ...]
     block_size: int
     """Number of queries per searched point; all indexes are multiples of this number."""
 
 
 def drift_ratio(steady: SteadyState) -> float | None:
-    """Relative range of the levels, for a run that became slower or never steady; else None."""
+    """Relative range of the levels of a run that became slower or never steady; else None."""
     is_drifting = steady.steady_class in (SteadyClass.SLOWDOWN, SteadyClass.NO_STEADY_STATE)
     return level_range_ratio(steady.segments) if is_drifting else None
 
@@ -217,9 +218,9 @@ def _sliding_percentiles(values: NDArray[np.float64], width: int) -> NDArray[np.
 
 
 def _reduced(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
-    """The series reduced to at most `MAX_SEARCHED_POINTS` values, and the queries per value.
+    """Reduce a series to at most `MAX_SEARCHED_POINTS` values, each of several queries.
 
-    The last block also contains the remaining queries.
+    The last value also represents the queries that are left over.
     """
     size = -(-latency_ns.size // MAX_SEARCHED_POINTS)
     if size == 1:
@@ -240,10 +241,10 @@ def _middle_mean(rows: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.fl
 
 
 def _autocorrelation_time(values: NDArray[np.float64], ends: list[int]) -> float:
-    """Number of values per independent value, in the typical segment.
+    """Number of dependent values that are worth one independent value, in a typical segment.
 
     It is the median over the segments, weighted by their length, so that a ramp that was cut into
-    steps does not determine the result. It is 1.0 without a significant correlation.
+    steps does not determine the result. It is 1.0 if no correlation is significant.
 
     Source: AR(1): n_eff = n (1 - r) / (1 + r); |r| < 2 / sqrt(n) is noise (Bartlett 1946).
     """

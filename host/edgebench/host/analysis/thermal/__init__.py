@@ -1,1 +1,1 @@
-"""Detection of slowdowns of a device, with their times and causes."""
+"""Detection of slowdowns of a device, and of their times and causes."""

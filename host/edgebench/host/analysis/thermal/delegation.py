@@ -1,4 +1,4 @@
-"""The accelerator that a model ran on, whose clock is compared in place of the CPU's."""
+"""Accelerator that a model ran on, whose clock is used in place of the CPU's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation, ExpectedAccelerator
 
 _MOST = 0.5
-"""Minimum share of operators on an accelerator for its clock to determine the latency."""
+"""An accelerator's clock is used if at least this share of the operators ran on the accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def uses_accelerator(placement: Iterable[OperatorPlacement]) -> bool:
 def find_delegation(
     placement: Iterable[OperatorPlacement], telemetry: TelemetryTrace, expected: Expectation
 ) -> Delegation | None:
-    """Accelerator that ran most of the model; None for the CPU or an unreported placement.
+    """Accelerator that ran most of the model; None if the CPU did, or if this is not reported.
 
     If several accelerators match, the accelerator whose mean clock is nearest to its highest clock
     is returned.

@@ -8,9 +8,8 @@ The profile orders the sources by their reliability:
     time_in_state        mean over a window, at any sampling rate
     scaling_cur_freq     with many drivers only the frequency that was requested
 
-If a profile states that the kernel's frequency is only a request (the firmware decides), the
-kernel's own bookkeeping, which is the last two sources, is not used; a fall of the cap is still
-used.
+If a profile states that the kernel's frequency is only a request (the firmware decides), the last
+two sources, which are the kernel's own bookkeeping, are not used. A fall of the cap is still used.
 
 If most of a model runs on an accelerator, the accelerator's clock is used: the CPU waits for the
 accelerator, and the clock of an idle CPU falls.
@@ -49,7 +48,7 @@ _SENSORS = {
 _REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
 _POLICY = re.compile(r"cpufreq\.policy([0-9]{1,4})\.")
 _CPUS_MAX = 1024
-"""Upper limit of CPU numbers, above any that a sensor's bit mask, which is a double, can hold."""
+"""Upper limit of CPU numbers. A bit mask that a sensor reports as a double has no more bits."""
 
 
 ByWindow = Callable[[Series, Nanoseconds], Floats]
@@ -62,13 +61,13 @@ class Frequency:
     """Frequency of the model's CPU or accelerator, by window."""
 
     freq_hz: Floats | None
-    """Frequency, shape (k,); NaN where not read; None without a trusted source."""
+    """Frequency by window, shape (k,), NaN where not read; None without a trusted source."""
     cap_hz: Floats | None
     """Highest frequency that the kernel allowed, shape (k,)."""
     policy: Floats
-    """Number of the policy that the model ran on, shape (k,); NaN where unknown."""
+    """Number of the kernel's frequency policy that the model ran on, shape (k,); NaN if unknown."""
     cluster: Floats
-    """Lowest policy of the same type of core, shape (k,): x86 has a policy for each core."""
+    """Lowest policy of the same type of core, shape (k,), since x86 has a policy for each core."""
 
 
 def find_frequency(
@@ -78,7 +77,7 @@ def find_frequency(
     by_window: ByWindow = Series.medians,
     delegation: Delegation | None = None,
 ) -> Frequency:
-    """Frequency from the first available source of the profile, or that of the accelerator."""
+    """Frequency from the first available source of the profile, or from the accelerator."""
     if delegation is not None:
         name, nowhere = f"devfreq.{delegation.devfreq}", np.full(len(edges_ns) - 1, np.nan)
         freq = telemetry.series.get(f"{name}.freq_hz")
@@ -109,7 +108,7 @@ def find_frequency(
 def nominal_freq_hz(
     telemetry: TelemetryTrace, expected: Expectation, policy: float
 ) -> float | None:
-    """Nominal frequency of a policy: the profile's, or the kernel's cap at the start."""
+    """Nominal frequency of a policy, from the profile or from the kernel's cap at the start."""
     if math.isnan(policy):
         return None
     for cluster in expected.clusters:
@@ -134,7 +133,7 @@ def cpu_mask(telemetry: TelemetryTrace, policy: int) -> int:
 
 
 def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Floats:
-    """Policy whose CPUs the worker ran on for most of each window."""
+    """Frequency policy whose CPUs the worker ran on for most of each window."""
     count = len(edges_ns) - 1
     matches = (_POLICY.match(name) for name in telemetry.series)
     policies = sorted({int(match[1]) for match in matches if match})
@@ -160,7 +159,7 @@ def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Float
 
 
 def _clusters(telemetry: TelemetryTrace, policy_by_window: Floats) -> Floats:
-    """Cluster by window: the lowest policy with about the same highest frequency."""
+    """Cluster of each window, as its lowest policy with about the same highest frequency."""
     clusters = policy_by_window.copy()
     leaders: dict[float, float] = {}
     for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):
@@ -179,7 +178,7 @@ def _read_by_policy(
     edges_ns: Nanoseconds,
     by_window: ByWindow,
 ) -> Floats | None:
-    """Sensor of the policy that the model ran on, by window; None if no policy has it.
+    """Readings, by window, of the policy that the model ran on; None if no policy has any.
 
     A clock of 0 Hz while a model runs is a stopped counter, and is discarded.
     """

@@ -13,7 +13,7 @@ latency of three windows in a row; if the slow part takes a quarter of each wind
 raise a median either. So a run without these signals is analysed again in slices of half a second,
 with means in place of medians: L is then a latency that is repeatedly higher.
 
-A smaller increase counts if its cause is known: if the latency is 2 % higher in windows that are
+A smaller increase counts if its cause is known. If the latency is 2 % higher in windows that are
 hot and have a lower clock, heat has raised the latency.
 
 The baselines of frequency and latency come from the same windows, because a turbo or a cool chip
@@ -53,37 +53,36 @@ from edgebench.protocol.thermal import Expectation
 FREQ_DROP_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
 BASELINE_QUANTILE = 0.25
-"""The baseline is the lower quartile of its windows, because a remaining warm-up, or a turbo that
-has ended, makes some of them slow."""
+"""Quantile of the baseline's windows that counts as the baseline. It is not the median, because a
+warm-up that has not ended, or a turbo that has, makes some of the windows slow."""
 EXPLAINED_LIMIT_RATIO = 1.02
 """Smallest increase of the latency that counts if heat and a lower clock explain it. The mean of
 the middle half of a window repeats to well within 1 % on a quiet device."""
 NOISE_LIMIT = 5.0
-"""Standard deviations by which a slower window must exceed the lower quartile of the baseline. The
-quartile is 0.7 standard deviations below the mean, and may be 2 below it by chance in a baseline of
-two windows. If the latencies vary by less than about 10 %, `LATENCY_LIMIT_RATIO` remains the
-limit."""
+"""A window counts as slower if it exceeds the lower quartile of the baseline by this many standard
+deviations. The quartile is 0.7 standard deviations below the mean, and may be 2 below it by chance
+in a baseline of two windows. If the latencies vary by less than about 10 %, `LATENCY_LIMIT_RATIO`
+remains the limit."""
 STEP_QUARTILE = 0.4506
 """Lower quartile of the absolute difference between two normal variables, divided by their standard
 deviation."""
 CYCLE_S = 30.0
 """Longest cycle to detect: governors of skin temperature act in tens of seconds."""
 RECURRING_SHARE = 0.1
-"""Minimum share of slow slices in a cycle. A clock that is a third lower in less than a tenth of
-the time costs less than 5 %."""
+"""Minimum share of slow slices (parts of half a second) in a cycle. A clock that is a third lower
+in less than a tenth of the time costs less than 5 %."""
 RECURRING_S, RECURRING_RUN_SHARE = 3.0, 0.02
 """Minimum total time of all slow parts, s, and their minimum share of the run.
 
-The share is the same as that of a lasting level in the search for the warm-up.
+The minimum share equals that of a lasting level in the search for the warm-up.
 """
 CHANGE_QUANTILE = 0.95
-"""Quantile of the clock changes of all windows that is reported, so that short changes do not
-count."""
+"""Quantile of all windows' clock changes that is reported, so that short changes do not count."""
 TEMP_MARGIN_C = 2.0
 LASTING = 3
-"""Number of windows in a row with a higher latency before it counts."""
+"""A higher latency counts as lasting in this many windows in a row."""
 BUSY_LIMIT_RATIO = 0.8
-"""Minimum share of a window that inferences must take for the window's frequency to count."""
+"""The frequency of a window counts if inferences take at least this share of the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Signal:
 
     is_set: WindowMask
     known: WindowMask
-    """Windows with a reading that could have set the signal."""
+    """Windows in which readings decide whether the signal is set."""
 
     def covers(self, windows: WindowMask) -> bool:
         """Whether the signal is known in most of these windows; False without windows."""
@@ -106,7 +105,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class FrequencySignal(Signal):
-    """A signal that is on in windows whose frequency, or its cap, was below the baseline."""
+    """A signal that is set in windows whose frequency, or frequency cap, was below the baseline."""
 
     is_measured: bool
     """Whether the run has a trusted frequency, not only a cap."""
@@ -118,7 +117,7 @@ class FrequencySignal(Signal):
 
 @dataclass(frozen=True, slots=True)
 class MemorySignal(Signal):
-    """A signal that is on in windows with a lower clock of the memory, or of a bus to it."""
+    """A signal that is set in windows with a lower clock of the memory, or of a bus to it."""
 
     name: str
     """Name under /sys/class/devfreq."""
@@ -130,13 +129,13 @@ class MemorySignal(Signal):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Time that the model spent on a type of core other than that of most of the run."""
+    """Time that the model spent on a type of core other than the one that it used most."""
 
     ratio: float
     """Share of windows on the other type of core, including windows in which the model moved."""
     latency_ratio: float | None
-    """Latency on the other type of core over that on the usual type; None if the model never stayed
-    on the other type for a whole window."""
+    """Latency on the other type of core divided by the latency on the usual type. None if the model
+    never stayed on the other type for a whole window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class Signals:
     """Clock of the memory that explains the latency; None if there is none."""
     temperature: Signal | None
     throttle_c: float | None
-    """Temperature at which the device throttles: the lowest known limit of its zones."""
+    """Temperature at which the device throttles, as the lowest known limit of its zones."""
     latency: WindowMask
     """Windows with a higher latency that lasts."""
     slower: WindowMask
@@ -165,7 +164,7 @@ class Signals:
     moved: Move | None
     """Time on another type of core; None if the model did not move."""
     is_sliced: bool
-    """Whether the windows are slices, so that L is a repeatedly higher latency."""
+    """Whether the windows are slices, in which a repeatedly higher latency sets the signal L."""
     indicated_elsewhere: tuple[Reason, ...]
     """Reports of the device about parts that the model did not run on."""
 
@@ -195,7 +194,7 @@ class _Latencies:
     def of(
         cls, timeline: Timeline, windows: Windows, is_home: WindowMask, *, is_sliced: bool
     ) -> _Latencies:
-        """Latencies of windows; for slices, latencies in which short dips stay visible.
+        """Latencies of windows; for slices, means that still show short periods of high latency.
 
         Args:
             timeline: Queries of the run.
@@ -223,7 +222,7 @@ def find_signals(
     delegation: Delegation | None = None,
     is_sliced: bool = False,
 ) -> Signals:
-    """Signals of every window; for slices, from means in place of medians."""
+    """Signals of every window, from medians or, if the windows are slices, from means."""
     reading = Series.means if is_sliced else Series.medians
     frequency = find_frequency(telemetry, expected, windows.edges_ns, reading, delegation)
     home = most_common(frequency.cluster)
@@ -282,14 +281,14 @@ def _nominal_hz(
     baseline: WindowMask,
     delegation: Delegation | None,
 ) -> float | None:
-    """Clock of an unthrottled processor; for a delegated model, the clock's cap in the baseline."""
+    """Clock of the processor without throttling; for an accelerator, its cap in the baseline."""
     if delegation is not None:
         return _median_hz(frequency.cap_hz, baseline)
     return nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
 
 
 def _recurring_and_high(times: _Latencies, windows: Windows) -> WindowMask:
-    """Slow slices that recur; none if the slices between them are hardly faster."""
+    """Slow slices that recur, or no slices if those in between are hardly faster."""
     latency = _recurring(times.is_slower, times.is_known, windows)
     return latency & _stands_out(latency, times.latency_ns, times.is_known)
 
@@ -301,7 +300,7 @@ def _slow_for_long(
     clock: Signal | None,
     temperature: Signal | None,
 ) -> WindowMask:
-    """Windows whose higher latency lasts, or is explained by heat with a lower clock."""
+    """Windows whose higher latency lasts, or has heat with a lower clock as its cause."""
     latency = _lasting(is_slower, is_known)
     if clock is not None and temperature is not None:
         # A slower window that is hot and has a lower clock counts without lasting.
@@ -312,7 +311,7 @@ def _slow_for_long(
 
 
 def _baseline_and_limit_ns(latency_ns: Floats, baseline: WindowMask) -> tuple[float, float]:
-    """Latency of the baseline, and the limit of slower windows; NaN without a baseline."""
+    """Latency of the baseline, and latency above which a window is slower; else NaN."""
     if not baseline.any():
         return math.nan, math.nan
     baseline_ns = float(np.quantile(latency_ns[baseline], BASELINE_QUANTILE, method="lower"))
@@ -346,7 +345,7 @@ def find_recurring_signals(
     threads: int = 1,
     delegation: Delegation | None = None,
 ) -> tuple[Windows, Signals] | None:
-    """Slices of a run, and their signals, if the latency is repeatedly higher; None otherwise."""
+    """Slices of a run, and their signals, if the latency is repeatedly higher; else None."""
     steps_ns = [np.diff(series.time_ns) for series in telemetry.series.values()]
     reading_s = min(
         (float(np.median(step_ns)) / 1e9 for step_ns in steps_ns if step_ns.size), default=0.0
@@ -378,7 +377,7 @@ def _move(latency_ns: Floats, is_home: WindowMask, is_away: WindowMask) -> Move 
 
 
 def _recurring(is_slower: WindowMask, is_known: WindowMask, slices: Windows) -> WindowMask:
-    """Slow slices that recur, or that follow each other for as long as a lasting slowdown."""
+    """Slow slices that recur, or that last without a break as long as a lasting slowdown."""
     nowhere = np.zeros_like(is_slower)
     where = np.flatnonzero(is_known)
     if not where.size:
@@ -413,7 +412,7 @@ def _stands_out(slow: WindowMask, latency_ns: Floats, is_known: WindowMask) -> b
 
 
 def _fast_hz(freq_hz: Floats | None, latency_ns: Floats, baseline: WindowMask) -> float | None:
-    """Clock of the fastest quarter of the baseline's windows; None if none of these has a clock."""
+    """Clock in the fastest quarter of the baseline's windows; None if it was not read there."""
     read = baseline if freq_hz is None else baseline & ~np.isnan(freq_hz)
     if not read.any():
         return None
@@ -427,7 +426,7 @@ def _memory_signal(
     """Signal of the clock that fell most from fast to slow windows; None if no clock fell.
 
     Args:
-        clocks_hz: Clock by window, shape (k,), of each memory and bus; NaN where not read.
+        clocks_hz: Maps each memory and bus to its clock by window, shape (k,), NaN where not read.
         slow: Windows with a higher latency that lasts.
         fast: Other windows in which the model kept the processor busy.
     """
@@ -510,7 +509,7 @@ def _zone_type(sensor: str) -> str:
 
 
 def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
-    """Windows in a long enough row of windows with the signal; unknown windows do not end a row."""
+    """Windows in long enough rows with the signal; windows without a reading do not end a row."""
     lasting = np.zeros_like(windows)
     where = np.flatnonzero(is_known)
     for row in np.split(where, np.flatnonzero(np.diff(windows[where])) + 1):
@@ -522,7 +521,7 @@ def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
 def start_and_max_temp_c(
     telemetry: TelemetryTrace, expected: Expectation, windows: Windows
 ) -> tuple[float | None, float | None]:
-    """Temperature at the start and maximum of the run, each from the hottest relevant zone."""
+    """Start temperature and highest temperature of the run, each in the hottest relevant zone."""
     every = telemetry.named("thermal.", ".temp_c")
     # A board may have a dummy zone that always reads 100 °C.
     known = [series for name, series in every.items() if expected.zone(_zone_type(name))]

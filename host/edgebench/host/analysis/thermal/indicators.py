@@ -1,6 +1,6 @@
 """Slowdowns that the device itself reports, by window, with their causes.
 
-Only changes count: bits and counters from before the run are ignored.
+Only changes during the run count; bits and counters from before the run are ignored.
 
     vcgencmd               now-bits in any window; a sticky bit in the window where it is first read
     x86_throttle_count     counts that grow
@@ -41,19 +41,19 @@ from edgebench.protocol.thermal import Expectation, slows_down
 _RPI = "rpi.throttled_bits"
 _ANDROID = "android.thermal_status"
 _MODERATE = 2
-"""Status from which Android slows a device down. Source: `android.os.PowerManager`,
+"""Lowest thermal status at which Android slows a device down. Source: `android.os.PowerManager`,
 THERMAL_STATUS_MODERATE."""
 _BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
 _OF_CPU = re.compile(r"(?:cpufreq|cpuidle|idle)-cpu([0-9]{1,4})")
 """Type of a cooling device. Since Linux 5.12 it contains the first CPU of the policy that is slowed
-down; before, it had only a number in the order of registration: `thermal-cpufreq-1`."""
+down. Older kernels have only a number in the order of registration, as in `thermal-cpufreq-1`."""
 _OF_DEVFREQ = re.compile(r"(?:thermal-)?(?:devfreq|gpufreq)-(.+)")
 _CAP_LOWERED_RATIO = 0.999
-"""Ratio to the undisturbed cap below which a cap counts as lowered; steps of a frequency table are
+"""A cap counts as lowered below this ratio to the undisturbed cap. Steps of a frequency table are
 far larger."""
 _UNDER_VOLTAGE_EVENT = "oc1"
-"""Event of a Jetson's soctherm for a weak supply."""
+"""Name of the event by which a Jetson's soctherm reports a weak supply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ModelPlace:
     """Part of the chip that the model ran on; cooling devices of other parts do not slow it."""
 
     policy: Floats
-    """Policy that the model ran on, by window, shape (k,); NaN where unknown."""
+    """Frequency policy that the model ran on in each window, shape (k,); NaN where unknown."""
     is_one_thread: bool
     """Whether the model has a single thread, so that the policy covers all of its threads."""
     is_affected: WindowMask
@@ -75,7 +75,7 @@ class Indication:
     """A slowdown that the device reports."""
 
     cause: str
-    """Cause: thermal, undervoltage or overcurrent."""
+    """Cause of the slowdown: `thermal`, `undervoltage` or `overcurrent`."""
     reason: Reason
     windows: WindowMask
     """Windows in which the slowdown was reported, shape (k,)."""
@@ -86,7 +86,7 @@ class Indications:
     """All reports of the device, and the windows in which its indicators were read."""
 
     indications: list[Indication]
-    """Indications in the profile's order of indicators, then by their number of windows."""
+    """Indications in the profile's order of indicators; within one, by number of windows."""
     known: WindowMask
     """Windows in which an indicator was read, shape (k,)."""
     elsewhere: tuple[Reason, ...] = ()
@@ -103,7 +103,7 @@ class _Readings:
     is_hot: WindowMask
     """Windows near the throttle temperature; all False if no temperature is known."""
     place: ModelPlace | None
-    """Part of the chip that ran the model; None if every cooling device may have slowed it down."""
+    """Part of the chip that ran the model; None if every cooling device may slow the model down."""
 
     def inside(self, series: Series) -> Series:
         """Readings of the run, with the last reading before it and the first after it."""
@@ -148,7 +148,7 @@ def find_indications(
         expected: Profile of the device.
         edges_ns: Edges of the windows, shape (k + 1,).
         is_hot: Windows near the throttle temperature, shape (k,); None if unknown.
-        place: Part of the chip that ran the model; None if every cooling device may slow it.
+        place: Part of the chip that ran the model; None if every cooling device may slow the model.
     """
     nowhere = np.zeros(len(edges_ns) - 1, np.bool_)
     is_hot = nowhere if is_hot is None else is_hot
@@ -172,7 +172,7 @@ def find_indications(
 
 
 def widened(windows: WindowMask) -> WindowMask:
-    """These windows and their neighbours."""
+    """The given windows, and the windows right before and after them."""
     wide = windows.copy()
     wide[1:] |= windows[:-1]
     wide[:-1] |= windows[1:]
@@ -186,7 +186,7 @@ def _firmware(readings: _Readings) -> Indications:
     bits = np.clip(inside.value, 0, _BITS_MAX).astype(np.int64)
 
     def windows_with(now: int, sticky: int) -> WindowMask:
-        """Windows with a now-bit, and windows with the first reading of a sticky bit."""
+        """Windows with a bit for the present, and windows where a sticky bit is first read."""
         is_set = (bits & now) != 0
         fresh = int(bits[-1]) & ~int(bits[0]) & sticky
         while fresh:
@@ -265,11 +265,12 @@ def _cooling(readings: _Readings) -> Indications:
 def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> bool:
     """Whether a cooling device that was active in these windows can have slowed the model down.
 
-    The name of the cooling device decides if it identifies a part of the chip. A cooling device
-    with only a number belongs to the model's own policy if it lowers the cap of that policy.
-    Otherwise the effect decides: if the model was not slower while the cooling device was active
-    than in the rest of the run, the cooling device slows another part down. A cooling device that
-    was always active is assumed to slow the model, because there is no other time to compare with.
+    If the name of the cooling device identifies a part of the chip, the name decides. A cooling
+    device with only a number belongs to the model's own policy if it lowers the cap of that policy.
+    Otherwise the effect decides. If the model was not slower while the cooling device was active
+    than at other times of the run, the cooling device slows a part down that the model did not use.
+    A cooling device that was always active is assumed to slow the model, because there is no other
+    time to compare with.
     """
     place = readings.place
     if place is None:
@@ -306,7 +307,7 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
 def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool | None:
     """Whether the cap of a policy or device was lower in these windows than in the other windows.
 
-    None if the cap was not read.
+    The result is None if the cap was not read.
     """
     cap = readings.telemetry.series.get(f"{name}.freq_hz_cap")
     if cap is None:
@@ -363,4 +364,4 @@ _SOURCES: dict[str, Callable[[_Readings], Indications]] = {
     "cooling_device": _cooling,
     "undervoltage": _alarms,
 }
-"""Indicators by their names in profiles."""
+"""Maps the name of each indicator in profiles to the function that reads it."""

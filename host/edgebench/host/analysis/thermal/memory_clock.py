@@ -24,11 +24,12 @@ _GPU = "gpu"
 
 
 def memory_clocks(telemetry: TelemetryTrace, is_delegated: bool) -> dict[str, Series]:
-    """Clocks of memory and buses that the model uses, Hz, by their name under /sys/class/devfreq.
+    """Maps names under /sys/class/devfreq to clocks, Hz, of memory and buses of the model.
 
     Args:
         telemetry: Trace of the run.
-        is_delegated: Whether the model ran on an accelerator; otherwise a GPU's memory is left out.
+        is_delegated: Whether the model ran on an accelerator. If not, the memory of a GPU is left
+            out.
     """
     clocks = {
         sensor.removeprefix(_PREFIX).removesuffix(_SUFFIX): series

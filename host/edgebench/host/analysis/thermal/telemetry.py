@@ -1,4 +1,4 @@
-"""Telemetry by sensor and by window; pure functions over the trace."""
+"""Telemetry for each sensor and window, computed from the trace by pure functions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Nanoseconds = NDArray[np.int64]
 WindowMask = NDArray[np.bool_]
 """True for each window with a property, shape (k,)."""
 NONSENSE = 1e18
-"""Value that no sensor reaches: a counter of cycles at 5 GHz reaches 1.6e17 in a year. Larger
-values, whose sums may overflow, are dropped."""
+"""Value that no sensor reaches; a counter of cycles at 5 GHz reaches 1.6e17 in a year. Larger
+values are dropped, because their sums may overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Series:
         return window_midmeans(self.time_ns, self.value, edges_ns)
 
     def means(self, edges_ns: Nanoseconds) -> Floats:
-        """Mean of each window, shape (k,), in which short dips count; NaN without a reading."""
+        """Mean of each window, shape (k,), which short dips change; NaN without a reading."""
         sums = window_sums(self.time_ns, self.value, edges_ns)
         counts = np.diff(np.searchsorted(self.time_ns, edges_ns))
         return np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
@@ -60,7 +60,7 @@ class TelemetryTrace:
     series: Mapping[str, Series] = field(default_factory=dict[str, Series])
     constants: Mapping[str, float] = field(default_factory=dict[str, float])
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reason why a sensor or source was not read, by its name."""
+    """Maps the name of each sensor or source that was not read to the reason."""
 
     def named(self, prefix: str, suffix: str) -> dict[str, Series]:
         """Sensors whose names have this prefix and suffix."""
@@ -74,7 +74,7 @@ class TelemetryTrace:
 def split_by_sensor(
     time_ns: Nanoseconds, sensor: NDArray[np.int64], value: Floats, names: Iterable[str]
 ) -> dict[str, Series]:
-    """Columns of a trace by sensor, without sensors that have no number."""
+    """Split the columns of a trace by sensor, without sensors whose readings are no numbers."""
     by_sensor: dict[str, Series] = {}
     is_number = np.isfinite(value) & (np.abs(value) < NONSENSE)
     for index, name in enumerate(names):
@@ -100,7 +100,7 @@ def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -
 def window_midmeans(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
     """Mean of the middle half of each window's values, shape (k,); NaN for a window without values.
 
-    The result is as robust as a median against outliers, and does not jump between two modes.
+    The result is as robust against outliers as a median, but does not jump between two modes.
 
     Args: as for `window_medians`.
     """

@@ -1,4 +1,4 @@
-"""Detection of slowdowns of the device: their onset and their cause.
+"""Detection of slowdowns of the device, with their onset and their cause.
 
 Theory of operation. A run is cut into windows of 1 to 5 s. The first windows are the baseline: 5 s,
 at most a quarter of the windows, but at least two. Five signals are read in every window (see
@@ -69,8 +69,8 @@ from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
 UNEXPLAINED_SHARE = 0.2
-"""Minimum share of slow slices, from the first to the last slow slice, for slow slices of unknown
-cause to count. Housekeeping of the system takes a smaller share."""
+"""Slow slices of unknown cause count if they are at least this share of the slices from the first
+to the last slow slice. Housekeeping of the system takes a smaller share."""
 SUSTAINED_SHARE = 0.2
 """Share of a run, at its end, that represents the sustained performance."""
 
@@ -90,7 +90,8 @@ def find_throttling(
         telemetry: Trace of the run.
         expected: Profile of the device.
         threads: Threads of the model.
-        placement: Operators by place, as the runtime reports them.
+        placement: Maps each place (CPU or delegate) to its number of operators, as the runtime
+            reports it.
     """
     delegation = find_delegation(placement, telemetry, expected)
     windows = cut_into_windows(timeline)
@@ -135,13 +136,13 @@ def find_throttling(
 
 
 def _is_slowdown(result: ThermalResult, signals: Signals) -> bool:
-    """Whether slow slices have a known cause, or are too many to ignore."""
+    """Whether the slow slices (half seconds) have a known cause, or are too many to ignore."""
     slow = np.flatnonzero(signals.latency)
     return result.is_slowed or len(slow) >= UNEXPLAINED_SHARE * (slow[-1] - slow[0] + 1)
 
 
 def _explained(signals: Signals) -> ThermalResult:
-    """State, cause and reason, by the rows of the table above."""
+    """State, cause and reason of the verdict, by the rows of the module's table."""
     if signals.indications:
         return _indicated(signals)
     if not signals.sources:
@@ -281,9 +282,9 @@ def _with_numbers(
 
 
 def _sustained_ns(signals: Signals, signs: WindowMask, count: int) -> float | None:
-    """Latency in the last windows; None if most of them were on another type of core.
+    """Latency in the last windows; None if most were on a type of core other than the usual.
 
-    On another type of core, the latency cannot be compared with that of the first windows.
+    There, the latency cannot be compared with that of the first windows.
     """
     is_last = np.zeros_like(signals.is_home)
     is_last[-count:] = ~np.isnan(signals.latency_ns[-count:])
@@ -323,6 +324,6 @@ def _signs(signals: Signals) -> WindowMask:
 
 
 def _rows(windows: WindowMask) -> list[tuple[int, int]]:
-    """First window of each row of set windows, and the first window after the row."""
+    """First window of each row of consecutive set windows, and the first window after the row."""
     changes = np.flatnonzero(np.diff(np.concatenate([[False], windows, [False]])))
     return [(int(first), int(last)) for first, last in changes.reshape(-1, 2)]

@@ -20,10 +20,10 @@ WINDOW_S = (1.0, 5.0)
 WINDOWS = 60
 """Typical number of windows in a run."""
 MIN_INFERENCES = 5
-"""Average number of inferences per window that a median needs; slow models get longer windows."""
+"""Minimum mean number of inferences per window, for medians; slow models get longer windows."""
 SLICE_S = 0.5
-"""Length of a slice, s: a third to a half of the shortest relevant cycle of a thermal governor.
-Governors poll every 0.1 to 2 s (`polling-delay-passive` of device trees)."""
+"""Length of a slice, s, which is a third to a half of the shortest relevant cycle of a thermal
+governor. Governors poll every 0.1 to 2 s (`polling-delay-passive` of device trees)."""
 READINGS_PER_SLICE = 2.5
 BASELINE_S = 5.0
 BASELINE_SHARE_MAX = 0.25
@@ -68,7 +68,7 @@ class Windows:
 
     @property
     def baseline_count(self) -> int:
-        """Number of windows in the baseline: 5 s, at most a quarter of the run, but at least 2."""
+        """Number of windows in the first 5 s, at most a quarter of the run's, but at least 2."""
         wanted = math.ceil(BASELINE_S / self.length_s)
         return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
 
@@ -93,7 +93,7 @@ class Windows:
         return ratio
 
     def throughput_per_s(self, timeline: Timeline, first: int, last: int) -> float:
-        """Inferences per second in the windows from `first` up to, not including, `last`."""
+        """Inferences per second in the windows from `first` up to, but not including, `last`."""
         bounds = np.searchsorted(timeline.start_ns, self.edges_ns[[first, last]])
         return float(bounds[1] - bounds[0]) / (self.length_s * (last - first))
 

@@ -1,4 +1,4 @@
-"""Advice of rules: steps that may improve the next run, with numbers from the run's options.
+"""Advice of rules, as steps that may improve the next run, with numbers from the run's options.
 
 Each advice is a function of the situation: it leaves out steps that do not apply, and raises a
 setting above the value that the run requested.
@@ -41,21 +41,22 @@ class Situation:
     """CPUs to which the model can be bound so that other CPUs remain for other processes; empty if
     there are none."""
     own_cpus: tuple[int, ...] = ()
-    """CPUs of the same type for the model; empty if all CPUs are of the same type and the model did
-    not move to another type, because the scheduler's choice is then as good."""
+    """CPUs of a single type for the model. Empty if all CPUs are of that type and the model did not
+    move to another type, because the scheduler's choice is then as good."""
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True
-    """Whether a longer requested duration makes a run longer; False if it ends by query count."""
+    """Whether a longer requested duration makes a run longer; False if its query count ends it."""
     warmup_query_count: int = 0
     """Number of queries of a warm-up that is long enough."""
     larger_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Larger shapes of the inputs with open dimensions, by name; empty if there are none."""
+    """Maps names of inputs with open dimensions to larger tensor shapes; empty without such
+    inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advise:
-    """Factory of the advice for a situation."""
+    """Function that makes the advice for a situation."""
 
     make: Callable[[Situation], Advice]
 
@@ -65,7 +66,7 @@ class Advise:
 
 
 def do(text: str, *values: object) -> Advice:
-    """Advice of a single step."""
+    """Advice that consists of a single step."""
     return Advice((NextStep(text, *values),))
 
 
@@ -75,19 +76,19 @@ def always(text: str, *values: object) -> Advise:
 
 
 def again(text: str, *words: str, **changes: Any) -> Advise:
-    """Measure again, with other settings."""
+    """Advise to measure again, with other settings."""
     return Advise(lambda to: do(text, to.given.bench(*words, **changes)))
 
 
 def more(text: str, field_name: str, least: float, needs: str | None = None) -> Advise:
-    """Measure again, with a setting above the requested value.
+    """Advise to measure again, with a setting above the requested value.
 
     Args:
         text: The step.
         field_name: Setting to raise.
         least: Smallest value to advise.
-        needs: Field of an option that the setting requires; the command includes its flag if the
-            run did not set it.
+        needs: Field of an option that the setting requires. The advised command includes the
+            option's flag if the run did not set it.
     """
 
     @Advise
@@ -102,7 +103,7 @@ def more(text: str, field_name: str, least: float, needs: str | None = None) -> 
 
 
 def longer_than(least_s: float) -> Advise:
-    """Advise a longer measurement, or `alone` for a run that ends by its query count.
+    """Advise a longer measurement, or `alone` if a number of queries ends the run.
 
     A longer duration does not make such a run longer.
     """
@@ -120,7 +121,7 @@ longer = longer_than(120.0)
 
 
 def larger_input_or(text: str) -> Advise:
-    """Measure more work in each inference, or use the number with care, as the text states."""
+    """Advise more work in each inference, or care with the number, as the text states."""
 
     @Advise
     def advise(to: Situation) -> Advice:
@@ -159,7 +160,7 @@ def alone_and_more_runs(to: Situation) -> Advice:
 
 @Advise
 def one_level(to: Situation) -> Advice:
-    """Keep the latency on a single level, by CPUs of the same type and a fixed frequency."""
+    """Advise CPUs of a single type and a fixed frequency, to keep the latency on one level."""
     if not to.has_governors:
         return one_kind(to) if to.own_cpus else do(_SHARED)
     if not to.own_cpus:
@@ -170,7 +171,7 @@ def one_level(to: Situation) -> Advice:
 
 @Advise
 def one_kind(to: Situation) -> Advice:
-    """Keep the model on CPUs of the same type."""
+    """Advise to keep the model on CPUs of a single type."""
     if not to.own_cpus:
         text = "measure while no other process uses the device's memory: {}"
         return do(text, to.given.bench())
@@ -197,7 +198,7 @@ def schedule(to: Situation) -> Advice:
 
 @Advise
 def sample_less(to: Situation) -> Advice:
-    """Sample less often, or on another CPU."""
+    """Advise to run the sampler less often, or on a CPU that the model does not use."""
     rate_hz = min(2.0, (to.given.value("telemetry_rate_hz") or 4.0) / 2)
     slower = to.given.bench(telemetry_rate_hz=rate_hz)
     if not to.free_cpus:
@@ -229,7 +230,7 @@ def settle(to: Situation) -> Advice:
 
 @Advise
 def cool(to: Situation) -> Advice:
-    """Keep the device from slowing down; no wait before a sustained run, which heats it itself."""
+    """Advise to keep the device cool; without a wait if the run itself is meant to heat it."""
     if to.given.value("sustained_s") is not None:
         return do(
             "improve the cooling, then repeat the run to see its effect: {}", to.given.bench()

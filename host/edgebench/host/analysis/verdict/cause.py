@@ -1,8 +1,8 @@
 """Causes of failed rules.
 
 A rule states a symptom with its number; a cause is what a person can change. Each rule belongs to
-one cause, and some rules also fail as effects of other causes: the latencies of a device that other
-programs use vary, and the clock of a device with a weak supply falls.
+one cause, and some rules also fail as effects of other causes. For example, the latencies of a
+device that other programs use vary, and the clock of a device with a weak supply falls.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from enum import Enum
 
 
 class Cause(Enum):
-    """Cause of failed rules; its value is in `causes` of a verdict in JSON.
+    """Cause of failed rules, whose value is stored in `causes` of a verdict in JSON.
 
-    An effect of several causes is attributed to the first of them in this order: causes that the
-    device itself reports come before inferred causes.
+    A failure that several causes may explain is attributed to the first of them in this order.
+    Causes that the device itself reports come before inferred causes.
     """
 
     STOPPED = "stopped"
@@ -140,7 +140,7 @@ steady."""
 SLOWDOWNS = DISTURBANCES | {Cause.WARMING_UP, Cause.UNKNOWN_SLOWDOWN}
 """Causes that change the latency during a run."""
 UNEXPLAINED = frozenset({Cause.UNKNOWN_SLOWDOWN, Cause.VARIATION})
-"""Causes that state an effect without its origin; no advice is certain to help."""
+"""Causes that name an effect without its origin, so no advice is certain to help."""
 MENDED_AFTER = {Cause.TOO_MANY_THREADS: Cause.OTHER_PROGRAMS}
-"""Causes, each with the cause that must be removed before it: while other programs use the CPUs,
-even fewer threads wait for a CPU."""
+"""Maps a cause to the cause that must be removed before it. While other programs use the CPUs, a
+model with fewer threads still waits for a CPU."""

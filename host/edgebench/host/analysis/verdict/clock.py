@@ -1,4 +1,4 @@
-"""Rules about the device's clock: its rate, and the time for which device or clock stood still.
+"""Rules about the rate of the device's clock, and about times when device or clock stood still.
 
 Four events that look alike in some clocks differ in others:
 
@@ -36,11 +36,12 @@ from edgebench.protocol.percent import format_percent
 
 CLOCK_INVALID_RATIO = 0.01
 CLOCK_SUSPECT_RATIO = 0.001
-"""Maximum relative difference between the monotonic and the wall clock: for a valid result (error),
-and for a result that is not suspect (warning). Source: mlcommons/inference, loadgen."""
+"""Maximum relative difference between the monotonic and the wall clock. Beyond the first limit the
+result is invalid (LoadGen's error), beyond the second it is suspect (LoadGen's warning). Source:
+mlcommons/inference, loadgen."""
 SUSPEND_LIMIT_S = 0.02
-"""Largest difference of two clocks that the order of reading them may cause. A suspend with its
-resume takes longer."""
+"""Largest difference between two clocks that may be due to reading one after the other. A suspend
+with its resume takes longer."""
 
 
 class _ClockRule(Rule[Evidence]):
@@ -48,8 +49,8 @@ class _ClockRule(Rule[Evidence]):
 
     The monotonic clock and the wall clock of a device run from the same oscillator, so a wrong rate
     of the oscillator does not show in their difference. Their difference shows that one of the two
-    clocks was adjusted: usually the wall clock, by a time server. Latencies do not use the wall
-    clock. Without probes, any difference between the two clocks counts as a wrong rate.
+    clocks was adjusted, which usually is the wall clock, by a time server. Latencies do not use the
+    wall clock. Without probes, any difference between the two clocks counts as a wrong rate.
     """
 
     limit: float

@@ -1,10 +1,11 @@
-"""Diagnosis of a verdict: the failed rules by their cause.
+"""Diagnosis of a verdict, which groups its failed rules by cause.
 
-On a busy machine six rules fail: two show the other programs, and four show their effect on the
-latency. A person needs the cause once, with the strongest evidence, and a step against it. So each
-failed rule belongs to exactly one cause: its own, or, for a rule that also fails as an effect
-(`Rule.effect_of`), a cause that other failed rules show. Rules of a set that failed in a few runs,
-and are outvoted by the other runs, harm no number and belong to no cause.
+On a busy machine, for example, six rules fail. Two of them show the other programs, and four show
+the effect of these programs on the latency. A person needs the cause once, with the strongest
+evidence, and a step against it. So each failed rule belongs to exactly one cause: its own, or, for
+a rule that also fails as an effect (`Rule.effect_of`), a cause that other failed rules show. Rules
+of a set that failed in a few runs, and are outvoted by the other runs, harm no number and belong to
+no cause.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class Diagnosis:
     """A cause, and the failed rules that it explains."""
 
     cause: Cause | None
-    """None for a rule of a newer or older version, whose cause is unknown."""
+    """Cause of the rules; None for a rule of a newer or older version, whose cause is unknown."""
     evidence: tuple[Finding, ...]
-    """Failed rules that show the cause, the strongest first."""
+    """Failed rules that show the cause, the strongest evidence first."""
     effects: tuple[Finding, ...] = ()
     """Failed rules that the cause explains."""
 
@@ -77,7 +78,7 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
 
 
 def excess(finding: Finding) -> float:
-    """Distance of a finding's value from its limit, relative to the limit; 0 without a limit."""
+    """Distance between a finding's value and limit, relative to the limit; 0 without a limit."""
     if not finding.limit or finding.value is None:
         return 0.0
     return abs(finding.value - finding.limit) / abs(finding.limit)
@@ -86,7 +87,7 @@ def excess(finding: Finding) -> float:
 def _root(
     finding: Finding, failures: Sequence[Finding], causes: Mapping[str, Cause | None]
 ) -> Cause | None:
-    """Cause that a failed rule is attributed to; `effect_of` of the rules has no cycles."""
+    """Cause that a failed rule is attributed to, found by following `effect_of` of the rules."""
     rule, kind = BY_ID.get(finding.id), kind_of(finding)
     if rule is None:
         return None
@@ -119,9 +120,9 @@ def _refuses(finding: Finding) -> bool:
 
 
 def _is_rare(cause: Cause | None, findings: Sequence[Finding]) -> bool:
-    """Whether a cause comes and goes, and fewer than half of the runs of a set show it.
+    """Whether a cause is of a kind that comes and goes, and less than half of a set's runs show it.
 
-    Other causes, such as a constant output, are checked in only some of the runs.
+    Other kinds of causes, such as a constant output, are checked in only some of the runs.
     """
 
     def is_of_few(finding: Finding) -> bool:
@@ -132,7 +133,7 @@ def _is_rare(cause: Cause | None, findings: Sequence[Finding]) -> bool:
 
 
 def _weakness(finding: Finding) -> tuple[bool, int, float]:
-    """Key that sorts the evidence of a cause: the strongest finding has the least key."""
+    """Sort key for the evidence of a cause; the strongest finding has the lowest key."""
     count = finding.in_runs.failed_count if finding.in_runs is not None else 0
     return finding.severity is not State.INVALID, -count, -excess(finding)
 
@@ -140,7 +141,7 @@ def _weakness(finding: Finding) -> tuple[bool, int, float]:
 def _urgency(
     diagnosis: Diagnosis, causes: Collection[Cause | None]
 ) -> tuple[bool, bool, bool, bool, bool, int, int]:
-    """Key that sorts these causes: the cause to be mended first has the least key."""
+    """Sort key for causes; the cause to be removed first has the lowest key."""
     cause, is_refusal = diagnosis.cause, diagnosis.is_refusal
     place = list(Cause).index(cause) if cause is not None else len(Cause)
     is_chosen = cause is Cause.NOT_REAL and not is_refusal

@@ -1,4 +1,4 @@
-"""Rules about energy: if the meter fails, the run keeps its latency, and has no energy."""
+"""Rules about energy. If the meter fails, the run keeps its latency, but has no energy."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from edgebench.protocol.percent import format_percent
 IDLE_LIMIT_RATIO = 0.1
 """Largest change of the idle power from before to after the run, as a share of the net power."""
 IDLE_STEADY_RATIO = 0.02
-"""Largest change of the idle power, as a share of the idle power. The larger of this limit and that
-of `IDLE_LIMIT_RATIO` applies, because the net power may be close to zero."""
+"""Largest change of the idle power, as a share of the idle power itself. This limit or that of
+`IDLE_LIMIT_RATIO` applies, whichever allows more, because the net power may be close to zero."""
 
 EDGE_WINDOW_MIN_S = 10.0
 """Minimum length of a window, s. Source: MLPerf Tiny run rules, energy."""

@@ -24,7 +24,7 @@ class Evidence:
     measured: Measurement
     facts: HostFacts
     energy: EnergyResult | None = None
-    """None if no meter was requested."""
+    """Energy of the run; None if no meter was requested."""
     clock: ClockModel | None = None
     """Model of the device's clock relative to the host's clock; None without probes."""
 
@@ -40,7 +40,7 @@ class Evidence:
 
     @property
     def issued_rows(self) -> int:
-        """Number of timed inferences, without those of the warm-up."""
+        """Number of timed inferences, which excludes the inferences of the issued warm-up."""
         return self.worker.query_count - self.worker.warmup_query_count
 
     @property

@@ -47,8 +47,8 @@ def judge_set(
     Args:
         evidence: Evidence of the set.
         of_runs: Failed rules of the set's runs.
-        unwatched: Quantities that no rule could watch in some run; quantities that a rule of the
-            set watched are removed.
+        unwatched: Quantities that no rule could watch in some run. Those that a rule of the set
+            watched are removed.
     """
     rulings = [(rule, rule.check(evidence)) for rule in SET_RULES]
     watched = {
@@ -102,7 +102,7 @@ def _finding(rule: Rule[Any], ruling: Ruling) -> Finding:
 
 
 def _harms(rule: Rule[Any], ruling: Ruling) -> tuple[NumberKind, ...] | None:
-    """Kinds of numbers that a failure harms, in the order of `NumberKind`; None for all kinds."""
+    """Kinds of numbers (such as latencies) that a failure harms; None for all kinds."""
     severity, harms = ruling.severity or rule.severity, ruling.harms or rule.harms
     if ruling.outcome is not RuleOutcome.FAIL or severity is State.INVALID:
         return None

@@ -1,4 +1,4 @@
-"""Rules about the latency: its precision, its steadiness and the share of the harness."""
+"""Rules about the latency's precision, its steadiness, and the harness's share of it."""
 
 from __future__ import annotations
 
@@ -37,28 +37,29 @@ from edgebench.protocol.spec import RunSpec, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
-"""Minimum effective count of the queries behind a median. With fewer, the autocorrelation is
-estimated to within a third at best, and the interval no better than that (benchmarks/coverage.py).
+"""Minimum effective count (number of independent queries with as much information) behind a median.
+With fewer, the autocorrelation is known to within a third at best, so the interval is no more exact
+than that (benchmarks/coverage.py).
 """
 SPREAD_LIMIT_RATIO = 0.25
 """Largest interquartile range, relative to the median. pyperf warns where the standard deviation is
 10 % of the mean, which corresponds to 0.13; ordinary runs on a shared virtual machine have up to
 0.08, runs that switched between levels 0.29 and 0.63."""
 LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
-"""Largest range of the levels of a run that is one of several, relative to the lowest level. The
-median then moves by at most the allowed half-width, whichever level it represents."""
+"""Largest range of the latency levels of a run in a set, relative to the lowest level. Within this
+range, the median moves by at most the allowed half-width, whichever level it represents."""
 RARE_LEVEL_RATIO = 0.25
-"""Share of the inferences on the rarer of two levels, below which the median stays inside the other
-level: at a quarter, the median is the 67th percentile of the faster, or the 33rd of the slower
-level."""
+"""If the rarer of two levels has less than this share of the inferences, the median is well inside
+the other level. At a quarter, it is the 67th percentile of a faster other level, or the 33rd of a
+slower one."""
 BLOCK_LIMIT_RATIO = 0.10
-"""Largest range of the medians of ten blocks, relative to the median of the run: a tenth is a
+"""Largest range of the medians of ten blocks, relative to the median of the run. A tenth is a
 change that people act on. Ordinary runs have 0.002 on an idle machine and 0.04 on a shared
 machine."""
 HARNESS_SUSPECT_RATIO = 0.02
-"""Largest share of the timed loop itself in the median; equal to the limit for the binding. The
-share of a model of 7 µs is 1.0 to 1.6 % on a desktop, depending on the state of its caches, so a
-limit of 1 % made one run of a set suspect and the next not."""
+"""Largest share of the median latency that the timed loop itself may take; equal to the limit for
+the binding. The share of a model of 7 µs is 1.0 to 1.6 % on a desktop, depending on the state of
+its caches, so a limit of 1 % made one run of a set suspect and the next not."""
 HARNESS_INVALID_RATIO = 0.10
 BINDING_LIMIT_RATIO = 0.02
 """Share of the median that loop and binding may add, as measured with the trivial model. With real
@@ -405,14 +406,14 @@ class PrecisionRule(_PrecisionRule):
 
 
 def _headline(evidence: Evidence) -> LatencySummary:
-    """Latencies per inference for single-query scenarios, else per query."""
+    """Latencies of inferences in scenarios with a single query at a time, else of queries."""
     measured = evidence.measured
     is_single = evidence.record.spec.scenario.traits.is_single
     return measured.invoke if is_single or measured.query is None else measured.query
 
 
 def _half_width_ratio(evidence: Evidence) -> float | None:
-    """Half the width of the median's interval, relative to the median; None without an interval."""
+    """Half-width of the median's interval, relative to the median; None without an interval."""
     headline = _headline(evidence)
     if headline.p50 is None or headline.p50_ci95 is None:
         return None
@@ -443,8 +444,8 @@ class SpreadRule(Rule[Evidence]):
 class BlockStabilityRule(Rule[Evidence]):
     """Each tenth of the run has about the same median.
 
-    If the medians of all but a few blocks agree, the run's median is not harmed: like a rare level,
-    the few blocks shift it by a few percentiles of the other blocks.
+    If the medians of all but a few blocks agree, the run's median is not harmed. Like a rare level,
+    the few blocks shift it by only a few percentiles of the other blocks.
     """
 
     id, severity = "block_stability", SUSPECT

@@ -1,4 +1,4 @@
-"""Rules about the machine: its frequency, its scheduling, and its other load during the run."""
+"""Rules about the machine's frequency, its scheduling, and its other load during the run."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import WorkerRecord
 
 CPU_SHARE_LIMIT_RATIO = 0.9
-"""Share of a CPU that a thread without waits should get."""
+"""Minimum share of a CPU's time that a thread which never waits should get."""
 BACKGROUND_LIMIT_RATIO = 0.10
 """Largest share of the CPUs under test that other programs may use.
 
 A load average is not used, because it would include earlier runs of edgebench.
 """
 MIN_JUDGED_S = 0.1
-"""Minimum duration of a loop for CPU times to be judged, s: ten of the kernel's ticks."""
+"""CPU times of loops shorter than this, which is ten of the kernel's ticks, are not judged, s."""
 CPU_STALL_LIMIT_RATIO = 0.05
 """Largest share of the run in which a thread waited for a CPU; on a quiet machine, the share is
 below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 REALTIME_STOP_FACTOR = 2.0
 """Longest wait that the kernel's limit on real-time tasks explains, as a multiple of the time that
-the limit takes from these tasks. Measured on Linux 6.18: 5.0 to 6.9 % of the run where the kernel
-keeps 5 %."""
+the kernel reserves for other tasks. Measured on Linux 6.18: 5.0 to 6.9 % of the run where the
+kernel keeps 5 %."""
 QUOTA_LIMIT_RATIO = 0.01
 """Largest share of the run in periods whose quota was used up; a smaller share cannot change
 percentiles up to p99."""
 FREQ_CHANGE_LIMIT_RATIO = 0.02
-"""Largest relative change of the frequency from the start of the run, during it or at its end."""
+"""Largest relative difference between the frequency at the start and any later frequency."""
 
 
 def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
@@ -71,8 +71,8 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     to 8 % more CPU time (10th percentile; 12 to 15 % in the median); an inference of 25 µs, whose
     data fits into a cache, took 0.3 % more.
 
-    For runs of older agents, which lack times by CPU, the share is over all CPUs. None if the
-    kernel does not report CPU times.
+    For runs of older agents, which lack times by CPU, the share is over all CPUs. The result is
+    None if the kernel does not report CPU times.
     """
     before, after = worker.before, worker.after
     own_s = after.own_cpu_s - before.own_cpu_s
@@ -141,17 +141,17 @@ class BackgroundLoadRule(Rule[Evidence]):
 
 @dataclass(frozen=True, slots=True)
 class ThreadShares:
-    """Time of the worker's threads by state, relative to the loop: 1 is a thread all the time."""
+    """Time of the worker's threads in a state, where 1 is one thread during the whole loop."""
 
     running: float
-    """Sum over all threads."""
+    """Time of running, summed over all threads."""
     waiting: float
     waiting_max: float
-    """Share of the thread that waited longest."""
+    """Time of waiting of the thread that waited longest."""
 
 
 def thread_shares(evidence: Evidence) -> ThreadShares | None:
-    """Shares of running and waiting; None if the kernel does not account for them."""
+    """Times of running and waiting; None if the kernel does not account for them."""
     times, loop_s = loop_times(evidence.worker), evidence.loop_s
     if not times or loop_s <= 0:
         return None
@@ -462,11 +462,11 @@ class SchedulingRule(Rule[Evidence]):
 
 
 class CpuShareRule(Rule[Evidence]):
-    """The worker had a CPU for each of its threads. Only this rule shows a rival on the same core.
+    """The worker had a CPU for each thread. Only this rule shows another program on the same core.
 
     The threads of a pool are idle where a model cannot be split, which is part of the model's own
-    speed. So where the kernel reports how long threads waited for a CPU, less than a CPU per thread
-    is allowed if the threads got the time that they could use and at least one thread always ran.
+    speed. The kernel may report how long threads waited for a CPU. Less than a CPU per thread is
+    then allowed if the threads got the time that they could use and at least one thread always ran.
     """
 
     id, severity = "cpu_share", SUSPECT

@@ -1,4 +1,4 @@
-"""Rules about the model's outputs: finite, in agreement with reference kernels, accurate."""
+"""Rules that outputs must be finite, agree with reference kernels, and be accurate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import TargetRecord, TimedPathFault, WorkerRecord
 
 OutputEvidence = Evidence | TargetEvidence
-"""The same rules apply to outputs whether the worker or the target timed the inferences."""
+"""Evidence for rules about outputs, from a device with an agent or from a target."""
 SATURATION = (
     "this CPU has AVX2 but no VNNI; on such CPUs, onnxruntime adds products of 8-bit activations "
     "and int8 weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or "
@@ -41,8 +41,8 @@ SATURATION = (
 )
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
-"""Largest RMS difference from the reference kernels, relative to the spread of the outputs: the
-first limit is for models whose operators all multiply floats, the second for other models.
+"""Largest RMS difference from the reference kernels, relative to the spread of the outputs. The
+first limit is for models whose operators all multiply floats, the second for all other models.
 
 Measured on 59 pairs of model and runtime, random inputs: at most 0.012 for floats and 0.19 for
 quantised models, except for a detector that lists its boxes in another order. On 65 pairs, 37
@@ -65,8 +65,8 @@ Measured on four int8 models of MLPerf Tiny, six inputs each: the outputs of 1.4
 """
 ACCURACY_SUSPECT_RATIO = 0.98
 ACCURACY_INVALID_RATIO = 0.93
-"""Ratio to the accuracy of the unquantised sibling. Source: mlcommons/mobile_open, submission
-rules 3.0: floors of 93 % to 98 %, by model."""
+"""Minimum ratio of a model's accuracy to that of its unquantised sibling. Source:
+mlcommons/mobile_open, submission rules 3.0: floors of 93 % to 98 %, by model."""
 
 
 class FiniteOutputsRule(Rule[OutputEvidence]):
@@ -95,7 +95,7 @@ def _check_driver(to: Situation) -> Advice:
 
 
 class TimedPathRule(Rule[Evidence]):
-    """The timed calls compute what the calls of the checks compute."""
+    """The timed calls compute the same outputs as the calls that check the outputs."""
 
     id, severity = "timed_path", INVALID
     cause = Cause.OUTPUTS
@@ -252,11 +252,11 @@ class _AgreementRule(Rule[OutputEvidence]):
         return f"not compared: {why}"
 
     def agrees(self, evidence: OutputEvidence, share: float | None, which: str) -> Ruling:
-        """The ruling on the difference of an output, the best or the worst.
+        """The ruling on the difference of the best or the worst output from its reference.
 
         Args:
             evidence: Evidence of the run.
-            share: RMS difference, relative to the spread of the outputs; None if it has no bound.
+            share: RMS difference, relative to the spread of the outputs; None if it is unbounded.
             which: "best" or "worst".
         """
         agreement, check = evidence.measured.quality.agreement, evidence.measured_record.check
@@ -283,7 +283,7 @@ class _AgreementRule(Rule[OutputEvidence]):
 
 
 class AgreementRule(_AgreementRule):
-    """At least one output agrees: the kernels are not wrong from the first operator onwards.
+    """At least one output agrees, so the kernels are not wrong from the first operator onwards.
 
     A constant output agrees regardless of what the kernels compute.
     """

@@ -1,4 +1,4 @@
-"""Rules about phones: battery, screen, power saver, scheduling, and heat as reported by the system.
+"""Rules about a phone's battery, screen, power saver, scheduling, and heat.
 
 The rules apply to devices that run Android.
 """
@@ -31,7 +31,7 @@ LIGHT, MODERATE = 1, 2
 """Source: `android.os.PowerManager`, THERMAL_STATUS_LIGHT, THERMAL_STATUS_MODERATE."""
 STATUS_NAMES = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
 _BACKGROUND = frozenset({"background", "system-background", "restricted"})
-"""Groups of processes in the background; they may use few CPUs, and only slow CPUs. Source:
+"""Names of control groups for background processes, which may use only few, slow CPUs. Source:
 https://source.android.com/docs/core/perf/cgroups."""
 
 
@@ -54,7 +54,8 @@ class _PhoneRule(Rule[Evidence]):
         """The ruling on a state that must not occur in any reading.
 
         Args:
-            ratio: Share of the readings with the state; None if the system does not report it.
+            ratio: Share of the readings with this state; None if the system does not report the
+                state.
             found: Reason of the ruling.
         """
         return (
@@ -272,7 +273,7 @@ class ThermalStatusModerateRule(_ThermalStatusRule):
 
 
 class ThermalStatusRule(_ThermalStatusRule):
-    """The system reported no thermal status above none."""
+    """The thermal status that the system reported was always "none"."""
 
     id, severity = "thermal_status", SUSPECT
     harms = TIMES

@@ -1,4 +1,4 @@
-"""Rules about where the model ran: on the requested delegate or elsewhere."""
+"""Rules about whether the model ran on the requested delegate or elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import WorkerRecord
 
 DELEGATED_LIMIT_RATIO = 0.5
-"""Minimum share of operators on the delegate; below, the run does not measure the delegate."""
+"""Minimum share of operators on the delegate for a run to be a measurement of the delegate."""
 
 
 def _other_delegate(to: Situation) -> Advice:
@@ -34,7 +34,7 @@ def _other_delegate(to: Situation) -> Advice:
 
 
 class DelegationRule(Rule[Evidence]):
-    """A delegate that was requested was used."""
+    """If a delegate was requested, it was used."""
 
     id, severity, includes = "delegation", INVALID, "delegated_share"
     cause = Cause.NOT_APPLIED
@@ -104,7 +104,7 @@ class DelegatedShareRule(Rule[Evidence]):
 
 
 def _placement_text(worker: WorkerRecord) -> str:
-    """Number of operators per place, as reported by the runtime; else the names of delegates."""
+    """Number of operators per place (CPU or delegate), if reported; else names of delegates."""
     counts = operator_places(worker)
     if not counts:
         return f"used: {', '.join(worker.runtime.delegates_used) or 'none'}"

@@ -1,8 +1,8 @@
-"""Rules of the verdict: a rule is a class that contains its check, reasons, sentences and advice.
+"""Rules of the verdict, each of which is a class with its check, reasons, sentences and advice.
 
-A rule checks evidence and returns a ruling: its outcome, and a reason. The facts of a reason are
-the keyword arguments of the function that makes its sentence, and run.json stores them by name. So
-sentences are made when they are shown, and a misspelt fact fails the type check.
+A rule checks evidence and returns a ruling, which has an outcome and a reason. The facts of a
+reason are the keyword arguments of the function that makes its sentence, and run.json stores them
+by name. So sentences are made when they are shown, and a misspelt fact fails the type check.
 
     Evidence ──Rule.check──▶ Ruling(outcome, Reason) ──judge──▶ Finding in run.json
                                                                     │
@@ -43,7 +43,7 @@ class WatchedQuantity(Enum):
 
 
 class RuleReason(ReasonKind[P]):
-    """A kind of reason of a rule: its name in run.json, facts, sentence, advice and cause."""
+    """A kind of reason of a rule, with its name in run.json, facts, sentence, advice and cause."""
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class RuleReason(ReasonKind[P]):
         cause: Cause | None = None,
         effect_of: frozenset[Cause] | None = None,
     ) -> None:
-        """A kind of reason.
+        """Make a kind of reason.
 
         Args:
             key: Name in run.json; empty for the usual reason of a rule.
             sentence: Function that makes the sentence from value and limit, both in the unit of the
                 finding, and from the facts.
-            advise: Advice for this reason; None for the rule's advice.
-            cause: Cause of this reason; None for the rule's cause.
-            effect_of: Other causes of this reason. None: no other causes if `cause` is given, else
-                the other causes of the rule.
+            advise: Advice for this reason; if None, the rule's advice applies.
+            cause: Cause of this reason; if None, the rule's cause applies.
+            effect_of: Other causes of this reason. If None, a reason with a `cause` has no other
+                causes, and a reason without a `cause` has those of the rule.
         """
         self.id = key
         self.cause = cause
@@ -81,7 +81,7 @@ class RuleReason(ReasonKind[P]):
         return self
 
     def sentence(self, found: Finding) -> str | None:
-        """Sentence of a stored finding; None if its facts are not those of this version."""
+        """Sentence of a stored finding; None if this version needs other facts for the sentence."""
         return self.text(found.facts, *_numbers(found))
 
     def advice_for(self, found: Finding, to: Situation) -> Advice | None:
@@ -108,7 +108,7 @@ def plain(
     advise: Advise | None = None,
     cause: Cause | None = None,
 ) -> RuleReason[[]]:
-    """A kind of reason without facts; its sentence may depend on value and limit."""
+    """Make a kind of reason without facts, whose sentence may depend on value and limit."""
     sentence = text if callable(text) else lambda _value, _limit: text
     return RuleReason(key, sentence, advise, cause)
 
@@ -141,9 +141,9 @@ class Ruling:
     limit: float | None = None
     unit: str | None = None
     severity: State | None = None
-    """State of the run after this failure; None for the rule's severity."""
+    """State of the run after this failure; if None, it is the rule's severity."""
     harms: frozenset[NumberKind] | None = None
-    """Kinds of numbers that this failure harms; None for those of the rule."""
+    """Kinds of numbers that this failure harms; if None, it harms those that the rule names."""
 
 
 class Rule(Generic[EvidenceT]):
@@ -154,15 +154,17 @@ class Rule(Generic[EvidenceT]):
     """State of the run if the rule fails."""
     cause: ClassVar[Cause]
     effect_of: ClassVar[frozenset[Cause]] = frozenset()
-    """Other causes that make the rule fail, too; the failure is then attributed to them."""
+    """Other causes that may make the rule fail; the failure is attributed to one that is
+    present."""
     watches: ClassVar[WatchedQuantity | None] = None
-    """Quantity that counts as unwatched if no rule that watches it has a known outcome."""
+    """Quantity that the rule watches; it is unwatched if all rules that watch it are unknown."""
     includes: ClassVar[str | None] = None
-    """Rule with a milder limit on the same number, not shown again if this rule fails."""
+    """Name of a rule that limits the same number less strictly, and is not shown if this rule
+    fails."""
     harms: ClassVar[frozenset[NumberKind]] = EVERY_NUMBER
     """Kinds of numbers that a failure makes suspect; an invalid run has no numbers at all."""
     advise: ClassVar[Advise]
-    """Advice if the rule fails, for reasons without their own advice."""
+    """Advice if the rule fails for a reason that has no advice of its own."""
 
     def check(self, evidence: EvidenceT) -> Ruling:
         """Apply the rule to the evidence."""
@@ -181,12 +183,12 @@ class Rule(Generic[EvidenceT]):
 
 
 def at_most(value: float, limit: float, unit: str, reason: Reason) -> Ruling:
-    """Ruling that passes if the value is not above the limit."""
+    """Make a ruling, which passes if the value is not above the limit."""
     return holds(value <= limit, reason, value=value, limit=limit, unit=unit)
 
 
 def at_least(value: float, limit: float, unit: str, reason: Reason) -> Ruling:
-    """Ruling that passes if the value is not below the limit."""
+    """Make a ruling, which passes if the value is not below the limit."""
     return holds(value >= limit, reason, value=value, limit=limit, unit=unit)
 
 
@@ -198,7 +200,7 @@ def holds(
     limit: float | None = None,
     unit: str | None = None,
 ) -> Ruling:
-    """Ruling that passes if `is_kept`, and fails otherwise."""
+    """Make a ruling, which passes if `is_kept` is true, and fails otherwise."""
     outcome = RuleOutcome.PASS if is_kept else RuleOutcome.FAIL
     return Ruling(outcome, reason, value, limit, unit)
 

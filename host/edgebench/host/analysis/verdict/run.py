@@ -1,4 +1,4 @@
-"""Rules about the run itself: complete, real, long enough, and as fast as its queries arrive."""
+"""Rules that a run must be complete, real, long enough, and as fast as its queries arrive."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RunEndRule(Rule[EvidenceT]):
         return finding.id == cls.id and ended == Outcome.INTERRUPTED.value and why is None
 
     def ruling(self, outcome: Outcome, why: str | None) -> Ruling:
-        """The ruling on a run with this outcome.
+        """The ruling on a run that ended with this outcome.
 
         Args:
             outcome: How the run ended.
@@ -224,7 +224,7 @@ class DurationRule(Rule[EvidenceT]):
 
     @classmethod
     def is_full(cls, finding: Finding) -> bool:
-        """Whether the finding states that a run ended by its maximum number of queries."""
+        """Whether the finding states that a run ended at its maximum number of queries."""
         return finding.id == cls.id and finding.reason == cls.full.id
 
 
@@ -242,10 +242,10 @@ class EnoughTimeRule(DurationRule[Evidence]):
 
 
 def fewer_qps(qps: float, per_s: float) -> float:
-    """Arrivals per second that leave the device idle time, rounded to two digits.
+    """Rate of arrivals per second at which the device has idle time, rounded to two digits.
 
-    The result is at most half of the rate that was too high, and at most four fifths of the
-    completed queries per second.
+    The result is at most half of the run's arrival rate, which was too high, and at most four
+    fifths of the completed queries per second.
 
     Args:
         qps: Arrival rate of the run, queries per second.

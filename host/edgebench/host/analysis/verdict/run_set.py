@@ -1,4 +1,4 @@
-"""Rules about the runs of a set: their number, and the spread between them."""
+"""Rules about the number of a set's runs, and the spread between the runs."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ from edgebench.protocol.percent import format_percent
 from edgebench.protocol.record import Yardstick
 
 OUTVOTED_RATIO = 1 / 8
-"""Largest share of a set's runs whose failures the other runs can outvote: the interval of the
+"""Largest share of a set's runs whose failures the other runs can outvote. The interval of the
 median of eight runs hardly depends on the highest and the lowest value."""
 OUTVOTED_MEDIANS_RATIO = 3 / 8
 """Largest share of a set's runs whose median latencies the other runs can outvote, if no run is
-refused. Fewer than half of the runs move the median of the runs to a neighbouring value at most,
-and its interval contains this shift, so three disturbed runs of eight do not change the coverage
-(benchmarks/coverage.py)."""
+refused. If fewer than half of the runs are disturbed, they move the median of the runs by a few
+values at most. The median's interval contains this shift, so three disturbed runs of eight do not
+change its coverage (benchmarks/coverage.py)."""
 TREND_LEVEL = 2 / 120
-"""Largest probability of an order that counts as a trend: the probability of five runs in order."""
+"""An order of runs counts as a trend if it is at most as probable as five runs in order."""
 TREND_LIMIT_RATIO = 0.02
-"""Largest range of the runs, as a share of the lowest value, at which a trend is negligible."""
+"""A trend is negligible if the range of the runs is at most this share of the lowest value."""
 
 STEP_RANGES = 2
-"""Minimum size of a step between fast and slow runs, in ranges of the runs on either side. Of sets
-of independent normal values, 1 of 80 with five runs and 1 of 1800 with eight have such a step."""
+"""Minimum size of a step between fast and slow runs, as a multiple of the range within each of the
+two groups. Of sets of independent normal values, 1 of 80 with five runs and 1 of 1800 with eight
+have such a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class SetEvidence:
     name: str
     """Display name of the metric that the set is judged by."""
     half_width_ratio: float | None
-    """Half-width of the metric's interval between runs, relative to the metric; None without an
-    interval."""
+    """Half-width of the metric's interval from the spread between runs, relative to the metric.
+    None without an interval."""
     is_exact: bool
     """Whether the metric is an exact count, which does not change with time, clock or heat."""
     values: tuple[float, ...]
@@ -74,7 +75,7 @@ class SetEvidence:
     drift_ratio: float
     """Drift of the latency inside the runs, relative to the latency; 0 without drift."""
     yardsticks: tuple[Yardstick | None, ...]
-    """Speed of the device around each run; None for all runs if it cannot be compared between them.
+    """Speed of the device around each run; all None if the runs' speeds cannot be compared.
     """
 
 
@@ -99,7 +100,7 @@ def _counted(value: float, limit: float, planned_count: int) -> str:
 
 
 class RunCountRule(Rule[SetEvidence]):
-    """Enough runs count for an interval between runs; a set without counted runs is invalid."""
+    """Enough runs count for an interval between runs. A set in which no run counts is invalid."""
 
     id, severity = "run_count", SUSPECT
     cause = Cause.TOO_SHORT
@@ -189,7 +190,7 @@ class TimedSetRule(Rule[SetEvidence]):
 
 
 class TrendRule(TimedSetRule):
-    """The values do not rise or fall from run to run: the device was not still warming or cooling.
+    """The values do not rise or fall from run to run, so the device was not warming or cooling.
 
     The order of independent runs is random. Kendall's test counts the pairs of runs that are in
     order; five runs that all rise, or all fall, occur by chance once in 60 sets.
@@ -246,7 +247,7 @@ class TrendRule(TimedSetRule):
 
 
 def find_step(values: Sequence[float]) -> tuple[int, float]:
-    """Number of fast runs before a lasting rise, and the relative rise; zeros without a rise.
+    """Number of fast runs before a lasting rise, and the relative rise; both 0 without a rise.
 
     At most half of the runs are fast. A single slow run at the end is not a step, because a
     disturbance may explain it.
@@ -266,7 +267,7 @@ def find_step(values: Sequence[float]) -> tuple[int, float]:
 def chance_of_order(count: int, in_order: int) -> float:
     """Probability that at least this many pairs of independent values are in the same order.
 
-    Both directions count, because the test is two-sided.
+    Rising and falling orders both count, because the test is two-sided.
     """
     ways = [1]  # permutations by the number of pairs that are in order
     for size in range(2, count + 1):

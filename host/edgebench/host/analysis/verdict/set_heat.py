@@ -1,7 +1,7 @@
 """Rules about heat, clock and drift over all runs of a set.
 
-A run of a quick set is too short to detect a slowdown: the detector needs eight windows of a
-second. The runs of a set follow each other on the same device, so their temperatures and clocks
+A run of a quick set is too short to detect a slowdown, because the detector needs eight windows of
+a second. The runs of a set follow each other on the same device, so their temperatures and clocks
 together show what a single run cannot.
 """
 
@@ -30,8 +30,8 @@ from edgebench.host.result.thermal import ThermalResult
 from edgebench.protocol.percent import format_percent
 
 HYSTERESIS_C = 5.0
-"""Distance below its throttle temperature at which a device may still be throttled: a governor
-releases the clock only below the trip point less its hysteresis. Source: Linux, device trees of
+"""A device may still be throttled down to this distance below its throttle temperature. A governor
+releases the clock only below the trip point minus the hysteresis. Source: Linux, device trees of
 rk3588, bcm2711, qcom and imx8: `hysteresis` of 1000 to 5000 m°C."""
 DRIFT_LIMIT_RATIO = 0.02
 """Largest drift inside the runs, as the median over the runs. The interval of the set includes the
@@ -150,7 +150,7 @@ def _thermal(evidence: SetEvidence) -> list[ThermalResult]:
 def _of_all(
     choose: Callable[[Iterable[float]], float], values: Sequence[float | None]
 ) -> float | None:
-    """The lowest or highest value, with `min` or `max`; None if a run has no value."""
+    """The value that `choose` (`min` or `max`) selects; None if any run has no value."""
     known = [value for value in values if value is not None]
     return choose(known) if known and len(known) == len(values) else None
 

@@ -47,8 +47,8 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     *target.RULES_OF_DEVICE,
     *energy.METERED_TARGET_RULES,
 )
-"""Rules for a target that timed itself; a rule with the name of a rule in `RULES` checks the same
-condition."""
+"""Rules for a target that timed itself. If a rule has the name of a rule in `RULES`, both check the
+same condition."""
 SET_RULES: tuple[Rule[SetEvidence], ...] = (
     *run_set.RULES_BETWEEN_RUNS,
     *set_heat.SET_HEAT_RULES,
@@ -56,8 +56,8 @@ SET_RULES: tuple[Rule[SetEvidence], ...] = (
 )
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
-"""Rules by name; of two rules with the same name, the rule for targets, which has the reasons of
-both."""
+"""Maps names to rules. If two rules have the same name, it has the rule for targets, which has the
+reasons of both."""
 
 
 def kind_of(finding: Finding) -> RuleReason[Any] | None:
@@ -67,9 +67,9 @@ def kind_of(finding: Finding) -> RuleReason[Any] | None:
 
 
 def cause_of(finding: Finding) -> Cause | None:
-    """Cause of a finding: that of its reason, or else that of its rule.
+    """Cause of a finding, which is the cause of its reason or else of its rule.
 
-    None for a rule that this version does not have.
+    The result is None if this version does not have the rule.
     """
     kind, rule = kind_of(finding), BY_ID.get(finding.id)
     if kind is not None and kind.cause is not None:
@@ -80,8 +80,8 @@ def cause_of(finding: Finding) -> Cause | None:
 def was_stopped(stopped: Run) -> bool:
     """Whether a run, or its data set, was stopped by a user.
 
-    A run that became too hot or reached its time limit is not included, because it would end the
-    same way again.
+    A run that became too hot or reached its time limit does not count as stopped by a user, because
+    it would end the same way again.
     """
     return any(
         run.CompleteRule.was_stopped(finding) or target.DatasetCompleteRule.was_stopped(finding)

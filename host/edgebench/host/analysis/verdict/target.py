@@ -1,4 +1,4 @@
-"""Rules for a target that timed itself.
+"""Rules for a target, such as a microcontroller, that timed itself.
 
 A microcontroller has no governor, no swap and no other processes, so the rules about these are
 left out.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from edgebench.host.analysis.windows import WindowMeasurement
 
 MIN_TARGET_WINDOWS = 5
-"""Minimum number of windows. Source: MLPerf Tiny run rules: the median of five windows."""
+"""Minimum number of windows. Source: MLPerf Tiny run rules, which take the median of five."""
 RANGE_LIMIT_RATIO = 0.01
 """Largest range of the times of the windows, relative to their median. A microcontroller has no
 other load; the times of different inputs differ by tens of ticks in millions (saturation takes
@@ -72,7 +72,7 @@ class TargetEvidence:
     measured: WindowMeasurement
     facts: HostFacts
     energy: EnergyResult | None = None
-    """None if no meter was requested."""
+    """Energy of the run; None if no meter was requested."""
 
     @property
     def measured_record(self) -> MeasuredRecord:
@@ -324,9 +324,9 @@ class TargetClockRule(Rule[TargetEvidence]):
 
 
 class TargetProfileRule(ProfileRule[TargetEvidence]):
-    """The run has the operator profile that was requested, and the operators add up to the whole.
+    """The run has the operator profile that was requested, and its times add up to the inference.
 
-    A sum that does not add up makes the run suspect.
+    Times that do not add up make the run suspect.
     """
 
     advise = advice.again("profile again: {}")
@@ -359,8 +359,8 @@ class TargetProfileRule(ProfileRule[TargetEvidence]):
 class KeepsPaceRule(Rule[TargetEvidence]):
     """Streaming firmware processes an audio frame before the next frame is complete.
 
-    A failure is a property of board and model: the times of the frames are right, but frames were
-    skipped, so the other numbers do not represent the whole audio.
+    A failure is a property of board and model. The times of the frames are right, but frames were
+    skipped, so the numbers other than these times do not represent the whole audio.
     """
 
     id, severity = "keeps_pace", SUSPECT

@@ -35,14 +35,14 @@ from edgebench.protocol.percent import format_percent
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
-"""Largest share of the run on another type of core; a smaller share affects only the highest
-percentiles."""
+"""Largest share of the run on a type of core other than the usual type. A smaller share affects
+only the highest percentiles."""
 SAMPLER_LIMIT_RATIO = 0.01
-"""Largest share of a CPU for the sampler if it may compete with the model."""
+"""Largest share of a CPU's time for the sampler if the sampler may compete with the model."""
 APART_LIMIT_RATIO = 0.02
-"""Largest share of a CPU for the sampler if that CPU is not under test. The sampler then affects
-only heat, caches and memory. A slow core needs more time for the same readings, and a busy core
-begins each reading with cold caches."""
+"""Largest share of a CPU's time for the sampler if the model does not run on that CPU. The sampler
+then affects only heat, caches and memory. A slow core needs more time for the same readings, and a
+busy core begins each reading with cold caches."""
 
 
 def _slowdown(
@@ -390,7 +390,7 @@ def _rounded_up(ratio: float) -> float:
 
 
 def _is_apart(evidence: Evidence) -> bool:
-    """Whether the model was bound to CPUs, with at least one other CPU left for the sampler."""
+    """Whether the model was bound to CPUs that leave at least one CPU for the sampler."""
     bound = evidence.worker.scheduling.cpus
     usable_count = evidence.record.environment.cpu.usable_count
     return bool(evidence.record.spec.cpus) and len(bound) < usable_count

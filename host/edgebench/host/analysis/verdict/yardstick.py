@@ -1,4 +1,4 @@
-"""Rules about the yardstick: fixed work before and after each run shows the speed of the device.
+"""Rules about the yardstick, which is fixed work that is timed before and after each run.
 
 The rules need no sensor, so they detect a change of the clock on devices that hide it. They detect
 neither a clock that is low in all runs nor heat.
@@ -35,21 +35,21 @@ INTEGER_LIMIT_RATIO = 0.03
 load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and 24 successive
 processes by at most 1.7 %."""
 MEMORY_LIMIT_RATIO = 0.5
-"""Largest difference of the time of a copy, which other programs and machines change far more.
-Measured on the same machine at a load of 2: half of 50 pairs of readings differed by more than 5 %,
-a tenth by more than 18 %. The copy takes several times as long if a memory controller lowers its
-clock."""
+"""Largest difference of the time of a copy in memory. Other programs and machines change it far
+more than integer work. Measured on the same machine at a load of 2: half of 50 pairs of readings
+differed by more than 5 %, a tenth by more than 18 %. The copy takes several times as long if a
+memory controller lowers its clock."""
 LEAST_FIGURE = 1.0
-"""Figure below which a reading counts as not measured: 1 ns per unit, 1 byte/s."""
+"""A reading below this figure, which is 1 ns per unit or 1 byte/s, counts as not measured."""
 
 
 class YardstickRule(Rule[Evidence]):
     """Fixed work took no longer after the run than before it.
 
-    If the work took longer before the run, it was disturbed before the run, and the rule passes. If
-    the device becomes faster during the loop, its latencies change, which `steady_state` judges. If
-    neither the clock nor heat explains a difference, another process or machine shares the core, so
-    a further run of a set may replace this run.
+    If the work took longer before the run than after it, a disturbance ended before the run, and
+    the rule passes. If the device becomes faster during the loop, its latencies change, which
+    `steady_state` judges. If neither the clock nor heat explains a difference, another process or
+    machine shares the core, so a further run of a set may replace this run.
     """
 
     id, severity = "yardstick", SUSPECT
@@ -86,12 +86,12 @@ class YardstickRule(Rule[Evidence]):
 class YardstickOfSetRule(TimedSetRule):
     """Fixed work took as long in the slowest run of the set as in the fastest.
 
-    Each run counts with its faster reading. The slowest runs are left out, as many as the other
-    runs outvote. So the rule detects a device that is slower from the second run onwards, or in the
-    last half of the runs, but not a device that was disturbed during one run of eight. The rule
-    does not show the reason. If the clock was read and differs, `set_clock` fails, too, and this
-    failure counts as an effect of the clock. On a virtual machine, another machine on the same core
-    slows the work down as a lower clock does.
+    Each run counts with its faster reading. As many of the slowest runs as the other runs can
+    outvote are left out. So the rule detects a device that is slower from the second run onwards,
+    or in the last half of the runs, but not a device that was disturbed during one run of eight.
+    The rule does not show the reason. If the clock was read and differs, `set_clock` fails, too,
+    and this failure counts as an effect of the clock. On a virtual machine, another machine on the
+    same core slows the work down as a lower clock does.
     """
 
     id, severity = "set_yardstick", SUSPECT

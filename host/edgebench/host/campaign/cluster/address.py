@@ -27,7 +27,7 @@ class ClusterAddress:
     """Address of a Dask scheduler."""
 
     address: str
-    """In Dask's format: tcp://HOST:PORT, or tls://HOST:PORT."""
+    """Address in Dask's format, tcp://HOST:PORT or tls://HOST:PORT."""
     tls_ca_file: Path | None = None
     """Certificate of the CA for the certificates of scheduler, lab hosts and coordinators."""
     tls_cert: Path | None = None
@@ -88,7 +88,7 @@ class ClusterAddress:
 
 
 def configure_dask() -> None:
-    """Configure Dask to log nothing to stderr, and to time out on a silent peer within seconds.
+    """Configure Dask to log nothing to stderr, and to give up on silent peers after seconds.
 
     Raises:
         UsageError: Dask is not installed.

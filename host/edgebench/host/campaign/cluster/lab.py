@@ -1,4 +1,4 @@
-"""A lab host: a Dask worker that offers devices as resources, and runs jobs on them as tasks.
+"""A lab host is a Dask worker that offers devices as resources, and runs jobs on them as tasks.
 
 Theory of operation. A job is idempotent: it stores earlier runs of its device, then makes a run
 under the id given by the coordinator, unless a run with this id was started before. Therefore Dask
@@ -78,13 +78,13 @@ UNUSED_S = 30 * 86400.0
 RECONNECT_S = 1.0
 """Pause between attempts to connect to the scheduler."""
 SPARE_THREADS = 8
-"""Threads of a worker in addition to one per device: for offers, files and parts of runs."""
+"""Threads of a worker for offers, files and parts of runs; each device has one more thread."""
 LAB_RESOURCE, DEVICE_RESOURCE = "lab:", "device:"
-"""Prefixes of the names of Dask resources: a resource for the lab host, whose name follows, and a
-resource for each device, whose name follows."""
+"""Prefixes of the names of Dask resources. The name of the lab host or of a device follows the
+prefix."""
 MAX_JOBS = 10_000
-"""Number of units of the Dask resource with a lab host's name. Each job takes a unit, so this is
-also the maximum number of simultaneous jobs."""
+"""Maximum number of simultaneous jobs of a lab host, each of which takes a unit of its Dask
+resource."""
 NAME_TAKEN = "name taken"
 """Part of the scheduler's error message for a second worker with the same name. Source: distributed
 2026.8.0, `Scheduler.add_worker`."""
@@ -127,7 +127,7 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceJob:
-    """A job of a campaign on a device; without a `run_id`, the job only stores earlier runs."""
+    """A job that makes a run on a device; without `run_id`, it only stores earlier runs."""
 
     device: str
     campaign: str
@@ -136,11 +136,11 @@ class DeviceJob:
     settings: Settings
     cell: Cell
     files: Mapping[str, FileRef]
-    """Files of the campaign, by their paths in settings and cells."""
+    """Maps each path in the campaign's settings and cells to its file."""
     stored: tuple[str, ...]
     """Runs that the coordinator has stored; lab host and device may delete them."""
     begun: tuple[str, ...] = ()
-    """Runs that were begun, with an outcome unknown to the coordinator."""
+    """Runs that were begun, but whose outcome the coordinator does not know."""
     run_id: str | None = None
     place: Place | None = None
     member: SetMember | None = None
@@ -148,7 +148,7 @@ class DeviceJob:
     is_last: bool = False
     """Whether to close the device after the job."""
     store_url: str | None = None
-    """fsspec URL to which bundles of runs are uploaded; None: the coordinator fetches them."""
+    """fsspec URL to which bundles of runs are uploaded; if None, the coordinator fetches them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +160,9 @@ class JobOutcome:
     missing: tuple[FileRef, ...] = ()
     """Files that the lab host lacks; if there are any, the job was not begun."""
     runs: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of the bundles that are ready to be fetched, in bytes, by run id."""
+    """Maps the id of each run that can be fetched to the size of its bundle, bytes."""
     refused: tuple[tuple[str, EdgebenchError], ...] = ()
-    """Ids of runs that can never be stored, each with its error."""
+    """Ids of runs that can never be stored, each with the reason as an error."""
     error: EdgebenchError | None = None
     is_interrupted: bool = False
 
@@ -187,7 +187,7 @@ class LabHost:
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
     def not_writable(self, exc: OSError) -> StoreError:
-        """Convert an `OSError` of the store to a temporary error: disk space may become free."""
+        """Convert an `OSError` of the store to a temporary error; the disk may get free space."""
         return StoreError(f"store not writable: {exc.strerror}: {self.store.root}")
 
 
@@ -209,11 +209,11 @@ class LabRuns(RunPlan):
         return InProgress.FOLLOW if self.is_wanted(run_id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
-        """Keep the run's id for the coordinator."""
+        """Add the run's id to the answer to the coordinator."""
         self.fetched_ids.append(run.run_id)
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Keep the error for the coordinator, unless the error may be temporary."""
+        """Add the error to the answer to the coordinator, unless the error may be temporary."""
         if may_pass(error):
             raise error
         if not isinstance(error, NoSuchRun):
@@ -234,7 +234,8 @@ class LabDevice:
         self._cancellation = Cancellation()
         self._timer = threading.Timer(IDLE_S, self._let_go)
         self._started: set[str] = set()
-        """Ids of runs that were or may have been started before, and are not started again."""
+        """Ids of runs that must not be started, because they were, or may have been, started
+        before."""
 
     def stop(self) -> None:
         """Stop the run in progress on the device, if there is one; called from any thread."""
@@ -255,7 +256,8 @@ class LabDevice:
     def do(self, job: DeviceJob, notify: events.Notify) -> JobOutcome:
         """Do a job, after the previous job has ended.
 
-        Errors are part of the outcome: the coordinator decides whether a failed run is made again.
+        Errors are returned in the outcome, because the coordinator decides whether a failed run is
+        repeated.
         """
         if self._campaign not in (None, job.campaign):
             busy = LeaseHeld(f"{job.device} is in use by the campaign {self._campaign}")
@@ -396,13 +398,13 @@ _here: list[tuple[LabHost, Mapping[str, LabDevice]]] = []
 
 
 def offers() -> tuple[str, str, tuple[DeviceOffer, ...]]:
-    """Task: name and version of the lab host, and its devices."""
+    """Dask task that returns the lab host's name and version, and its devices."""
     [(host, _)] = _here
     return host.name, software(), host.offers
 
 
 def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
-    """Task: do a job on its device; the job's events are sent to the coordinator as a Dask topic.
+    """Dask task that does a job on a device, and sends events to the coordinator by a Dask topic.
 
     Args:
         job: The job.
@@ -435,13 +437,13 @@ def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
 
 
 def stop_job(device: str) -> None:
-    """Task: stop the run in progress on a device."""
+    """Dask task that stops the run in progress on a device."""
     [(_, devices)] = _here
     devices[device].stop()
 
 
 def read_part(run_id: str, offset: int, size_bytes: int) -> bytes:
-    """Task: read a part of the bundle of a run."""
+    """Dask task that reads a part of a run's bundle."""
     [(host, _)] = _here
     with host.bundle(run_id).open("rb") as file:
         file.seek(offset)
@@ -464,8 +466,8 @@ def work_for(
         bench: This host.
         cluster: The scheduler.
         words: Words that select the devices to offer.
-        name: Unique name of the lab host; None: this machine's name.
-        address: Address at which the scheduler reaches this host; None: determined by Dask.
+        name: Unique name of the lab host; None selects this machine's name.
+        address: Address at which the scheduler reaches this host; if None, Dask finds it.
         on_connected: Called each time the scheduler accepts the lab host, with its name and the
             names of its devices.
         on_away: Called with the reason if the scheduler is away or rejects the lab host; called

@@ -1,4 +1,4 @@
-"""The coordinator's side of a campaign over lab hosts: jobs are sent by Dask, and runs stored."""
+"""The coordinator of a campaign, which sends jobs to lab hosts by Dask, and stores the runs."""
 
 from __future__ import annotations
 
@@ -70,12 +70,13 @@ from edgebench.system.whole_files import make_directory
 LOOK_S = 0.5
 """Interval at which jobs and lab hosts are polled."""
 TASK_TIMEOUT_S = 20.0
-"""Timeout of a task that measures nothing; long enough for a part of a run over a slow link."""
+"""Timeout of tasks that measure nothing; the transfer of a part of a run over a slow link fits."""
 PART_BYTES = 2**20
 """Size of the parts in which runs are transferred; a link with 420 kbit/s transfers a part within
-the timeout of a task. After a broken link, the transfer resumes with the lost part."""
+the timeout of a task. If the link breaks, the transfer resumes with the part that did not
+arrive."""
 VIA = "lab"
-"""Transport of a device that is reached only through a lab host."""
+"""Name of the transport for devices that are reached only through a lab host."""
 _BROKEN = (
     OSError,
     RuntimeError,
@@ -99,7 +100,7 @@ class LabDescription:
     devices: tuple[DeviceOffer, ...]
 
     def device(self, name: str) -> DeviceAtLab | None:
-        """A device of this lab host for the journal; None if the lab host does not offer it."""
+        """A device of this lab host, as in the journal; None if the host does not offer it."""
         offer = next((offer for offer in self.devices if offer.name == name), None)
         return DeviceAtLab(self.name, offer.pin, offer.seat) if offer else None
 
@@ -114,7 +115,7 @@ class ClusterConnection:
 
         Args:
             cluster: The scheduler.
-            topic: Id of the campaign whose events are received; empty: no events.
+            topic: Id of the campaign whose events are received; if empty, no events.
             on_event: Consumer of the events of lab hosts.
         """
         self._cluster = cluster
@@ -123,7 +124,7 @@ class ClusterConnection:
         self._client: Any = None
         self._lock = threading.Lock()
         self._labs: dict[str, LabDescription] = {}
-        """Lab hosts by the address of their Dask worker."""
+        """Maps the address of each Dask worker to its lab host."""
         self._looked_s = 0.0
 
     def __enter__(self) -> ClusterConnection:
@@ -216,7 +217,7 @@ class ClusterConnection:
 
 
 def offered_devices(cluster: ClusterAddress) -> tuple[list[KnownDevice], Farm]:
-    """The devices that lab hosts offer, and their entries in the lab hosts' farm files.
+    """The devices that lab hosts offer, and the entry of each device in its host's farm file.
 
     Raises:
         UsageError: lab hosts use the same name for different devices.
@@ -260,11 +261,11 @@ def _seen(labs: Sequence[LabDescription]) -> str:
 
 @dataclass(slots=True)
 class LaneHome:
-    """The lab host of a device."""
+    """The lab host that currently measures on a device."""
 
     at: DeviceAtLab = NO_LAB
-    """The lab host and the identity of the device. Another lab host may take over only if it offers
-    a device with this identity."""
+    """The lab host, and the identity of the device. Only a lab host that offers a device with this
+    identity may replace the lab host."""
     away_s: float | None = None
     """Time at which the lab host was first missing; None if it is connected."""
 
@@ -281,7 +282,7 @@ class LabSession:
         self._cancellation = cancellation
         self._plan: RunPlan | None = None
         self._taken: list[str] = []
-        """Runs of the last job that are stored here, so that the lab host may delete them."""
+        """Runs of the last job; they are stored here, so the lab host may delete its copies."""
 
     def settle(self, plan: RunPlan) -> None:
         """Fetch and store the campaign's runs that are on the device or at the lab host."""
@@ -422,10 +423,11 @@ class LabSession:
         )
 
     def _take_over(self, outcome: JobOutcome, made: str | None = None) -> None:
-        """Fetch and store the runs of a job's outcome; report all except `made` to the plan.
+        """Fetch and store the runs of a job's outcome; tell the plan about all except `made`.
 
         Raises:
-            LinkLost: the lab host is away; received parts are kept, and the rest is fetched later.
+            LinkLost: the lab host is away; received parts are kept, the missing parts are fetched
+                later.
             RunDamaged: the received file is not a bundle of the run.
             RunNotStored: the store cannot be written; lab host and device keep the run.
         """
@@ -493,7 +495,7 @@ def _content(path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLanes:
-    """Creates lanes for the devices that lab hosts offer."""
+    """Creates a lane (the runs of one device) for each device that lab hosts offer."""
 
     connection: ClusterConnection
     journal: Journal
@@ -502,11 +504,12 @@ class ClusterLanes:
     requests: CellRequests
     store_url: str | None = None
     homes: dict[str, LaneHome] = field(default_factory=dict)
-    """Lab host of each device, by name of the device."""
+    """Maps the name of each device to its lab host."""
     files: dict[str, FileRef] = field(default_factory=dict)
-    """Files of the campaign by their paths."""
+    """Maps paths to the files of the campaign."""
     choosing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a lab host is chosen, so that simultaneous lanes choose different lab hosts."""
+    """Lock while a lab host is chosen, so that devices measured in parallel get different lab
+    hosts."""
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
         """The runs of a device; opening the session waits for a lab host that is away."""
@@ -575,12 +578,12 @@ class ClusterLanes:
         return None
 
     def _preferred(self, home: LaneHome, labs: Sequence[LabDescription]) -> LabDescription:
-        """The device's last lab host if listed, or else the lab host with the fewest lanes."""
+        """The device's last lab host if listed, else the one with the fewest devices in use."""
         lanes = [other.at.lab for other in self.homes.values() if other is not home]
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
     def files_of(self, paths: set[str]) -> Mapping[str, FileRef]:
-        """References of the files among these paths, by path.
+        """Map each path that is a file to its reference.
 
         Other paths are names of built-in models and data sets, and are left out.
 
@@ -594,7 +597,7 @@ class ClusterLanes:
         return {path: self.files[path] for path in sorted(paths) if path in self.files}
 
     def known_runs(self, device: str) -> tuple[list[str], list[str]]:
-        """Ids of a device's stored runs, and ids of its begun runs with an unknown outcome."""
+        """Ids of a device's stored runs, and ids of begun runs whose outcome is unknown."""
         state = campaign_state(self.store, self.journal, self.plan)
         attempts = [
             attempt
@@ -611,8 +614,9 @@ class ClusterLanes:
 def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
     """Whether a lab host offers this device, and not a different device with the same name.
 
-    For the lab host that measured on the device before, an equal name is sufficient: a device that
-    was set up again has a new certificate, and the operator of this lab host has confirmed it.
+    If the lab host measured on the device before, an equal name is enough. The certificate may have
+    changed, because a device that was set up again has a new one, which the lab host's operator has
+    confirmed.
     """
     there = lab.device(device)
     if there is None:
@@ -621,7 +625,7 @@ def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
 
 
 def resumed_homes(journal: Journal) -> dict[str, LaneHome]:
-    """The last lab hosts of a campaign's devices, by device."""
+    """Map each device of a campaign to its last lab host."""
     return {name: LaneHome(note.at) for name, note in journal.read().lanes.items() if note.at.lab}
 
 
@@ -639,8 +643,7 @@ def cluster_lanes(
         journal: The campaign; its last entries contain the lab host of each device.
         store: The campaign's store.
         notify: Consumer of the events of lab hosts.
-        store_url: fsspec URL to which lab hosts upload finished runs; None: runs are sent through
-            Dask.
+        store_url: fsspec URL to which lab hosts upload finished runs; if None, Dask sends the runs.
     """
 
     @contextmanager

@@ -1,1 +1,1 @@
-"""Import of files that other programs or meters have written, as recordings."""
+"""Imports files that other programs or meters have written, and turns them into recordings."""

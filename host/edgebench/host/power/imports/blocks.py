@@ -25,47 +25,49 @@ from edgebench.protocol.errors import FileRefused
 from edgebench.protocol.percent import format_percent
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
-"""Values of a column: numbers or text."""
+"""Values of a column, which are numbers or texts."""
 _FLAG_LIMIT = 255
 MAX_ROWS_OF_ONE_TIME = 1 << 20
-"""Maximum number of buffered rows that share a time: 200 s at 5000 samples per second."""
+"""Maximum number of buffered rows that share a time, enough for 200 s at 5000 samples per
+second."""
 FULL_RATIO = 0.9
-"""Share of an instrument's full rate above which the instrument counts as running at its full rate,
-with lost samples."""
+"""If a file's rate is more than this share of the instrument's full rate, the instrument counts as
+running at its full rate, with lost samples."""
 STEADY_SHARE = 0.9
-"""Minimum share of uniform steps for gap detection; edgebench's own choice."""
+"""Gaps are detected only if at least this share of the time steps is uniform; a choice of
+edgebench."""
 ALIKE_RATIO = 0.5
-"""Largest relative deviation of a uniform step from the typical step; large, because a busy
-computer logs late."""
+"""A time step counts as uniform if it deviates by at most this ratio from the typical step. The
+ratio is large, because a busy computer logs late."""
 GAP_STEPS = 1.9
-"""Minimum length of a gap in typical steps, as for a polled meter."""
+"""A time step is a gap only if it is longer than this many typical steps, as for a polled meter."""
 LATE_STEPS = 2.5
-"""Minimum length of a gap plus the step after it, in typical steps; the sum is less if a sample was
-not lost but written late."""
+"""A long step is a gap only if it and the step after it together exceed this many typical steps.
+The sum is less if a sample was not lost but written late."""
 COUNTER_LIMIT_RATIO = 0.05
-"""Assumed limit of the difference between an energy counter and the integral of the powers in the
-same rows, as a ratio of the integral. Counter and integral have the same errors of the instrument,
-but different errors of the times: a program that counts by an assumed rate is off by a few
-percent."""
+"""An energy counter contradicts the powers if it differs from their integral by more than this
+ratio of the integral. The ratio is assumed. An instrument's error affects counter and powers alike,
+but a program that computes its counter with an assumed rate is off by a few percent."""
 COUNTER_MIN_ROWS = 20
-"""Minimum number of rows for a comparison: in a shorter file, the counter may not have advanced."""
+"""Minimum number of rows for comparing counter and integral. In fewer rows, the counter may not
+have advanced."""
 _SI_UNITS = {"time": "s", "power": "W", "current": "A", "voltage": "V"}
-"""Units of the columns in known tables with an energy counter."""
+"""Maps quantities to the units of their columns in known tables with an energy counter."""
 GAPS_MAX = 1000
 """Maximum number of listed gaps; the last listed gap includes all later gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Rate of the first samples, and whether it is steady."""
+    """Rate of the first samples, and whether their time steps are uniform."""
 
     rate_hz: float
-    """Rate; computed without gaps, if gaps can be detected."""
+    """Rate of the samples. If gaps can be detected, the rate is computed without gaps."""
     is_steady: bool
 
 
 def pace_of(time_ns: NDArray[np.int64]) -> Pace:
-    """The pace of samples at these times, shape (n,), nanoseconds, ascending, n >= 2."""
+    """Determine the pace (rate) from times of shape (n,), in ns, ascending, n >= 2."""
     steps_ns = np.diff(time_ns)
     typical_ns = np.median(steps_ns)
     is_alike = np.abs(steps_ns - typical_ns) <= ALIKE_RATIO * typical_ns
@@ -79,13 +81,13 @@ class GapFinder:
     """Detects gaps and counts the samples missing in them."""
 
     tick_ns: int = 0
-    """Resolution of the times if they are coarse, such as whole seconds, otherwise 0; a step may be
+    """Resolution of the times if they are coarse, such as whole seconds, otherwise 0. A step may be
     longer by this resolution without being a gap."""
     count: int = 0
     gaps: list[Gap] = field(default_factory=list[Gap])
 
     def look(self, pace: Pace, time_ns: NDArray[np.int64]) -> None:
-        """Process times of samples, shape (n,); the first is the last time of the previous call."""
+        """Process times of samples, shape (n,), which begin with the previous call's last time."""
         if not pace.is_steady:
             return
         steps = np.diff(time_ns) * (pace.rate_hz / 1e9)
@@ -106,7 +108,7 @@ class GapFinder:
 
 @dataclass(slots=True)
 class CounterTally:
-    """Energy by an instrument's counter, and by the integral of its powers, over the same rows."""
+    """Energy of the same rows, by an instrument's counter and by integrating its powers."""
 
     counted_j: float = 0.0
     integral_j: float = 0.0
@@ -136,7 +138,7 @@ class CounterTally:
 
     @property
     def is_contradiction(self) -> bool:
-        """Whether the two energies differ by more than their errors, over enough rows."""
+        """Whether there are enough rows, and the two energies differ by more than their errors."""
         allowed_j = COUNTER_LIMIT_RATIO * abs(self.integral_j) + self.highest_j
         is_apart = abs(self.counted_j - self.integral_j) > allowed_j
         return self.row_count >= COUNTER_MIN_ROWS and is_apart
@@ -157,7 +159,7 @@ class SampleTally:
         self.saturated_count += int(np.count_nonzero(flags & int(Flag.SATURATED)))
 
     def loss(self) -> LossReport:
-        """Losses that the file states: samples marked as missing."""
+        """Loss report, which counts the samples that the file marks as missing."""
         return LossReport(
             received_count=self.count - self.missing_count,
             lost_count=self.missing_count,
@@ -184,7 +186,8 @@ class TableDecoder:
     columns: TableColumns
     supply_v: float | None
     place_of: Callable[[int], str]
-    """Function that describes a row in errors, such as by its line; the first row is 0."""
+    """Function that takes a row number, from 0, and describes the row in errors, such as by its
+    line."""
     samples: Samples = Samples.INSTANTS
     may_miss: bool = False
     """Whether a value that is not a number is a missing sample; otherwise the table is refused."""
@@ -196,14 +199,14 @@ class TableDecoder:
     """Resolution of the times if they are coarse, such as whole seconds, otherwise 0."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
-    """Pace of the first block, because a table does not state its rate."""
+    """Pace (rate) of the first block, because a table does not state its rate."""
     counter: CounterTally = field(default_factory=CounterTally)
-    """Energy by the table's counter, and by the integral of its powers."""
+    """Compares the table's energy counter with the integral of its powers."""
     _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
     _held: tuple[float, int] = (np.nan, int(Flag.MISSING))
-    """Power and flags of the last row, for a file that contains only changes."""
+    """Power and flags of the previous row, for a file that contains only changes."""
 
     def __post_init__(self) -> None:
         self._gaps.tick_ns = self.tick_ns
@@ -326,7 +329,7 @@ class TableDecoder:
         )
 
     def _refuse_several(self, values: Mapping[str, Values]) -> None:
-        """Refuse a second channel: rows of several channels are not a single series of power."""
+        """Refuse rows of several channels, because they are not a single series of power."""
         if (column := self.columns.channel) is None:
             return
         names = values[column.name]
@@ -340,7 +343,7 @@ class TableDecoder:
         self._refuse_first(is_other, column, why)
 
     def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
-        """Flags of the table, and flags for values that represent an overrange or no value."""
+        """Flags in the table, plus flags of values that stand for an overrange or for no value."""
         flags = np.zeros(count, np.uint8)
         if (column := self.columns.flags) is not None:
             raw = values[column.name]
@@ -356,7 +359,7 @@ class TableDecoder:
         return flags
 
     def _time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
-        """Times of the rows in ns: row number divided by rate, or numbers of the time column."""
+        """Times of the rows in ns, from the time column, or else row number divided by rate."""
         column = self.columns.time
         if column.name == ROWS:
             count = len(next(iter(values.values())))
@@ -385,8 +388,8 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
     """Spread rows that share a time, or whose time steps back, evenly up to the next time.
 
     A program that records the times of packets, or whole seconds, writes several samples with the
-    same time. The rows of a time are buffered only until the next time, so the whole file is never
-    in memory.
+    same time. Rows with the same time are buffered only until the next time, so the whole file is
+    never in memory.
 
     Args:
         batches: Values by column name.
@@ -426,9 +429,9 @@ def _spread_ns(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Spread equal times evenly up to the next time.
 
-    Rows before a gap keep the typical duration of a row. If the first time of a file has fewer rows
-    than usual, its rows are placed right before the next time, because the recording may have begun
-    in the middle of a time step.
+    Rows before a gap keep the typical duration of a row. If a file has fewer rows with its first
+    time than usual, these rows are placed right before the second time, because the recording may
+    have begun in the middle of a time step.
 
     Args:
         time_ns: Times of the rows, shape (n,), n >= 1.

@@ -29,7 +29,7 @@ _CLOCK = re.compile(
 _DAY_NS = 86_400_000_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 TIME_LIMIT_NS = 1 << 62
-"""Limit of a time, so that the difference of two times fits an int64."""
+"""Largest accepted time, chosen so that the difference of two times fits an int64."""
 
 
 def is_clock_time(text: str) -> bool:
@@ -117,7 +117,7 @@ def clock_column_ns(texts: Sequence[str]) -> NDArray[np.int64] | None:
 def continued_ns(time_ns: NDArray[np.int64], last_ns: int | None) -> NDArray[np.int64]:
     """Continue times of day across midnight; times with a date are unchanged.
 
-    A step back by more than half a day is midnight; a smaller step back is left as it is.
+    A step back by more than half a day counts as midnight. A smaller step back is left as it is.
 
     Args:
         time_ns: Times of successive rows, shape (n,), n >= 1.

@@ -28,7 +28,7 @@ _QUANTITIES = {
 }
 _QUANTITY_OF = {word: name for name, words in _QUANTITIES.items() for word in words}
 _SAME = ("main", "avg", "average", "mean", "dc")
-"""Words before a quantity that do not change its meaning."""
+"""Words in column names that do not change the meaning of the quantity after them."""
 _UNITS: dict[str, dict[str, float]] = {
     "time": {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "µs": 1000, "ns": 1},
     "current": {"A": 1.0, "a": 1.0, "mA": 1e-3, "uA": 1e-6, "µA": 1e-6, "nA": 1e-9},
@@ -53,12 +53,12 @@ _COUNTERS = ("sample", "samples", "index", "count", "counter", "no", "nr", "seq"
 """Names of sample counters."""
 _TIME_WORDS = re.compile(r"(?i)time|elapsed|epoch|date|^ts$")
 _BARE = {unit: name for name, units in _UNITS.items() for unit in units if name != "time"}
-"""A unit alone as a column name identifies an electrical quantity."""
+"""Maps units to electrical quantities, for columns whose name is only a unit."""
 _NAME = re.compile(r"((?:[A-Za-z]+\s+)*[A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
 _LAST_UNIT = re.compile(r".*?(?:[\[(]\s*([^\])]+?)\s*[\])]|[\s_]([^\s_\[\]()]+))\s*")
 _EPOCHS = ((1e9, 4e9, 1e9), (1e12, 4e12, 1e6), (1e15, 4e15, 1e3), (1e18, 4e18, 1.0))
-"""Ranges of numbers that are times since 1970 (the years 2001 to 2096), each with its unit in ns:
-seconds, milliseconds, microseconds and nanoseconds differ by factors of a thousand."""
+"""Ranges of numbers that count as times since 1970 (the years 2001 to 2096) in s, ms, µs or ns.
+Each range comes with its unit in ns."""
 ROWS = "#rows"
 """Name of the time column if the time is computed as row number divided by rate."""
 SHOWN_COLUMNS = 12
@@ -84,27 +84,27 @@ class TableColumns:
 
     time: TableColumn
     date: TableColumn | None = None
-    """Date that belongs to the time."""
+    """Column with the dates of the times, if they are in a separate column."""
     millisecond: TableColumn | None = None
-    """Milliseconds that belong to the time."""
+    """Column with the milliseconds of the times, if they are in a separate column."""
     current: TableColumn | None = None
     voltage: TableColumn | None = None
     power: TableColumn | None = None
     energy: TableColumn | None = None
-    """Energy counter, which is only compared with the integral of the powers."""
+    """Column of an energy counter, which is only compared with the integral of the powers."""
     flags: TableColumn | None = None
     channel: TableColumn | None = None
-    """Name of the channel of each row, as text."""
+    """Column that names the channel of each row."""
 
     @property
     def facts(self) -> dict[str, str]:
-        """Names of the columns that are used, by quantity."""
+        """Maps each quantity to the name of its column."""
         every = {"time": self.time, **self.electrical, "flags": self.flags}
         return {quantity: column.name for quantity, column in every.items() if column is not None}
 
     @property
     def electrical(self) -> dict[str, TableColumn]:
-        """Columns of current, voltage and power, by quantity."""
+        """Maps current, voltage and power to their columns."""
         every = {"current": self.current, "voltage": self.voltage, "power": self.power}
         return {name: column for name, column in every.items() if column is not None}
 
@@ -119,7 +119,7 @@ class TableColumns:
         )
 
     def has_unit(self, column: TableColumn, unit: str) -> bool:
-        """Whether a unit that follows a value has the same scale as the column."""
+        """Whether `unit`, which follows a value in the file, has the same scale as the column."""
         every = {"time": self.time, **self.electrical}
         return any(
             other == column and _UNITS[quantity].get(unit) == column.scale
@@ -233,7 +233,7 @@ def is_counter(name: str) -> bool:
 
 
 def _by_rate(names: Sequence[str], first_row: Sequence[str], rate_hz: float) -> TableColumn:
-    """Time column computed from the rate and the sample counter, or else from the row number.
+    """Make a time column from the rate and a sample counter, or else from the row number.
 
     A sample counter is preferred, because its steps show losses.
     """
@@ -264,8 +264,8 @@ def _by_units(
 ) -> dict[str, TableColumn]:
     """Find the electrical columns by the units in their names, if a quantity has a single column.
 
-    The shunt's voltage, set points, limits and extremes are not samples. Of several voltages, the
-    bus voltage is used, because the device is supplied from the bus.
+    The shunt's voltage, set points, limits and extremes are not samples. If there are several
+    voltages, the bus voltage is used, because the bus supplies the device.
     """
     units = {index: _unit_in(name) or _unit_behind(name) for index, name in enumerate(names)}
     chosen: dict[str, TableColumn] = {}
@@ -296,7 +296,7 @@ def _unit_in(name: str) -> str | None:
 
 
 def _unit_behind(name: str) -> str | None:
-    """The unit after the last underscore or blank of a name; a lower-case a, v or w is no unit."""
+    """The unit after a name's last underscore or blank; a lower-case a, v or w is no unit."""
     match = re.search(r"\w[_ ]([mun\u00b5\u03bc]?[AVW])$", name)
     return unit_of(match[1]) if match else None
 
@@ -341,7 +341,7 @@ def _column_of_user(
 
 
 def _meaning(name: str) -> tuple[str, float | str] | None:
-    """Quantity and scale of a column, or why there is no scale; None: not a known quantity."""
+    """Quantity and scale of a column, or why it has no scale; None for an unknown quantity."""
     if name.lower() in ("flags", "channel"):
         return name.lower(), 1.0
     name = name.replace("μ", "µ")  # the Greek letter U+03BC to the micro sign U+00B5
@@ -364,7 +364,7 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
 
 
 def _time_without_unit(name: str, index: int, first_row: Sequence[str]) -> TableColumn | None:
-    """A time column that needs no unit: clock times, or numbers since 1970."""
+    """Find a time column without a unit, which contains clock times or numbers since 1970."""
     if _is_clock_at(first_row, index):
         return TableColumn(name, index, 1.0, is_clock=True)
     try:

@@ -25,10 +25,10 @@ from edgebench.protocol.errors import FileRefused
 HEADER_LINES = 1000
 LINE_CHARACTERS = 1 << 16
 STYLE_ROWS = 200
-"""Number of rows from which the separators in numbers are derived."""
+"""Number of rows, at the start of a file, that determine the separators in numbers."""
 NEAR_ROWS = 10
-"""Number of lines after the header in which the first row is searched, because messages may precede
-it."""
+"""The first row is searched in this number of lines after the header, because messages may precede
+the row."""
 MAX_COLUMNS = 1000
 """Maximum number of columns, so that a file without line ends is not read as a table."""
 _SEPARATORS = (";", "\t", ",", " ")
@@ -74,7 +74,7 @@ class LineShape:
         return split(line, self.separator)
 
     def normal(self, lines: bytes) -> bytes:
-        """Lines with single separators, as a CSV reader expects them."""
+        """Rewrite lines so that single separators are between values, as a CSV reader expects."""
         if self.has_monitor_times:
             lines = _ARDUINO_TIMES.sub(rb"\1" + self.separator.encode(), lines)
         if self.is_aligned:
@@ -180,7 +180,7 @@ def head_of(path: Path) -> tuple[tuple[str, ...], list[list[str]]]:
 
 
 _Lines = Sequence[tuple[int, str]]
-"""Numbers and texts of the lines that are not empty."""
+"""Line numbers and texts of the lines that are not empty."""
 
 
 def _plain_layout(

@@ -2,8 +2,9 @@
 
 pyarrow parses a block of lines at once, but rejects the whole block for a single irregular line. So
 a rejected block is halved until only small blocks with irregular lines are left, and these blocks
-are read line by line: comments, repeated headers and messages are skipped, and values that are not
-numbers become missing values. Skipped lines are counted, with the first line of each kind.
+are read line by line. Comments, repeated headers and messages are skipped, and values that are not
+numbers become missing values. Skipped lines are counted, and the first line of each kind of
+irregularity is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from edgebench.protocol.errors import FileRefused
 
 BLOCK_BYTES = 1 << 22
 BY_LINE_BYTES = 1 << 13
-"""Size of a block that is read line by line if pyarrow rejects it."""
+"""A rejected block of at most this size is not halved again, but read line by line."""
 LINE, TIME = "#line", "#time"
 """Names of the columns with the line numbers, and with the times in nanoseconds."""
 _COMMENTS = ("#", "//")
@@ -43,7 +44,7 @@ class _WrongValue(ValueError):
 
 @dataclass(slots=True)
 class LineCount:
-    """Number of lines of a kind, and the first of these lines."""
+    """Number of lines with the same irregularity, and the first of these lines."""
 
     count: int = 0
     first_line: int = 0
@@ -131,7 +132,7 @@ def _blocks(layout: CsvLayout) -> Iterator[bytes]:
 def _parsed(
     layout: CsvLayout, lines: bytes, first_line: int, tally: RowTally
 ) -> Iterator[dict[str, Values]]:
-    """Yield the rows of a block, parsed at once, in halves, or line by line."""
+    """Yield the rows of a block, which is parsed at once, or in halves, or line by line."""
     values = _at_once(layout, lines, first_line)
     if values is not None:
         yield values
@@ -303,7 +304,7 @@ def _number(layout: CsvLayout, column: TableColumn, text: str, line: int, tally:
 
 
 def _count_missing(layout: CsvLayout, values: dict[str, Values], tally: RowTally) -> None:
-    """Count missing values that have no flag."""
+    """Count missing values that the table does not flag as missing."""
     for column in layout.columns.electrical.values():
         is_missing = ~np.isfinite(values[column.name].astype(np.float64))
         if (flags := layout.columns.flags) is not None:

@@ -1,8 +1,9 @@
 """Imports a file as a session, which is stored like any recording, and passes the same checks.
 
-Facts that a file does not state stay unknown: the session has no uncertainty and no boundary, and
-its own clock domain, which is not compared with other clocks. A power.parquet of edgebench keeps
-its meter, uncertainty and losses, so that a refused recording does not become trusted by an import.
+Facts that a file does not state stay unknown. So the session has no uncertainty and no boundary,
+and has a clock domain of its own, whose times are not compared with those of other clocks. A
+power.parquet of edgebench keeps its meter, uncertainty and losses, so that importing a recording
+that is not trusted does not make it trusted.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ MAX_RATE_HZ = 1e8
 TOO_FEW = "fewer than two samples: energy needs at least two"
 _MAGIC_BYTES = 4
 _HEAD_BYTES = 4096
-"""Number of bytes at the start of a file by which a log without a magic number is recognised."""
+"""Number of bytes at the start of a file that suffice to recognise a log without a magic number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class ImportFile:
 
     @property
     def clock_domain(self) -> str:
-        """Clock domain of the file's samples, which is not compared with other domains."""
+        """Clock domain of this file alone, so that its times are not compared with other clocks."""
         return f"file:{self.sha256[:12]}"
 
     def facts(self, others: Mapping[str, object]) -> dict[str, object]:
@@ -376,7 +377,7 @@ def _table_decoder(
 
 
 def _samples_of(options: ImportOptions, known: Samples | None) -> Samples | None:
-    """Kind of the samples, from the options, or else as known for the program; None if unknown."""
+    """What a sample represents, by the options or else by the program; None if unknown."""
     if options.is_averaging is None:
         return known
     return Samples.MEANS if options.is_averaging else Samples.INSTANTS

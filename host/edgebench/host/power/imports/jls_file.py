@@ -1,4 +1,4 @@
-"""Recordings of Joulescopes: JLS version 2, read with the vendor's pyjls.
+"""Reads recordings of Joulescopes (JLS version 2) with the vendor's pyjls.
 
     source    an instrument; becomes a channel
     signal    current, voltage, power, gpi[0] …: its rate, number of the first sample, samples
@@ -54,7 +54,7 @@ class JlsSignal:
 
     @property
     def end(self) -> int:
-        """Number of the signal's last sample, plus one."""
+        """Number of the signal's last sample plus one."""
         return self.first + self.count
 
 
@@ -71,14 +71,14 @@ class JlsInstrument:
 
     @property
     def master(self) -> JlsSignal:
-        """Signal that defines the samples of the recording: power, else current."""
+        """Signal whose samples define the times: power, or current if there is no power."""
         signal = self.power or self.current
         assert signal is not None, "checked by _check"
         return signal
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Range of sample numbers that all used electrical signals cover: first, and last + 1."""
+        """First and last + 1 of the sample numbers that all used electrical signals contain."""
         used = [self.power] if self.power else [self.current, self.voltage]
         signals = [signal for signal in used if signal is not None]
         return max(signal.first for signal in signals), min(signal.end for signal in signals)
@@ -93,8 +93,8 @@ class JlsFile:
     utc_first: str | None
     """UTC of the first sample, ISO 8601."""
     rate_error_ppm: float | None
-    """Error of an instrument's clock relative to the UTC in the file, for the worst clock; None: no
-    clock could be compared."""
+    """Largest error of an instrument's clock relative to the UTC in the file. None if no clock
+    could be compared."""
     rate_span_s: float | None
 
     @property
@@ -289,7 +289,7 @@ def _block(
 def _values(
     reader: Any, signal: JlsSignal | None, master: JlsSignal, first: int, count: int
 ) -> Floats | None:
-    """Samples of a signal, NaN where it has none; None if its rate differs from the master's."""
+    """Samples of a signal, NaN in gaps; None if its rate differs from the master signal's."""
     if signal is None or signal.rate_hz != master.rate_hz:
         return None
     values = np.full(count, np.nan)

@@ -1,4 +1,4 @@
-"""Tables that known programs write: the meaning of the columns, and the kind of the samples.
+"""Tables that known programs write, with the meaning of their columns and of their samples.
 
 The column names of a program may lack a unit or have a wrong unit; the program's documentation is
 more reliable than the header of its tables. If the documentation does not state whether a sample is
@@ -16,9 +16,9 @@ from edgebench.meters.ppk2.words import HIGHEST_A
 
 S, MS = 1_000_000_000.0, 1_000_000.0
 CLOCK = None
-"""Scale of a column with clock times."""
+"""Stands for the scale of a column that contains clock times."""
 Columns = dict[str, tuple[tuple[str, float | None], ...]]
-"""Column names and their scales, by quantity; the first name that is present is used."""
+"""Maps each quantity to column names with scales; the first name that a table has is used."""
 
 
 class Samples(Enum):
@@ -28,7 +28,7 @@ class Samples(Enum):
     """Mean over the interval that ends at the sample's time."""
     INSTANTS = "instants"
     HELD = "held"
-    """Value that is valid until the next sample, because only changes are written."""
+    """Power that lasts until the next sample, because only changes are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +40,17 @@ class KnownTable:
     """Columns that identify the table; all must be present."""
     columns: Columns
     samples: Samples | None = None
-    """Kind of the samples; None: the program's documentation does not state it."""
+    """What a sample represents; None if the program's documentation does not state it."""
     has_units: bool = False
     """Whether each value is followed by its unit."""
     has_footer: bool = False
-    """Whether other lines follow the last sample."""
+    """Whether lines without a sample follow the last sample."""
     may_repeat: bool = False
-    """Whether successive rows may share a time or step back; such rows are spread evenly."""
+    """Whether successive rows may share a time, or step back in time; such rows are spread
+    evenly."""
     full_rate_hz: float | None = None
-    """Rate at which samples are instants; at lower rates, they are means. None: the kind of the
-    samples does not depend on the rate."""
+    """Rate at which samples are instantaneous values, while at lower rates samples are means. None
+    if the rate does not matter for this."""
     smoothing_s: float | None = None
     """Time over which the instrument smears a change."""
     limit_a: float | None = None

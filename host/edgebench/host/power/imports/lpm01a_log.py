@@ -1,4 +1,4 @@
-"""Logs of a PowerShield's serial port: responses of the unit, then samples as text.
+"""Logs of a PowerShield's serial port, with responses of the unit and then samples as text.
 
     PowerShield > ack output energy          current or energy: required
     PowerShield > ack volt 3300m             or --supply; not needed for energy
@@ -25,8 +25,8 @@ from edgebench.meters.lpm01a.settings import RATES_HZ, Lpm01aSettings, Lpm01aSet
 from edgebench.protocol.errors import FileRefused, UsageError
 
 HEAD_BYTES = 1 << 20
-"""Number of bytes at the start of a log that must contain the settings, and two timestamps if no
-setting contains the rate."""
+"""The settings must be within this number of bytes at the start of a log, and so must two
+timestamps if no setting contains the rate."""
 CHUNK_BYTES = 1 << 16
 IS_LOG = re.compile(rb"PowerShield > |^TimeStamp: ?\d", re.MULTILINE)
 _OUTPUT = re.compile(rb"ack output (energy|current)")
@@ -91,7 +91,7 @@ def read_samples(log: Lpm01aLog, decoder: Lpm01aDecoder) -> Iterator[SampleBlock
 
 
 def loss_of(decoder: Lpm01aDecoder) -> LossReport:
-    """Losses from the decoder, without a rate error: a log has no arrival times."""
+    """Losses that the decoder found, without a rate error, as a log has no arrival times."""
     return replace(decoder.loss(), rate_error_ppm=None, rate_span_s=None)
 
 

@@ -19,7 +19,7 @@ OVERLOAD = frozenset({"OL", "O.L", "OL.", "OVLD", "OVERLOAD", "OVERFLOW", "OVER"
 OVERLOAD_NUMBER = 9.9e37
 """Number that SCPI instruments return beyond their range (SCPI-1999, 7.2.1.4)."""
 _GROUPS = "'\u2019\u00a0\u202f _"
-"""Characters that group thousands, apart from comma and point."""
+"""Characters besides comma and point that may separate thousands."""
 _NUMBER = re.compile(
     rf"([-+]?(?:\d(?:[\d.,{_GROUPS}]*\d)?|[.,]\d+)\.?(?:[eE][-+]?\d+)?)\s*([A-Za-zµμΩ%]*)"
 )

@@ -36,7 +36,7 @@ FORMAT_VERSION = 2
 INPUT_COUNT = 8
 _METADATA_LIMIT_BYTES = 1 << 20
 _DEFLATE_LIMIT = 1100
-"""Limit on the compression ratio: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
+"""Highest accepted compression ratio; deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 
 

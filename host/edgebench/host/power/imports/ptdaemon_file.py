@@ -1,9 +1,11 @@
-"""Logs of SPEC PTDaemon, as in MLPerf Power's spl.txt: names and values, one sample per line.
+"""Logs of SPEC PTDaemon, such as spl.txt of MLPerf Power.
+
+Each line of a log is a sample and lists names and values.
 
     Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,PF,0.4864,Mark,x_testing
 
 Times are wall-clock times of the daemon's machine, without a zone; only their differences are used.
-A sample is missing if the analyser supplied no value, by the rules of meters/ptdaemon.py.
+A sample counts as missing if the analyser supplied no value, as defined in meters/ptdaemon.py.
 
 Source: mlcommons/power-dev, ptd_client_server: the daemon's reply to RL, and its checks; SPEC,
 PTDaemon documentation: a sample is the analyser's average over the interval, as in
@@ -34,8 +36,8 @@ COLUMNS = TableColumns(
     power=TableColumn("Watts", 1, 1.0),
     flags=TableColumn("flags", 2, 1.0),
 )
-"""Columns with the analyser's own power, because volts times amperes would ignore the power
-factor."""
+"""Columns of a log. The analyser's own power is used, because volts times amperes would ignore the
+power factor."""
 _EPOCH = datetime(1970, 1, 1)
 _BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 12

@@ -35,7 +35,7 @@ _DEVICE = "device 1"
 _METADATA_LIMIT_BYTES = 1 << 20
 _PART_LIMIT_BYTES = 1 << 28
 _DEFLATE_LIMIT = 1100
-"""Limit on the compression ratio: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
+"""Highest accepted compression ratio; deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G)Hz")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _CHANNEL = re.compile(r"analog(\d+)")
@@ -51,10 +51,10 @@ class SigrokFile:
     rate_hz: float | None
     """Sample rate; None: the device had no sample rate, and sigrok wrote 0 Hz."""
     channels: dict[str, str]
-    """Channel numbers, by channel name."""
+    """Maps each channel name to its number."""
 
     def columns(self, options: ImportOptions) -> TableColumns:
-        """The channels by quantity, from the user's options.
+        """Map each quantity to its channel, as named in the user's options.
 
         Raises:
             FileRefused: there is no sample rate, or no power.

@@ -2,7 +2,7 @@
 
 A table may lack its units, its rate or its voltage; only the user has this information. A
 suggestion contains the columns that are probably right, with units that fit the magnitude of their
-numbers. The suggested command works; the user corrects the units and values in it.
+numbers. The suggested command works, but the user has to check the units and values in it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ RATE_HZ = 1000.0
 SUPPLY_V = 3.3
 MAX_TRIES = 24
 MAX_COLUMNS = 20
-"""Number of columns among which a time, a power or a current is searched."""
+"""A time, a power or a current is searched among this number of columns."""
 _WORDS = {
     "power": re.compile(r"(?i)pow|watt|leist|puiss|potenc|^p\d?$|[mu\u00b5]?w\b"),
     "current": re.compile(r"(?i)curr|amp|strom|cour|corr|^i\d?$|[mu\u00b5]?a\b"),
 }
 _SMALL_UNITS = {"power": ("W", "mW", 300.0), "current": ("A", "mA", 10.0)}
-"""Unit, smaller unit, and the smallest number with which a column likely has the smaller unit."""
+"""For each quantity, two units and a limit. If a column's largest number reaches the limit, the
+column likely has the second, smaller unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def options_that_work(
     *,
     is_table: bool,
 ) -> ImportOptions | None:
-    """The given options with the fewest additions that make the file readable.
+    """Find the fewest additions to the given options that make the file readable.
 
     Args:
         path: A file that was refused.
@@ -85,7 +86,7 @@ def words_of(options: ImportOptions, given: ImportOptions) -> tuple[tuple[str, .
 
 
 def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[ImportOptions]:
-    """Yield likely options, in the order of the number of additions."""
+    """Yield likely options; those with the fewest additions come first."""
     columns = _columns(path) if is_table else []
     ascending = [column for column in columns if _is_time(column)]
     times = [
@@ -116,7 +117,7 @@ def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[Imp
 
 
 def _added(given: ImportOptions, *parts: ImportOptions) -> ImportOptions:
-    """The given options with additions, which never replace a given option."""
+    """Add options to the given options, without replacing any of them."""
     for part in parts:
         given = replace(
             given,
@@ -145,7 +146,7 @@ def _columns(path: Path) -> list[_Numbers]:
 
 
 def _is_time(column: _Numbers) -> bool:
-    """Whether numbers ascend like times; a sample counter is not a time, but requires a rate."""
+    """Whether numbers ascend like times. A sample counter does not count as a time."""
     return (
         not is_counter(column.name)
         and len(column.values) > 1

@@ -1,6 +1,7 @@
-"""Repairs the times of a table: counters that wrap, clocks that are set back, rows of equal time.
+"""Repairs times of a table with counters that wrap, clocks that are set back, or equal times.
 
-Theory of operation. A first pass over the file finds where its times do not ascend, and why:
+Theory of operation. A first pass over the file finds the places where times do not ascend, and one
+of these reasons for each place:
 
     wrapped        the counter of a microcontroller starts again at 0: the time continues
     set back       a local clock falls back by an hour: the time continues
@@ -33,27 +34,28 @@ from edgebench.host.result.reasons import reading
 from edgebench.protocol.errors import FileRefused
 
 IRREGULAR_RATIO = 0.1
-"""Largest share of irregular lines, missing values or late times; a file with a larger share is
-another kind of file, and is refused."""
+"""Largest accepted share of irregular lines, missing values or late times. A file with a larger
+share is refused, because it is probably not a table of power."""
 NEAR_STEPS = 10.0
-"""Longest step across a wrapped counter, and longest step back of a late time, in typical steps."""
+"""Largest time step, in typical steps, from before to after the wrapping of a counter, and also the
+largest step back of a late time."""
 WRAPS_NS = (2**32 * 10**6, 2**32 * 10**3, 2**16 * 10**6, 2**16 * 10**3)
-"""Periods of counters of milliseconds and microseconds with 32 bits, as of Arduino's millis() and
-micros(), and with 16 bits."""
+"""Periods in ns after which counters wrap that count milliseconds or microseconds with 32 bits, as
+Arduino's millis() and micros() do, or with 16 bits."""
 HOUR_NS = 3_600_000_000_000
 STRAY_RATIO = 0.01
-"""Largest number of successive rows out of order, relative to the number of rows in the part before
-them."""
+"""Successive rows out of order are left out if their number is at most this share of the rows in
+the part before them."""
 MAX_PIECES = 10_000
 SHARED_RATIO = 0.2
-"""Share of rows that have the same time as the row before; above this share, times are coarse."""
+"""Times count as coarse if more than this share of the rows has the same time as the row before."""
 WHOLE_STEP_NS = 60_000_000_000
-"""Longest typical step for which whole seconds count as coarse times: with longer steps, an error
-of half a second is negligible."""
+"""Whole seconds count as coarse times only if the typical step between times is at most this long.
+For longer steps, an error of half a second is negligible."""
 _SECOND_NS = 1_000_000_000
 _ABSOLUTE_NS = 1_000_000_000 * _SECOND_NS
-"""Smallest number that counts as a time since 1970, in 2001; smaller numbers are times of an
-instrument's own timeline."""
+"""Smallest number that counts as a time since 1970, which is a time in 2001. Smaller numbers are
+times of an instrument's own timeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,8 @@ class Piece:
     first_line: int
     last_line: int
     added_ns: int
-    """Time to add to the times of the rows, because a counter wrapped or a clock was set back."""
+    """Time by which the times of all rows are increased, because a counter wrapped or a clock was
+    set back."""
 
     @property
     def row_count(self) -> int:
@@ -86,7 +89,7 @@ class TablePlan:
     tick_ns: int
     """Resolution of the times if they are coarse, such as whole seconds, otherwise 0."""
     edge_s: float
-    """Largest error of the first and last time."""
+    """Largest error of the first time and of the last time."""
     notes: tuple[Reason, ...]
 
 
@@ -156,7 +159,7 @@ def _refuse_irregular(layout: CsvLayout, tally: RowTally, survey: _Survey) -> No
 
 
 def _without_stray(survey: _Survey) -> list[list[Piece]]:
-    """Join parts that only a few rows out of order separate, and leave these rows out."""
+    """Join two parts if only a few rows out of order lie between them; leave these rows out."""
     parts: list[list[Piece]] = []
     left = list(survey.parts)
     while left:
@@ -255,7 +258,7 @@ def _filtered(values: dict[str, Values], is_kept: NDArray[np.bool_]) -> dict[str
 
 
 def _planned_rows(layout: CsvLayout, plan: TablePlan) -> Iterator[dict[str, Values]]:
-    """Yield the rows of the pieces, with the time that each piece adds to its rows."""
+    """Yield the rows of the used pieces, with times increased as each piece requires."""
     begins = [piece.begin_row for piece in plan.pieces]
     row, last_ns = 0, None
     for values in read_rows(layout, RowTally()):
@@ -293,9 +296,9 @@ class _Survey:
         self._last_raw_ns: int | None = None
         self._added_ns = 0
         self._begin: _Row | None = None
-        """First row of the piece that is not complete."""
+        """First row of the piece that is still being collected."""
         self._tail: list[_Row] = []
-        """Last two rows before the next block."""
+        """The last two rows of the previous block."""
 
     def add(self, raw_ns: NDArray[np.int64], lines: NDArray[np.int64]) -> None:
         """Process the next rows: their times as written and their line numbers, each shape (n,)."""
@@ -349,8 +352,8 @@ class _Survey:
     def edge_s(self) -> float:
         """Largest error of the first and the last time.
 
-        A row was measured at any moment within the step of its time; on average, in the middle. If
-        many rows share each time, the error is at most the duration of a row.
+        A row with a coarse time was measured at any moment until the next time, on average in the
+        middle. If many rows share each time, the error is at most the duration of a row.
         """
         if self.is_shared:
             return self.typical_ns / 1e9 * min(0.5, 1 / self.rows_per_time)
@@ -362,9 +365,9 @@ class _Survey:
             self._close(self._tail[-1], None)
 
     def _break(self, older: _Row, before: _Row, after: _Row, following: _Row | None = None) -> None:
-        """Process a row that is earlier than the row before, or that follows rows left out.
+        """Process a row that is earlier than the row before it, or that follows omitted rows.
 
-        Rows are left out if they are outside the time window.
+        Rows outside the time window are omitted.
         """
         step_ns, near_ns = after[1] - before[1], NEAR_STEPS * self.typical_ns
         if step_ns >= 0:  # rows outside --from and --until are between them
@@ -418,7 +421,7 @@ class _Survey:
 
 
 _Row = tuple[int, int, int]
-"""Number, time in nanoseconds and line of a row."""
+"""A row of the table, as its number, its time in nanoseconds, and its line."""
 
 
 def _row(values: NDArray[np.int64]) -> _Row:

@@ -1,4 +1,4 @@
-"""Logs of programs that print a line per sample: their formats and parsers.
+"""Formats and parsers of logs whose programs print one line for each sample.
 
     tegrastats     11-22-2026 09:00:00 RAM 3162/7620MB … VDD_IN 4952mW/4952mW VDD_SOC …
     Tasmota        09:00:00.123 MQT: tele/plug/SENSOR = {"Time":"…","ENERGY":{"Power":17.15,…}}
@@ -39,7 +39,7 @@ _ONE_CHANNEL = "import each channel from its own file"
 
 @dataclass(frozen=True, slots=True)
 class InsideRails:
-    """Rails that are part of a measured total."""
+    """Powers of rails that are part of a total that was measured, too."""
 
     whole: tuple[str, ...]
     """Names of the rails that add up to the total."""
@@ -57,9 +57,10 @@ class LogSample:
     value: float
     """Power in W, or energy in J since the previous line."""
     channel: str = ""
-    """Name of the measured device, as far as the line states it."""
+    """Name of the measured device, if the line states a name."""
     inside: InsideRails | None = None
-    """Rails that are part of the total whose power is the value; None: no such rails are known."""
+    """Rails that are part of a total, if the value is the power of that total. None if no such
+    rails are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class TextLog:
     """Function that parses a line; returns None for an unrelated line, and raises ValueError for an
     invalid line."""
     samples: Samples | None = None
-    """Kind of the samples; None: the program's documentation does not state it."""
+    """What a sample represents; None if the program's documentation does not state it."""
     is_energy: bool = False
     """Whether values are joules since the previous line, instead of watts."""
     may_repeat: bool = False
@@ -88,7 +89,7 @@ _PREFIX_EPOCH = re.compile(r"\s*(\d{10}(?:\.\d+)?)\s")
 
 
 def _tegrastats(line: str) -> LogSample | None:
-    """Power of the module or board: of the rail that supplies it, or the sum over its rails."""
+    """Power of the module or board, from the rail that supplies it or as a sum of rails."""
     if not (rails_w := rails_of_tegrastats(line)):
         return None
     if not (total := total_of(rails_w)):
@@ -102,7 +103,7 @@ def _tegrastats(line: str) -> LogSample | None:
 
 
 def _tasmota(line: str) -> LogSample | None:
-    """Power of a plug; the console's timestamp is preferred to the message's, which is coarser."""
+    """Power of a plug; the console's timestamp is used if possible, as it is the finest."""
     message = _message(line)
     if isinstance(status := message.get("StatusSNS"), dict):
         message = status

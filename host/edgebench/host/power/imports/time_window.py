@@ -32,7 +32,7 @@ _ARRAYS = (
     "ranges",
     "spike_w",
 )
-"""Fields of a block with a value per sample."""
+"""Names of the fields of a block that are arrays with one value for each sample."""
 _PARTS = {"h": 3600.0, "min": 60.0, "m": 60.0, "sec": 1.0, "s": 1.0, "ms": 1e-3}
 _LENGTH = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:ms|min|m|sec|s|h)\s*)+")
 _LENGTH_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|m|sec|s|h)")
@@ -40,19 +40,19 @@ _LENGTH_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|m|sec|s|h)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A bound of the window."""
+    """Lower or upper bound of the time window."""
 
     time_ns: int | None = None
-    """The bound as a time of the file; None: the bound is an offset."""
+    """The bound as a time in the file; None if the bound is an offset from the first sample."""
     offset_ns: int | None = None
-    """The bound as a time since the first sample; None: the bound is a time of the file."""
+    """The bound as a time since the first sample; None if the bound is a time in the file."""
     is_time_of_day: bool = False
     """Whether the time has no date, and applies to every day."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Samples between two bounds, both included; None: no bound."""
+    """Selects the samples between two bounds, both included; a bound of None does not limit."""
 
     begin: Bound | None = None
     end: Bound | None = None

@@ -172,7 +172,7 @@ def inference_too_short(*, inference_s: float, resolution_s: float, sync_error_s
 
 
 def _meter(sync_error_s: float) -> str:
-    """The words "this meter", with the error of its synchronisation unless the error is 0."""
+    """The words "this meter", followed by the error of its clock unless the error is 0."""
     if not sync_error_s:
         return "this meter"
     return f"this meter, synchronised to {format_seconds(sync_error_s)},"

@@ -1,4 +1,4 @@
-"""Powers that a board can draw, and the factor by which a wrong unit is recognised."""
+"""Powers that a board can draw, and the factors that show a wrong unit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from edgebench.protocol.thermal import ExpectedPower
 UNKNOWN_BOARD = ExpectedPower("any device", 0.0, 3680.0)
 """Possible powers of an unknown device: at most the power of a mains outlet (16 A, 230 V)."""
 PEAK_RATIO = 10.0
-"""Highest single sample, relative to the highest mean power. Assumed: a supply that is switched on
-charges its capacitors with several times its rated current."""
+"""Highest power of a single sample, relative to the highest mean power. It is assumed that a supply
+that is switched on charges its capacitors with several times its rated current."""
 INRUSH_S = 0.1
-"""Longest time in which a supply charges its capacitors. Assumed: several periods of 50 Hz."""
+"""Longest time in which a supply charges its capacitors, assumed as several periods of 50 Hz."""
 UNIT_FACTORS = (1e-3, 1e3, 1 / 60, 60.0, 1e-6, 1e6, 1 / 3600, 3600.0)
-"""Factors between a power in a wrong unit and the power in watts, in this order: the prefix milli,
-minutes for seconds, the prefix micro, hours for seconds, each in both directions."""
+"""Factors between a power in a wrong unit and the power in watts. In this order, they stand for the
+prefix milli, minutes for seconds, the prefix micro, and hours for seconds, each in both
+directions."""
 PACKAGE_LOWEST_W = 0.05
-"""Lowest power of a processor package that runs a model. Assumed: a tenth of the power of the
-smallest processors with an energy counter."""
+"""Lowest power of a processor package that runs a model. It is assumed as a tenth of the power of
+the smallest processors with an energy counter."""
 GPU_LOWEST_W = 1.0
-"""Lowest power of a GPU's board while its counter is read, which keeps it awake. Assumed: less than
-half of the idle power of the smallest boards with such a counter (Volta or newer)."""
+"""Lowest power of a GPU's board while its counter is read, which keeps the GPU awake. It is assumed
+as less than half of the idle power of the smallest boards with such a counter (Volta or newer)."""
 _LOWEST_W = {
     "package": PACKAGE_LOWEST_W,
     "GPU board": GPU_LOWEST_W,
@@ -32,7 +33,7 @@ _LOWEST_W = {
     "sum of rails": 0.0,
     SYNTHETIC: 0.0,
 }
-"""Lowest power by boundary, for boundaries that need not contain the whole device, W."""
+"""Maps each boundary that need not contain the whole device to its lowest power, W."""
 
 
 def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) -> Reason | None:
@@ -41,7 +42,7 @@ def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) ->
     Args:
         power_w: Mean power of the timed inferences.
         boundary: What the measured power includes.
-        board: Possible powers; None: unknown.
+        board: Possible powers of the board; None if they are unknown.
     """
     if boundary == SYNTHETIC:
         return None
@@ -71,7 +72,7 @@ def peak_w(capability: Capability, board: ExpectedPower | None) -> float:
 
 
 def ceiling_w(power: PowerTrace, board: ExpectedPower | None) -> float:
-    """Highest power of samples at the end of a range; 0 if a higher range measured their power."""
+    """Highest possible power of samples at a range's end; 0 if a higher range measured it."""
     loss = power.loss
     if loss.saturated_count <= loss.bounded_count:
         return 0.0

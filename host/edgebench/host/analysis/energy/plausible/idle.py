@@ -16,26 +16,26 @@ from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.plausible import source_stands_still
 
 BELOW_IDLE_RATIO = 0.5
-"""Largest share of the median idle power at which a sample counts as far below the idle power."""
+"""A sample below this share of the median idle power may count as far below the idle power."""
 LOW_QUANTILE = 0.02
-"""Quantile of the idle samples that counts as the lowest idle power: a smaller share of the samples
-may be wrong."""
+"""Quantile of the idle samples that counts as the lowest idle power. It is not the minimum, because
+a few idle samples may be wrong themselves."""
 _BELOW_WIDTHS = 3.0
-"""Distance below the median at which a sample is too low, as a multiple of the distance between the
-median and `LOW_QUANTILE`: 6 standard deviations of normal noise, which less than one sample in a
-billion exceeds."""
+"""Distance below the median from which a sample is too low, as a multiple of the distance between
+the median and `LOW_QUANTILE`. It is 6 standard deviations of normal noise, which less than one
+sample in a billion exceeds."""
 _LEAST_SAMPLES = 8
-"""Minimum number of samples in an idle window: of 8 samples, the lowest is 1.4 standard deviations
-below the median, and the limit is three times as far."""
+"""Minimum number of samples in an idle window. The lowest of 8 samples is 1.4 standard deviations
+below the median, and the limit is then three times as far below it."""
 _LEAST_STILL = 50
-"""Minimum number of samples, all of them equal, for a source to count as dead: a plug with a new
+"""A source counts as dead if at least this many samples are all equal. A sound plug with a new
 value each second, in steps of 0.1 W, may repeat a value for half a minute."""
 
 
 def far_below_idle(
     power: PowerTrace, channel: str, idles_ns: Sequence[tuple[int, int]], end_ns: int
 ) -> tuple[Nanoseconds, float]:
-    """Times of samples far below the idle power, and the idle power, W.
+    """Times of the samples that are far below the idle power, and the idle power, W.
 
     Args:
         power: The recording.
@@ -70,7 +70,7 @@ def far_below_idle(
 
 
 def standing_still(power: PowerTrace, channels: Sequence[str]) -> Reason | None:
-    """Reason why a source is dead: equal values when idle and under load; None if any differ."""
+    """Reason to call a source dead, if all its values are equal, idle or loaded; else None."""
     power_w, sample_count = 0.0, 0
     for channel in channels:
         pieces = power.pieces(channel)

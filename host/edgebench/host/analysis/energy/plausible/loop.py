@@ -1,4 +1,4 @@
-"""Parts of a timed loop in which a source is stuck at a value, but has noise in the rest.
+"""Parts of a timed loop in which a source is stuck at a value, although it has noise elsewhere.
 
 Theory of operation. A loop repeats the same inference, so its power is constant, or has levels that
 recur with each inference. If the values scatter in most of the loop, but are all equal in a single
@@ -21,15 +21,17 @@ from edgebench.host.analysis.energy.plausible.texture import runs_in
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 
 _STILL = 3
-"""Minimum number of equal samples in a row. Three samples with noise of two steps are equal once in
-400 cases; a single sample is examined as a spike instead (see `values.loop_spikes`)."""
+"""Minimum number of equal samples in a row for a stuck part. Three samples with noise of two steps
+are equal once in 400 cases. A single sample is examined as a spike instead (see
+`values.loop_spikes`)."""
 _MAX_PARTS = 3
-"""Maximum number of stuck parts of the loop; pauses between inferences recur more often."""
+"""Maximum number of stuck parts of a loop; more such parts are rather pauses between inferences."""
 _LEAST_COUNT = 8
-"""Minimum number of differences, and of different values, to judge the noise of the rest of the
-loop."""
+"""Minimum number of differences, and of different values, from which the noise of the loop outside
+a stuck part is judged."""
 _BEYOND_SIGMAS = 4.0
-"""Minimum distance of a stuck value from all other values of the loop, in standard deviations."""
+"""Minimum distance between a stuck value and all other values of the loop, in standard
+deviations."""
 
 
 def standing_still_in_loop(

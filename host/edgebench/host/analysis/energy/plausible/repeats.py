@@ -27,32 +27,34 @@ from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.plausible.texture import SampleRows, repeats_in, runs_in
 
 LONG_REPEAT = 8
-"""Minimum length of a suspicious run of equal samples. Such runs are left out of the noise. Source:
-the accepted chance `_CHANCE`, for 1,000 samples with 5 % of equal neighbours."""
+"""Minimum length of a suspicious run of equal samples. Such runs are left out when the noise is
+computed. The length follows from the accepted chance `_CHANCE`, for 1,000 samples with 5 % of equal
+neighbours."""
 _NEAR = 64
 """Number of samples whose noise is examined, before and after a run of equal values."""
 _MARGIN = 2.0
 """Distance by which a stuck value may be outside the range of the samples before it, in standard
-deviations: 1 in 32 values is outside the range of the 64 values before it."""
+deviations. Even without a fault, 1 in 32 values is outside the range of the 64 values before it."""
 _LEAST = 32
 """Minimum number of differences from which the noise of a source is judged."""
 _LEAST_VALUES = 16
-"""Minimum number of different values in a source with noise: a load with two levels and no noise
-has two values."""
+"""Minimum number of different values in a source with noise. A load with two levels and no noise
+has only two values."""
 _MAX_SAME_RATIO = 0.25
-"""Maximum share of equal neighbours in a source that has noise: the share 1 / (sqrt(4 pi) · sigma)
-of normal noise with a standard deviation sigma of 1.1 quantisation steps."""
+"""Maximum share of equal neighbours in a source that has noise. It is the share 1 / (sqrt(4 pi) ·
+sigma) of normal noise with a standard deviation sigma of 1.1 quantisation steps."""
 _QUARTILE_SIGMAS = 0.4506
-"""Lower quartile of the difference of two normal values, in standard deviations of a value."""
+"""Lower quartile of the absolute difference of two normal values, in their standard deviations."""
 _CHANCE = 14.0
 """Negative natural logarithm of the accepted chance that a sound recording has a suspicious run."""
 _LEAST_SAME_RATIO = 0.05
-"""Minimum share of equal neighbours that is assumed, also for a source that repeats no value."""
+"""Share of equal neighbours that is assumed for a source with a lower share."""
 _BELOW_SIGMAS = 4.0
 """Distance below the highest value, in standard deviations, that contains most samples of a load
 that is not clipped."""
 _CLIPPED_RATIO = 0.05
-"""Minimum share of the highest value among the samples within `_BELOW_SIGMAS`, for clipping."""
+"""Samples count as clipped if at least this share of those within `_BELOW_SIGMAS` of the highest
+value have that value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Noise:
         return self.is_seen_in(_LEAST, _LEAST_VALUES)
 
     def is_seen_in(self, step_count: int, value_count: int) -> bool:
-        """Whether this many differences and different values are present and show such noise."""
+        """Whether at least so many differences and different values exist and show such noise."""
         return (
             len(self.steps) >= step_count
             and self.value_count >= value_count
@@ -97,21 +99,22 @@ class Noise:
         Args:
             repeat_count: Number of samples in the run.
             sample_count: Number of samples that were searched for runs.
-            same_ratio: Share of equal neighbours; used if it exceeds the share in this noise.
+            same_ratio: Share of equal neighbours, which is used if it is higher than the share in
+                this noise.
         """
         ratio = min(max(same_ratio, self.same_ratio, _LEAST_SAME_RATIO), 0.999)
         return repeat_count - 1 < (math.log(sample_count) + _CHANCE) / -math.log(ratio)
 
 
 def noise_of(values: Floats, is_loose: NDArray[np.bool_]) -> Noise:
-    """Noise of the samples, shape (n,), for which `is_loose` holds: those outside long runs."""
+    """Noise of the samples, shape (n,), that are outside long runs, as `is_loose` states."""
     kept = values[is_loose]
     steps = np.abs(np.diff(values))[is_loose[1:] & is_loose[:-1]]
     return Noise(steps, len(np.unique(kept)))
 
 
 def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
-    """Whether a sample repeats the last value of a source that has noise, shape (n,).
+    """Whether each sample repeats the last value of a source that has noise, shape (n,).
 
     Args:
         rows: Samples of a part of a recording.
@@ -140,7 +143,7 @@ def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
 
 
 def _same_ratio(values: Floats, begin: int, end: int) -> float:
-    """Of the samples outside a run with the run's value, the share followed by an equal sample."""
+    """Share of samples outside a run, but with its value, that an equal sample follows."""
     others = np.concatenate([values[:begin], [np.nan], values[end + 1 :]])
     is_value = others == values[begin]
     count = int(np.count_nonzero(is_value))
@@ -148,7 +151,7 @@ def _same_ratio(values: Floats, begin: int, end: int) -> float:
 
 
 def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
-    """Whether a sample is at the end of the instrument's range, for each part of a recording.
+    """Whether each sample is at the end of the instrument's range, for each part.
 
     If the current shows no clipping, the power is examined: a power that was recorded in addition
     to the current may have finer steps, which show the noise.
@@ -163,7 +166,7 @@ def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
 
 
 def _clipped_in(parts: Sequence[Floats]) -> list[NDArray[np.bool_]]:
-    """Whether a value is at the end of the range, for each part of a quantity."""
+    """Whether each value is at the end of the range, for each part of a quantity's values."""
     nothing = [np.zeros(len(values), np.bool_) for values in parts]
     highest = max((float(values.max()) for values in parts if len(values)), default=math.nan)
     is_at_end: list[NDArray[np.bool_]] = []

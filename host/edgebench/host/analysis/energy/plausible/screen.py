@@ -1,10 +1,10 @@
 """All checks whether a recording can be true, and removal of samples that cannot be true.
 
 Theory of operation. Every source, live or a file, passes these checks before any energy is
-computed. Samples that cannot be true are left out, and count as missing: up to 0.1 % of such
-samples add to the uncertainty; if there are more, the recording is refused, or the window that
+computed. Samples that cannot be true are left out, and count as missing. Up to 0.1 % of such
+samples add to the uncertainty. If there are more, the recording is refused, or the window that
 contains them. If an error cannot be bounded that way, such as a wrong unit, the energy is refused.
-A check is listed only if it found something, so a recording without remarks is plausible.
+A check is listed only if it found something, so a recording without listed checks is plausible.
 
     plausible     power that no board can draw, values that are stuck, a counter that is dead
     saturation    samples at the end of a range that the driver does not declare
@@ -36,18 +36,18 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.thermal import ExpectedPower
 
 PRODUCT_RATIO = 3.0
-"""Largest ratio between power and the product of voltage and current. A converter that reads the
-three quantities in succession, or in whole milliamperes, deviates by less; a wrong unit deviates by
-more."""
+"""Largest ratio, in either direction, between power and the product of voltage and current. A
+converter that reads the three quantities in succession, or in whole milliamperes, deviates by less
+than this ratio; a wrong unit deviates by more."""
 LEAST_POWER_FACTOR = 0.02
-"""Minimum ratio of power to voltage times current if the current may alternate. Assumed: a device
-in standby, whose filter draws mostly reactive power, is above this ratio, and a wrong unit is
-below."""
+"""Minimum ratio of power to voltage times current if the current may alternate. It is assumed that
+a device in standby, whose filter draws mostly reactive power, is above this ratio, and that a wrong
+unit is below it."""
 _ALTERNATING = ("wall", "not stated")
 """Boundaries whose current may alternate."""
 _REVERSED_RATIO = 3.0
-"""Ratio of the largest negative power to the highest power, above which a recording counts as
-reversed."""
+"""A recording counts as reversed if its largest negative power is more than this multiple of its
+highest power."""
 _PROCESSOR_BOUNDARIES = ("package", "platform")
 """Boundaries that contain the processor which reads the counter, so their power is never 0 W."""
 
@@ -63,8 +63,8 @@ class Screening(Generic[TraceT]):
     checks: tuple[MeterCheck, ...] = ()
     """Checks with a remark; empty if there is none."""
     left_out: tuple[Reason, ...] = ()
-    """Reasons why samples were left out; part of the refusal of a window in which too many samples
-    are missing."""
+    """Reasons why samples were left out. They are stated if a window is refused because too many
+    samples are missing."""
 
 
 def screen(
@@ -74,9 +74,9 @@ def screen(
 
     Args:
         power: The recording.
-        board: Possible powers of the device; None: unknown.
-        is_loaded: Whether the recording contains idle time and a running model: the power must then
-            change, and rise under load.
+        board: Possible powers of the device; None if they are unknown.
+        is_loaded: Whether the recording contains idle time and a running model. If so, the power
+            must change, and rise under load.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -202,7 +202,7 @@ class _Implausible:
 
 
 def _may_be_clipped(capability: Capability) -> bool:
-    """Whether runs of the highest value show the end of a range.
+    """Whether repeated highest values show the end of the instrument's range.
 
     A counter has no range, and has less noise under load. For an instrument with several ranges,
     the end of each range is known, and a higher range has larger steps than the range that shows
@@ -259,7 +259,7 @@ def _disagreement(pieces: Sequence[TracePiece], channel: Channel) -> Reason | No
 
 
 def _of_site(power: PowerTrace, *, is_loaded: bool) -> list[MeterCheck]:
-    """Checks of the whole device's power: its direction, and whether it is stuck or always 0 W."""
+    """Check the whole device's power: its direction, and whether it is stuck or always 0 W."""
     try:
         site = site_in(power)
     except MeasurementError:  # no value, or no sum: each channel is reported separately

@@ -1,4 +1,4 @@
-"""How the values of successive samples differ: a source with noise repeats no value for long.
+"""Differences between successive samples; a source with noise repeats no value for long.
 
 The summary of a part of a recording determines whether its samples must be read, so an hour of a
 fast meter with noise is checked without reading samples.
@@ -16,7 +16,7 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texture:
-    """Summary of a part of a recording: repeated values, and two measurements of its power."""
+    """Summary of a part of a recording, with its repeated values and its power, measured twice."""
 
     longest_repeat: int
     """Largest number of successive samples with equal values."""

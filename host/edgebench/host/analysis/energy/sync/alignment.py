@@ -52,10 +52,10 @@ class Alignment:
     error_ns: float
     """Bound on the error of any converted time inside the run."""
     residual_ns: float | None = None
-    """Standard deviation of the marks about the line; None if there are no marks."""
+    """Standard deviation of the marks' distances from the line; None if there are no marks."""
     mark_count: int = 0
     rate_error: float | None = None
-    """Bound on the error of the slope, if the slope was taken from another method; else None."""
+    """Bound on the error of a slope that was taken from another method; None for an own slope."""
 
 
 def host_line(clock: ClockModel) -> ClockLine:
@@ -65,7 +65,7 @@ def host_line(clock: ClockModel) -> ClockLine:
 
 
 def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
-    """Line from device clock to meter clock, given a `line` from device clock to arrival clock.
+    """Line from device clock to meter clock, from a `line` from device clock to host clock.
 
     host = meter + offset + slope · meter, so meter = (host - offset) / (1 + slope).
     """
@@ -76,12 +76,13 @@ def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
 
 
 def fit_line(device_ns: Nanoseconds, meter_ns: Nanoseconds, *, slope: float | None) -> ClockLine:
-    """Least squares through marks; with a given slope, only the offset is fitted.
+    """Fit a line to marks by least squares; if the slope is given, only the offset is fitted.
 
     Args:
-        device_ns: Times of the marks, shape (n,), n >= 1; n >= 2 at different times for a slope.
+        device_ns: Times of the marks, shape (n,), n >= 1. To fit a slope, two marks at different
+            times are needed.
         meter_ns: The same marks by the meter's clock, shape (n,).
-        slope: Known slope; None: fit it.
+        slope: Known slope; if None, the slope is fitted, too.
     """
     reference_ns = round(float(device_ns.mean()))
     x = (device_ns - reference_ns).astype(np.float64)

@@ -8,8 +8,9 @@ edge           pulses on a wire
 coded_load     a load code found in the power
 loop           the start and end of the loop, if the code is not found
 
-Only marks (edge, coded_load, loop) bound the delay of the samples. So if the device played a code
-and the code is not found in the trace, arrivals alone are not accepted as an alignment.
+Only methods with marks (edge, coded_load, loop) bound the delay of the samples. So if the device
+played a code and the code is not found in the trace, arrivals alone are not accepted as an
+alignment.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ from edgebench.protocol.record import SyncFacts
 PROBE_NS = 100e3
 """Minimum error of probes, even with steady clocks, a symmetric link and short round trips."""
 CLOCK_RESIDUAL_FACTOR = 3.0
-"""Ratio of the probes' residual to the expected residual, above which a clock was set or was
-suspended."""
+"""If the probes' residual exceeds the expected residual by this factor, a clock was set or was
+suspended during the run."""
 _PRECEDENCE = (
     (SyncMethod.EDGE, SyncMethod.CODED_LOAD),
     (SyncMethod.EDGE, SyncMethod.ARRIVAL),
     (SyncMethod.CODED_LOAD, SyncMethod.ARRIVAL),
     (SyncMethod.LOOP, SyncMethod.ARRIVAL),
 )
-"""Pairs of methods that are checked for contradiction: the stronger, then the weaker."""
+"""Pairs of methods that are checked for contradiction, each with the stronger method first."""
 _BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
 """Methods with better marks than the loop: if any of them succeeds, the loop is not searched."""
 
@@ -92,15 +93,15 @@ class RunClocks:
     probes: ClockModel | None
     """Model of host clock and device clock."""
     is_meter_on_device: bool
-    """Whether the agent recorded the meter, so that arrivals and polls have timestamps of the
-    device's clock."""
+    """Whether the agent recorded the meter. Arrivals and polls then have timestamps of the device's
+    clock."""
     span_ns: tuple[int, int]
     """First and last device time for which an error bound must hold."""
     loop: LoopTimes | None = None
     """Start and end of the loop; None if the device was not idle around the loop."""
     place: ClockLine | None = None
-    """Position of the load codes in a trace whose clock is otherwise unknown; None for a meter that
-    edgebench operated."""
+    """Line from the device's clock to a trace with an unknown clock, found from the load codes.
+    None for a meter that edgebench operated."""
 
 
 def find_sync(
@@ -156,12 +157,12 @@ def find_sync(
 
 
 def is_made_up(power: PowerTrace) -> bool:
-    """Whether the power is synthetic: it neither depends on the device nor passes a buffer."""
+    """Whether the power is synthetic, and so neither depends on the device nor is buffered."""
     return all(channel.boundary == SYNTHETIC for channel in power.header.capability.channels)
 
 
 def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, Reason]:
-    """Methods that another method contradicts, with the reasons.
+    """Maps each method that a stronger method contradicts to the reason.
 
     A wire takes precedence over a pattern in the power. Both take precedence over arrivals, which
     do not show the delay by a buffer between meter and host.
@@ -194,7 +195,7 @@ class _Methods:
     clocks: RunClocks
 
     def all(self) -> Iterator[tuple[SyncMethod, Callable[[], Alignment]]]:
-        """Methods that are possible with the meter, each with its alignment function."""
+        """Maps each method that is possible with the meter to its alignment function."""
         capability = self.power.header.capability
         if self.clocks.place is not None:
             pass  # a file contains no arrival times
@@ -220,7 +221,7 @@ class _Methods:
     def _probes(self) -> Alignment:
         """Alignment from probes of the device's clock.
 
-        The error is the larger of the errors at both ends of the span: if the host disconnected,
+        The error is the larger of the errors at the two ends of the span. If the host disconnected,
         all probes are earlier than the end of the run.
         """
         model = self.clocks.probes
@@ -251,7 +252,7 @@ class _Methods:
         )
 
     def _guess(self) -> ClockLine:
-        """Known position of the codes, else the line of the first method, which needs no marks."""
+        """The known position of the codes, or else the line of the first method without marks."""
         if self.clocks.place is not None:
             return self.clocks.place
         _, align = next(self.all())
@@ -304,7 +305,7 @@ class _Methods:
         return ONE_CODE_DRIFT + slope_error
 
     def _blurred(self, alignment: Alignment) -> Alignment:
-        """The alignment with half the smoothing time added to its error."""
+        """The alignment, with half of the meter's smoothing time added to its error."""
         blur_s = self.power.header.capability.smoothing_s or 0.0
         return replace(alignment, error_ns=alignment.error_ns + 1e9 * blur_s / 2)
 

@@ -1,10 +1,10 @@
-"""Pulses on a wire: match falling edges of the meter's input with pulses of the device.
+"""Match falling edges of the meter's input with pulses that the device sends on a wire.
 
 Theory of operation. The device sends a few pulses at irregular distances and records their times.
 For each digital input, every pair of one of the first pulses and an edge is a guess at the offset.
-The guess with which most pulses match an edge is right, because the irregular distances fit only
-once. An input with another signal does not match. Neither another clock nor a first guess is
-needed.
+The guess with which the most pulses match an edge is right, because the irregular distances fit at
+only one offset. An input with another signal does not match. The method needs neither a third clock
+nor a first guess.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ from edgebench.host.result.reasons.energy import stated
 from edgebench.protocol.record import SyncFacts
 
 DRIFT_LIMIT = 300e-6
-"""Maximum drift of two crystals of 100 ppm each, plus a margin; used if the rate is unknown."""
+"""Maximum drift between two crystals of 100 ppm each, plus a margin, for an unknown rate."""
 GUESS_NS = 3e6
-"""Time error at the far end of a recording, if the rate comes from arrivals."""
+"""Assumed time error at the far end of a recording if the rate comes from arrivals."""
 NEEDED_RATIO = 0.8
-"""Share of the pulses that must be found: a glitch may hide one or two pulses."""
+"""Minimum share of the pulses that must be found, because a glitch may hide one or two pulses."""
 MIN_FOUND = 4
 MAX_EDGES = 4000
-"""Number of edges above which an input carries another signal: mains hum has as many in 80 s."""
+"""An input with more edges carries another signal; mains hum makes this many edges in 80 s."""
 FIRST_PULSES = 3
 """Number of pulses at the start, at least one of which must be found."""
 MARK_RESIDUAL_FACTOR = 3.0
-"""Ratio of a mark's residual to the error from wire and sampling, above which the mark is
-rejected."""
+"""A mark is rejected if its residual exceeds the error from wire and sampling by this factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def align_edges(
 def _match(
     times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> _Match | None:
-    """Match with the most pulses; None if too few pulses match, or two offsets fit."""
+    """Match of the most pulses with edges; None if too few pulses match, or two offsets fit."""
     first = times[:FIRST_PULSES]
     counts = np.concatenate(
         [_counts(pulse_ns, times, edges, allowed_ns, slope) for pulse_ns in first]
@@ -113,7 +112,7 @@ def _match(
 def _counts(
     pulse_ns: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> NDArray[np.int64]:
-    """Number of pulses that match an edge, if each edge in turn is that of pulse `pulse_ns`."""
+    """Number of pulses that match an edge if `pulse_ns` belongs to the edge, for each edge."""
     line = ClockLine(int(pulse_ns), 0.0, slope)
     expected = line.to_meter(times) + (edges - pulse_ns)[:, None]
     is_near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns
@@ -129,7 +128,7 @@ def _nearest(expected: Nanoseconds, edges: Nanoseconds) -> Nanoseconds:
 
 
 def _judged(match: _Match, times: Nanoseconds, explained_ns: float) -> Alignment:
-    """Line through the marks, without outliers.
+    """Fit a line through the marks that are not outliers.
 
     Raises:
         MeasurementError: too few marks remain.

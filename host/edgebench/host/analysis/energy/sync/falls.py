@@ -6,10 +6,10 @@ P_2 that are t apart
 
     T ≤ t / ln((P_1 - P_i) / (P_2 - P_i))
 
-The smallest such bound over all falls holds for T, whatever the device did meanwhile: activity
-after the loop makes a fall slower, never faster. Rises give no bound, because the power may be
-higher for a moment than any value shows. A meter without a filter shows the fall between two
-samples; then the bound is about a sample interval.
+The smallest such bound over all falls holds for T, whatever the device did meanwhile, because
+activity after the loop makes a fall slower, never faster. Rises give no bound, because the power
+may be higher for a moment than any value shows. A meter without a filter shows the whole fall
+between two samples. The bound is then about a sample interval.
 
 Source: the step response of a first-order filter.
 """
@@ -25,17 +25,17 @@ MIN_DROP = 0.25
 DROP_SIGMAS = 8.0
 """Minimum fall that is used, in standard deviations of the noise."""
 LOW, LOW_SIGMAS = 0.05, 4.0
-"""Minimum distance from the idle power, relative to the height of the loop, and in standard
-deviations of the noise. A power that is closer counts as this distance away, because the idle power
-is not exact."""
+"""Minimum distance of a power from the idle power, relative to the loop's height above idle, and in
+standard deviations of the noise. A power that is closer counts as this distance away, because the
+idle power is not exact."""
 APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Distances in samples between the two powers of a fall."""
+"""Numbers of samples between the two powers of a fall that are compared."""
 
 
 def fall_s(
     time_ns: Nanoseconds, power_w: Floats, *, idle_w: float, loop_w: float, noise_w: float
 ) -> float | None:
-    """Bound on the time constant, s; None if the loop is not clearly above the idle power.
+    """Upper bound of the time constant, s; None if the loop is hardly above the idle power.
 
     Args:
         time_ns: Times of new values, ascending, shape (n,).

@@ -2,11 +2,12 @@
 
 Theory of operation. The times in a file of another instrument may count from 1970 or from the first
 sample, or be wall-clock times. So each code is searched in the whole file, by the correlation of
-its chips with the mean powers at every quarter of a chip. The distance of the two codes is the same
-in the file as on the device, within the error of two clocks; any other pair is rejected. The chips
-are drawn from the id of the run, so the codes of other runs do not fit. Runs of older agents all
-played the same chips: several positions may remain if a file contains several such runs. Then the
-codes of the other runs decide: they must be found where the right position predicts them.
+its chips (elements of the code) with the mean powers at every quarter of a chip. Two codes have the
+same distance in the file as on the device, within the error of two clocks. Pairs with another
+distance are rejected. The chips are drawn from the id of the run, so the codes of other runs do not
+fit. Runs of older agents all played the same chips, so several positions may remain if a file
+contains several such runs. Then the codes of the other runs decide: they must be found where the
+right position predicts them.
 
 The result is only the first guess for `align_code`, which applies its own limits.
 
@@ -31,18 +32,18 @@ from edgebench.protocol.errors import CodesNotFound
 from edgebench.protocol.record import LoadCode
 
 MAX_STEPS = 1 << 23
-"""Maximum number of positions in a file, 40 bytes each: 11 h with chips of 20 ms."""
+"""Maximum number of positions in a file, 40 bytes each, enough for 11 h with chips of 20 ms."""
 RATE_LIMIT = 1e-3
-"""Maximum rate difference of file clock and device clock: crystals are within 2e-4; computer clocks
-set by a time server are slewed by at most 5e-4 (adjtime, ntpd)."""
+"""Maximum rate difference between file clock and device clock. Two crystals differ by at most 2e-4,
+and a time server slews the clock of a computer by at most 5e-4 (adjtime, ntpd)."""
 MIN_EACH = 0.5
 MIN_MEAN = 0.75
-"""Minimum correlation of each code (`MIN_EACH`), and of the mean of both (`MIN_MEAN`). The
+"""Minimum correlation of each code (`MIN_EACH`), and minimum mean of the two (`MIN_MEAN`). The
 correlation of 31 chips with noise has a standard deviation of 0.18, and the mean of two such
 correlations 0.13. 0.75 is 5.9 standard deviations of the mean, which noise exceeds at one of a
 hundred million positions."""
 RIVAL_PLACE_RATIO = 0.8
-"""Minimum ratio of a position's correlation to the best, for the position to be a candidate."""
+"""A position is a candidate if its correlation is at least this share of the best correlation."""
 MAX_PLACES = 64
 
 
@@ -51,7 +52,7 @@ class CodePlace:
     """Position in the file where both codes of a run are found."""
 
     line: ClockLine
-    """Line from the device's clock to the file's, to about a quarter of a chip."""
+    """Line from the device's clock to the file's, exact to about a quarter of a code element."""
     correlation: float
 
 
@@ -62,7 +63,7 @@ class CodeSearch:
     first_ns: int
     step_ns: int
     correlation: Floats
-    """Shape (n,): correlation with a code that begins at first_ns + index · step_ns."""
+    """Correlation with a code that begins at first_ns + index · step_ns, shape (n,)."""
 
     @classmethod
     def of(
@@ -79,7 +80,7 @@ class CodeSearch:
                 for shifts of their edges.
             cumulative: Energy of the trace.
             span_ns: First and last time of the trace.
-            step_ns: Distance of the positions; None: a quarter of a chip.
+            step_ns: Distance between the positions; None stands for a quarter of a chip.
 
         Raises:
             MeasurementError: the trace is shorter than the code, or has too many positions.
@@ -104,7 +105,7 @@ class CodeSearch:
         return cls(span_ns[0], step_ns, _correlation(chips_w, is_busy, rounding_j))
 
     def at(self, begin_ns: float, within_ns: float) -> float:
-        """Highest correlation of a code that begins near a time; 0 outside the trace."""
+        """Highest correlation of a code that begins near this time; 0 outside the trace."""
         first = max(0, int((begin_ns - within_ns - self.first_ns) / self.step_ns))
         last = int((begin_ns + within_ns - self.first_ns) / self.step_ns) + 2
         return float(self.correlation[first : max(0, last)].max(initial=0.0))
@@ -196,8 +197,8 @@ def choose_place(
         places: Positions where both codes of the run are found.
         search: The search that found them.
         others: Codes of other runs of the device with the same chips.
-        twin_count: Number of other runs in the set of this run with the same chips and code
-            distance, which fit any of the positions.
+        twin_count: Number of other runs in this run's set whose codes have the same chips and
+            distance, and so fit any of the positions.
 
     Raises:
         MeasurementError: several positions or several runs fit equally well.
@@ -219,7 +220,7 @@ def choose_place(
 
 
 def are_alike(codes: Sequence[LoadCode], other: Sequence[LoadCode]) -> bool:
-    """Whether the codes of two runs have the same chips and distance, so they are ambiguous."""
+    """Whether the codes of two runs have equal chips and distance, and so look the same."""
     if [code.is_busy for code in codes] != [code.is_busy for code in other]:
         return False
     if not codes or not all(code.edges_ns for code in (*codes, *other)):

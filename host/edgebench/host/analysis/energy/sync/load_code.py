@@ -38,34 +38,36 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 SEARCH_NS = 5e9
-"""Distance to search: the meter's buffers may have made the first guess wrong by this time."""
+"""Time by which the first guess may be wrong because of the meter's buffers, and thus is
+searched."""
 SEARCH_CHIPS = 6
 """Minimum distance to search, in chips, so that the best shift can be compared with others."""
 MAX_GRID = 4_000_000
-"""Maximum number of grid points, 32 MB: a code that needs more has an invalid record."""
+"""Maximum number of grid points (32 MB); only a code with an invalid record needs more."""
 STEPS_PER_CHIP = 4
 GRID_PER_CHIP = 40
-"""Grid points per chip at which the energy is read; between them, power is taken as constant."""
+"""Grid points per chip at which the energy is read; power counts as constant between two points."""
 MIN_CORRELATION = {1: 0.85, 2: 0.7}
-"""Minimum correlation by number of codes. The correlation of 31 chips with white noise has a
-standard deviation of 0.18, and 500 shifts of a chip are tried: noise is taken for the code once in
-a million searches for two codes, and once in 2000 for one code."""
+"""Maps the number of codes of a run (1 or 2) to their minimum correlation. The correlation of 31
+chips with white noise has a standard deviation of 0.18, and 500 shifts of a chip are tried. Noise
+is then taken for the code in one of a million searches for two codes, and in one of 2000 searches
+for a single code."""
 MIN_CORRELATION_EACH = 0.5
 """Minimum correlation of each code alone, at the shift that is best for both."""
 RIVAL_PEAK_RATIO = 0.8
-"""Ratio of another peak to the best, above which the result is ambiguous."""
+"""If a second peak is higher than this share of the best peak, the result is ambiguous."""
 MIN_MARKS = 6
 MIN_MARKS_RATIO = 0.5
-"""Share of the changes of a code that must be found at consistent times."""
+"""Minimum share of the changes of a code that must be found at consistent times."""
 WHOLE_RATIO = 0.8
-"""Minimum length of a chip relative to the typical chip: a chip shortened by a stall gives no
-marks."""
+"""Minimum length of a chip that gives marks, relative to the typical chip. A stall of the device
+may shorten a chip."""
 ONE_CODE_DRIFT = 50e-6
 """Error of the rate from arrivals, if no second code gives the rate."""
 FLAT_RATIO = 0.2
-"""Size of a change, relative to the typical change, below which it is not a mark."""
+"""A change of power that is smaller than this share of the typical change is not a mark."""
 OUTLIER_FACTOR = 5.0
-"""Distance that makes an outlier, in standard deviations, estimated from the median deviation."""
+"""A mark is an outlier from this distance, in standard deviations (from the median deviation)."""
 CODE_COVERAGE = 2.0
 
 Cumulative = Callable[[Nanoseconds], Floats]
@@ -212,7 +214,7 @@ def _peak_ns(codes: Sequence[CodeTrace], guess: ClockLine, search_ns: float) -> 
 def _refined(
     codes: Sequence[CodeTrace], line: ClockLine, guess: ClockLine
 ) -> tuple[ClockLine, _Marks]:
-    """Line through the changes near `line`, and their marks; a single code gives no rate."""
+    """Line through the changes near `line`, and their marks; one code alone gives no rate."""
     each = [_marks_of(code, line) for code in codes]
     marks = _Marks(
         np.concatenate([edges.device_ns for edges in each]),

@@ -1,10 +1,10 @@
 """The start and end of the loop, located in the recorded power.
 
 Theory of operation. The device is idle right before the warm-up and right after the timed loop, and
-active in between. So the loop is a rise and a fall of the power at a known distance. Their position
+active in between. So the power rises and falls with the loop, at a known distance. Their position
 is searched like that of a load code. Then each of the two is a mark, located by the energy around
 it (load_code.py). Other changes of the power are unknown beforehand. So the error of a mark is
-estimated by the same computation at times without a change of the load: in the middle of the loop,
+estimated by the same computation at times without a change of the load, in the middle of the loop
 and while the device is idle. Without a disturbance, both marks are late by the same time. Half of
 the difference between their delays is part of the error.
 
@@ -33,25 +33,27 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 MAX_SEARCHED = 20_000_000
-"""Maximum number of pairs of a shift and a piece of time; each pair takes some 60 bytes."""
+"""Maximum number of combinations of a shift and a piece of time, each of some 60 bytes."""
 HALF_OF_LOOP = 8
-"""Divisor of the loop's duration: the power on each side of a mark is evaluated over this part of
-the loop, or over the idle time if that is shorter. The part leaves enough positions to estimate the
-fluctuation."""
+"""Divisor of the loop's duration. The power on each side of a mark is evaluated over this fraction
+of the loop, or over the idle time if that is shorter. So enough positions remain in the loop to
+estimate the fluctuation."""
 MIN_HALF_SAMPLES = 4
-"""Minimum number of samples on each side of a mark; with fewer, the meter is too slow to resolve a
-change."""
+"""Minimum number of samples on each side of a mark. A meter that takes fewer is too slow to resolve
+a change."""
 NEAR_CHIPS = 3
-"""Number of pieces at each end of the loop that count separately in the search, each as long as the
-idle piece outside; the rest of the loop counts as a single piece, regardless of its length."""
+"""Number of pieces at each end of the loop that count separately in the search. Each is as long as
+the idle piece outside the loop. The middle of the loop counts as a single piece, regardless of its
+length."""
 RIVAL_FACTOR, RIVAL_LEFT = 4.0, 0.1
-"""Minimum share of the variance that any other position must leave unexplained: `RIVAL_FACTOR`
-times the share at the best position, and at least `RIVAL_LEFT`. If a position leaves less, the
-result is ambiguous: other activity may be as long as the loop."""
+"""Every position but the best must leave at least this share of the variance unexplained:
+`RIVAL_FACTOR` times the share at the best position, and at least `RIVAL_LEFT`. Otherwise the result
+is ambiguous, because other activity may be as long as the loop."""
 EDGE_COVERAGE = 3.0
 """Coverage factor k of the fluctuation, which is estimated from few positions in a short loop."""
 EARLY_NS = 5e6
-"""Maximum negative shift: no sample arrives early, but the guess may be wrong by this much."""
+"""Maximum negative shift. No sample arrives early, but the first guess may be wrong by this
+much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,11 @@ class LoopTimes:
     idle_ns: tuple[tuple[int, int], ...]
     """Windows in which the device is idle."""
     code_ns: tuple[tuple[int, int], ...]
-    """Windows of the load codes, which the meter may record faintly."""
+    """Windows of the load codes, which the meter may record too faintly to find."""
 
     @property
     def marks_ns(self) -> Nanoseconds:
-        """Middle of the rise and of the fall, shape (2,)."""
+        """Middle of the interval of the rise, and of the interval of the fall, shape (2,)."""
         return np.array([sum(self.rise_ns) // 2, sum(self.fall_ns) // 2])
 
     @property
@@ -139,7 +141,7 @@ def _search_ns(loop: LoopTimes) -> float:
 
 
 def _as_code(loop: LoopTimes, half_ns: int) -> LoadCode:
-    """The loop as a code: idle, active, idle."""
+    """The loop in the form of a load code that is idle, active and idle again."""
     rise_ns, fall_ns = (int(mark) for mark in loop.marks_ns)
     near_ns = half_ns * np.arange(-1, NEAR_CHIPS + 1)
     edges_ns = np.concatenate([rise_ns + near_ns, (fall_ns - near_ns)[::-1]])
@@ -186,14 +188,14 @@ def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) 
 def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floats:
     """Share of the power's variance that the loop's times explain at each shift, shape (m,).
 
-    All active pieces together have the same weight as all idle pieces together. The share is 0 for
-    a fall instead of a rise, and for a shift at which any of the first `needed` pieces was not
+    All active pieces together have the same weight as all idle pieces together. The share is 0 at a
+    shift where the power falls instead of rising, or where any of the first `needed` pieces was not
     recorded.
 
     Args:
         power_w: Mean power of each piece at each shift, shape (m, n); NaN if not recorded.
         is_busy: Whether each piece is active, shape (n,).
-        needed: Number of pieces, from the first, that must have been recorded.
+        needed: Number of pieces at the start, all of which must have been recorded.
     """
     is_known = ~np.isnan(power_w)
     power_w = np.where(is_known, power_w, 0.0)
@@ -217,7 +219,7 @@ class _Edges:
     half_ns: int
 
     def at(self, meter_ns: Nanoseconds) -> tuple[Floats, Floats]:
-        """Delay of each change relative to `meter_ns`, and power before minus after, shape (n,)."""
+        """Each change's delay against `meter_ns`, and the power before it minus that after it."""
         excess_j, step_w = self._excess_j(meter_ns)
         late_ns = np.zeros(len(meter_ns))
         np.divide(1e9 * excess_j, step_w, out=late_ns, where=step_w != 0)
@@ -226,7 +228,7 @@ class _Edges:
     def noise_j(self, loop: LoopTimes, line: ClockLine) -> float:
         """Standard deviation of the energy around a mark, from positions without a change.
 
-        A mark has half its window in the loop and half where the device is idle.
+        One half of a mark's window is in the loop, and the other half is where the device is idle.
 
         Raises:
             MeasurementError: there is no such position.

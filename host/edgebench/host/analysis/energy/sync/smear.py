@@ -2,10 +2,11 @@
 
 Theory of operation. Many instruments filter the power, and few files state this. A filter delays
 every change of power; the alignment, which uses these changes, includes the delay. A filter also
-makes changes less steep, which changes the power at the ends of a window. The code has changes of
-many spacings; a recording with a filter of time constant T shows the filtered code. So the powers
-of quarters of chips are compared with the code after filters of several T, each at several shifts,
-by least squares for the two levels. The largest T that fits as well as the best is used.
+makes changes less steep, which changes the power at the ends of a window. The code changes at many
+different intervals, so a recording through a filter of time constant T shows the shape of the
+filtered code. The powers of quarters of chips (elements of the code) are compared with the code
+after filters of several T, each at several shifts, by least squares for the two levels. The largest
+T whose fit is about as good as the best fit is used.
 
 Source: our own; a moving average over a time L is fitted with T between L / 4 and L / 2, as
 simulated in the tests.
@@ -24,15 +25,17 @@ from edgebench.host.analysis.energy.sync.load_code import Cumulative
 from edgebench.protocol.record import LoadCode
 
 QUARTERS = 4
-"""Number of pieces per chip that are compared."""
+"""Number of pieces of each chip (element of the code) whose powers are compared."""
 FINE = 64
-"""Steps of the filtered code per chip."""
+"""Number of time steps per chip in which the filtered code is computed."""
 RATIOS = (0.0, 0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0)
-"""Time constants that are tried, in chips; with a longer constant, the code is not detected."""
+"""Time constants that are tried, in chips. A code with a longer time constant is not detected."""
 ENOUGH_BETTER = 0.8
-"""Ratio of the sum of squares with a filter to that without, above which no filter is assumed."""
+"""No filter is assumed if the best filter leaves more than this share of the unfiltered sum of
+squares."""
 AS_GOOD = 1.1
-"""Ratio to the least sum of squares up to which a filter fits as well as the best."""
+"""A filter counts as equal to the best one if its sum of squares is at most this multiple of the
+least."""
 
 
 def smear_s(
@@ -67,13 +70,13 @@ def smear_s(
 
 
 def _quarters(edges_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Edges of quarter chips."""
+    """Edges between the quarters of the chips, which are the elements of the code."""
     places = np.arange((len(edges_ns) - 1) * QUARTERS + 1) / QUARTERS
     return np.rint(np.interp(places, np.arange(len(edges_ns)), edges_ns)).astype(np.int64)
 
 
 def _left(powers_w: Floats, is_busy: NDArray[np.float64], ratio: float, sample: float) -> float:
-    """Sum of squared residuals of the powers from a filtered code, at the best shift.
+    """Sum of squared differences between the powers and a filtered code, at the best shift.
 
     Args:
         powers_w: Mean powers of the quarters of chips, shape (n,).
