@@ -21,7 +21,9 @@ from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol.errors import ExternalDataRefused
 
-COMMAND = re.compile(r"(python -I -c \".*\" .* whole\.onnx); then edgebench bench whole\.onnx(?: |;|$)")
+COMMAND = re.compile(
+    r"(python -I -c \".*\" .* whole\.onnx); then edgebench bench whole\.onnx(?: |;|$)"
+)
 
 
 def stored(folder: Path, kind: str) -> Path:
