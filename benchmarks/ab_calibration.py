@@ -215,7 +215,7 @@ def real_table(pool: Floats, gates: int, draw: np.random.Generator) -> str:
 
 
 def split(pool: Floats) -> Iterable[Floats]:
-    """Gates of ten consecutive pairs, each pair used once."""
+    """Split runs into groups of ten consecutive pairs; a gate compares the pairs of a group."""
     whole = pool.size // (2 * PAIRS) * 2 * PAIRS
     return list(pool[:whole].reshape(-1, 2 * PAIRS))
 

@@ -1,4 +1,4 @@
-"""Reads from a TensorFlow Lite file which types its operators multiply.
+"""Reads the types that are multiplied by the operators of a TensorFlow Lite file.
 
 Theory of operation. A .tflite file is a FlatBuffer:
 

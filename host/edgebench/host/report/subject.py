@@ -182,7 +182,7 @@ class ReportSubject:
     """Latencies after the warm-up of all runs, at most `MOST_LATENCIES`, ascending."""
     percentiles: tuple[ReportNumber, ...]
     spread: IntervalPlot | None
-    """Headline of each run with its interval within the run; None for a single run."""
+    """Main result of each run of a set, with the interval of that run; None for a single run."""
     traces: tuple[TracePart, ...]
     energy: EnergyPart | None
     energy_run: str

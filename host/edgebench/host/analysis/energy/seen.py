@@ -235,7 +235,11 @@ def idle_noise_w(
 def _fall_s(
     power: PowerTrace, channel: str, line: ClockLine, readings: _Readings, fall_ns: Window
 ) -> float:
-    """Bound on the filter's time constant; if no fall is seen, the interval of new values."""
+    """Upper bound on the time constant of the meter's filter, s.
+
+    Without a visible fall of the power, the bound is the interval at which the meter updates its
+    values, or else the interval of the samples.
+    """
     end_ns, after_ns = fall_ns
     time_ns, power_w = _samples(power, channel, line, (2 * end_ns - after_ns, after_ns))
     if readings.update_s:

@@ -20,8 +20,8 @@ met an activity, its pauses are shorter than that. Its power is unknown, and the
 r at 95 % is used. Above this rate, only pulses of a regulator are short enough to fall between
 samples, and most regulators have their own clocks. So r plus its standard uncertainty is used: the
 clocks count as equal only if the recording shows it. With the lower bound of r, the energy of a run
-of one second would always be refused on a device that is late by 10 us at the edges of its load
-code.
+of one second would always be refused on a device that switches 10 us too late at the edges of its
+load code (the coded pattern of load and rest that aligns the clocks).
 
 The edges of a load code are shifted at random, so that the errors of sampled edges average out
 (`common_error_s`). If they average out, and the device is on time, then at 25,000 instants per

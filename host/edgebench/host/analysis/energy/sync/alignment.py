@@ -65,9 +65,11 @@ def host_line(clock: ClockModel) -> ClockLine:
 
 
 def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
-    """Line from device clock to meter clock, from a `line` from device clock to host clock.
+    """Line that converts device time to meter time.
 
-    host = meter + offset + slope · meter, so meter = (host - offset) / (1 + slope).
+    The line combines `line`, which converts device time to host time, with the inverse of
+    `arrival`, which converts meter time to host time: host = meter + offset + slope · meter, so
+    meter = (host - offset) / (1 + slope).
     """
     host_ns = line.reference_ns + line.offset_ns
     meter_ns = (host_ns - arrival.offset_ns) / (1 + arrival.slope)
