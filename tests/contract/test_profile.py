@@ -20,6 +20,7 @@ from edgebench.protocol.runtime import LoadedModel, LoadOptions
 
 PROFILED = LoadOptions(threads=1, is_profiled=True)
 RUN_COUNT = 20
+TRIES = 3
 MEMORY_BYTES = 2**30
 
 
@@ -75,16 +76,20 @@ SLOW = [
 def test_operators_add_up_to_the_whole(name: str, file: str) -> None:
     """Otherwise times could have another unit, be counted twice, or belong to another model."""
     (path,) = need_shared("models/suite").rglob(file)
-    loaded = ready(name, path, LoadOptions(threads=1))
-    cpu_ns = mean_cpu_ns(loaded.invoker())
-    loaded.close()
-    profiled = ready(name, path, PROFILED)
-    times = profiled.profile(RUN_COUNT)
-    profiled.close()
-    assert cpu_ns > 1e5
-    assert 0.5 < sum(operator.typical_ns for operator in times) / cpu_ns < 1.3
-    # Sums contain the time of other processes, which typical times do not.
-    assert sum(operator.total_ns / operator.count for operator in times) < 20 * cpu_ns
+    ratios: list[float] = []
+    # A neighbour of a virtual machine may slow one of both measurements to half of the speed.
+    while len(ratios) < TRIES and not any(0.5 < ratio < 1.3 for ratio in ratios):
+        loaded = ready(name, path, LoadOptions(threads=1))
+        cpu_ns = mean_cpu_ns(loaded.invoker())
+        loaded.close()
+        profiled = ready(name, path, PROFILED)
+        times = profiled.profile(RUN_COUNT)
+        profiled.close()
+        assert cpu_ns > 1e5
+        ratios.append(sum(operator.typical_ns for operator in times) / cpu_ns)
+        # Sums contain the time of other processes, which typical times do not.
+        assert sum(operator.total_ns / operator.count for operator in times) < 20 * cpu_ns
+    assert any(0.5 < ratio < 1.3 for ratio in ratios), ratios
 
 
 def test_divided_model_shows_both_places() -> None:
