@@ -17,9 +17,9 @@ whose median is valid, of sets whose interval contains the truth, and of sets th
 although their median was moved. A median was moved if its interval lies outside of the range of the
 quiet medians. The rules that failed in sets without a valid median are listed with their counts.
 
-With `--follow`, the first command that is advised for an invalid set is run under the same
-condition. The advice counts as good if the median is then valid. If `--follow` has conditions as
-its arguments, advice is followed only under these conditions.
+With `--follow`, the first command that is advised for a set without a valid median is run under the
+same condition. The advice counts as good if the median is then valid. If `--follow` has conditions
+as its arguments, advice is followed only under these conditions.
 """
 
 from __future__ import annotations

@@ -26,9 +26,7 @@ def parser() -> argparse.ArgumentParser:
         "a microcontroller: edgebench bench MODEL --on AGENT/BOARD",
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION")
-    listed = actions.add_parser(
-        "list", help="list the serial ports and the programs that use them (default)"
-    )
+    listed = actions.add_parser("list", help="list ports and the programs that use them (default)")
     listed.add_argument(
         "--confirm",
         action="store_true",
@@ -36,9 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "restarts many kinds of board, and may restart other devices",
     )
     add_json(listed)
-    flash = actions.add_parser(
-        "flash", help="write firmware to a board, with a flash tool found on PATH"
-    )
+    flash = actions.add_parser("flash", help="write firmware to a board, with a tool on PATH")
     flash.add_argument(
         "board",
         metavar="BOARD",
@@ -50,8 +46,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="?",
         type=Path,
-        help="an .elf, .hex, .uf2 or .bin file (default: edgebench's firmware for this kind of "
-        "board)",
+        help="an .elf, .hex, .uf2 or .bin file (default: edgebench's firmware for the board)",
     )
     flash.add_argument("--tool", metavar="T", help="openocd, pyocd, picotool, probe-rs or bossac")
     flash.add_argument(
@@ -78,8 +73,7 @@ def parser() -> argparse.ArgumentParser:
         type=seconds,
         default=SILENCE_S,
         metavar="TIME",
-        help="maximum time that the board may be silent during a command (default: "
-        f"{SILENCE_S:g}s)",
+        help=f"maximum silence of the board during a command (default: {SILENCE_S:g}s)",
     )
     made.set_defaults(json=False, confirm=False)
     return made
