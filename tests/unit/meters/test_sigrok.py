@@ -138,6 +138,16 @@ def test_rounds_have_the_times_at_which_they_came() -> None:
     assert [gap.cause for gap in found.loss.gaps] == ["no reading came"]
 
 
+@pytest.mark.parametrize("lost", [b"V1: 3.0 V DC\n", b"I1: 300 mA DC\n"])
+def test_round_that_lacks_a_reading_is_dropped(lost: bytes) -> None:
+    """Otherwise each later power would be the product of a voltage and of an older current."""
+    paced = SigrokSettings(is_paced=True, current="I1", voltage="V1")
+    rounds = [b"V1: %d.0 V DC\nI1: %d00 mA DC\n" % (place, place) for place in range(1, 6)]
+    packets = [(100 * place, text.replace(lost, b"")) for place, text in enumerate(rounds)]
+    found = decode(header_of(paced, 10), packets)
+    assert found.power_w == pytest.approx([0.1, 0.4, 1.6, 2.5])
+
+
 @pytest.mark.parametrize(("is_averaging", "is_refused"), [(False, True), (True, False)])
 def test_instants_at_an_instruments_own_pace_give_no_energy(
     is_averaging: bool, is_refused: bool

@@ -136,6 +136,7 @@ class PacedSigrokDecoder(UniformDecoder):
         self._settings = settings
         self._interval_ns = round(1e9 / header.capability.rate_hz)
         self._rest = b""
+        self._head: str | None = None
         self._round: dict[str, float] = {}
         self._last_ns: int | None = None
 
@@ -150,9 +151,13 @@ class PacedSigrokDecoder(UniformDecoder):
             unit = units.get(reading.channel)
             if unit is None:
                 continue
-            # A channel that repeats begins the next round; what the last round lacks was lost.
-            if reading.channel in self._round:
+            # The channel of the first reading begins each round. A round that lacks a reading is
+            # dropped, as the readings of two rounds are not of one time.
+            self._head = self._head or reading.channel
+            if reading.channel == self._head:
                 self._round.clear()
+            elif self._head not in self._round:
+                continue
             is_known = reading.unit == unit
             self._round[reading.channel] = reading.value if is_known else np.nan
             if len(self._round) == len(units):
