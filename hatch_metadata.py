@@ -1,4 +1,4 @@
-"""Metadata hook of edgebench: what pyproject.toml cannot state once and for all."""
+"""Metadata hook of edgebench: sets the metadata that cannot be constants in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:)[^)]*\)")
 
 
 class HostMetadataHook(MetadataHookInterface):
-    """Requires the agent of the same version, and takes links and pictures out of the README."""
+    """Requires the agent of the same version; removes relative links and pictures from README."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Called with the static fields of [project] and the version."""

@@ -18,18 +18,19 @@ the first run to the last, as it heats up. Without a difference between the side
 200 gates may have an alarm: the binomial 95 % range around 5 %.
 
 With `--real-pairs`, short runs of a built-in model are made through `Lab.bench`, two per pair, each
-in its own process. Both sides are the same model, so it is drawn at random which runs are the
-candidate's. In the first row of the table of real runs, each gate is the next ten pairs as they
-were measured, and each run is used once. In the other rows, a gate is ten contiguous pairs from a
-random place of the pool of all runs, and each design draws at random which runs are the
-candidate's. The other rows show the designs under the drift and the outliers of a real machine; for
-pairs, the random draw ensures the rate of alarms that the test promises. A change of 3 % is planted
-by scaling the candidate's medians. `--pool` stores the medians, and reuses them in the next call.
+in its own process. Both sides are the same model, so any of the runs can be used as the
+candidate's. In the first row of the table of real runs, each gate compares the next ten pairs in
+the order of measurement, and each run is used once. In the other rows, a gate compares ten
+contiguous pairs from a random place in the pool of all runs, and the design determines which of
+these runs are the candidate's. The other rows show the designs under the drift and the outliers of
+a real machine; for the design `pairs`, the random order within each pair ensures the rate of alarms
+that the test promises. A change of 3 % is planted by scaling the candidate's medians. `--pool`
+stores the medians, and reuses them in the next call.
 
 With `--occasions`, sets of eight runs are simulated on machines whose state lasts longer than a set
-(tests/support/occasion_simulation.py). The sets are compared in blocks, with the spread between
-earlier occasions. The sides are measured hours apart, or in direct succession. A false alarm is a
-candidate that is called worse although it equals the baseline.
+(tests/support/occasion_simulation.py). The sets are compared in blocks: a change is also tested
+against the spread between earlier occasions. The sides are measured hours apart, or in direct
+succession. A false alarm is the outcome "worse" for a candidate that equals the baseline.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def campaign(draw: np.random.Generator, drift: float) -> Floats:
 
 
 def occasions_table(gates: int, seed: int) -> str:
-    """Table with a row per state of the machine: false alarms, detections, sets in the ratio."""
+    """Shares of false alarms, detections, and next sets in the predicted range; a row per state."""
     runs_only = BlockTrial(occasions=1, is_within_occasion=True, knows_occasions=False)
     recorded = BlockTrial(occasions=5, compared=5, is_recorded=True)
     trials = {
@@ -249,7 +250,7 @@ def alarm_cells(still: int, drifting: int, gates: int) -> list[str]:
 
 
 def found_cell(gates: list[Gate], design: GateDesign, change: float) -> str:
-    """Share of gates that call the candidate worse; for `CHANGE`, also whether the bar is met."""
+    """Share of gates that find the candidate worse; for `CHANGE`, also whether the bar is met."""
     rules = Rules(design.test, margin_ratio=DEFAULT_MARGIN_RATIO)
     found = [compare(a, b, rules).outcome is ComparisonOutcome.WORSE for a, b in gates]
     percent = 100 * sum(found) / len(found)

@@ -16,7 +16,8 @@ its binding, and for the built-in models:
 
 Each round is a new process, in which each side has three turns; the order of the sides is random in
 each turn. Differences and ratios are computed within a round. Inputs and threads are the same on
-all sides. If the outputs of two sides differ in a bit, the benchmark ends with an error.
+all sides. If the outputs of two sides are not identical bit for bit, the benchmark ends with an
+error.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ TURNS = 3
 WARMUP_S = 0.05
 MAX_CALLS = 1_000_000
 CTYPES_BAR = 1.02
-"""If the ratio of `binding` to `ctypes` is at most this, a driver with ctypes counts as not
-faster."""
+"""If the ratio of `binding` to `ctypes` is at most this value, a driver that uses ctypes would not
+be noticeably faster."""
 TIMEOUT_S = 120.0
 
 P50s = dict[str, float]
@@ -98,7 +99,7 @@ def compile_loop(folder: Path) -> Path:
 
 
 def models_of(suffix: str, folder: Path) -> list[Path]:
-    """Files of the trivial model and of the built-in models, in a format."""
+    """Files of the trivial model and of the built-in models, in the format with this suffix."""
     trivial = folder / f"{TRIVIAL}.{suffix}"
     trivial.write_bytes(TRIVIAL_MODELS[suffix])
     return [trivial, *(BUILT_IN / f"digits_{kind}.{suffix}" for kind in ("int8", "fp32"))]
@@ -273,7 +274,7 @@ def cells(sides: Mapping[str, list[float]]) -> list[str]:
 
 
 def stated_cells(runtime: str, sides: Mapping[str, list[float]]) -> list[str]:
-    """Cells of a row: the figures that a run states, and the difference that the loops measured."""
+    """Cells of a row: figures that a run reports, and the difference that the loops measured."""
     p50, c = STATED
     through = spread(sides[p50]).text(0)
     if c not in sides:
@@ -288,7 +289,7 @@ def stated_cells(runtime: str, sides: Mapping[str, list[float]]) -> list[str]:
 
 
 def differences(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """The spread of `above − below`, computed for each round."""
+    """The spread of the difference `above − below` over the rounds."""
     return spread([a - b for a, b in zip(above, below, strict=True)])
 
 

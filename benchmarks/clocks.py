@@ -1,4 +1,4 @@
-"""How often does the interval of p50 contain the duration of a model on a coarse clock?
+"""If a coarse clock times a model, how often does the interval of p50 contain the true duration?
 
 Simulated runs of models with known durations, timed by clocks with steps of 18.5 ns to 1 µs, pass
 through the whole analysis. Each cell has the number of printed intervals that contain the duration,
@@ -27,7 +27,7 @@ durations would spread over more steps of the clock."""
 
 
 def cell(model_ns: float, step_ns: float, trials: int) -> str:
-    """Text of a cell: printed intervals that contain the duration, and runs that are refused."""
+    """Text of a cell: numbers of intervals that contain the duration, and of refused runs."""
     found = Counter(median_of(model_ns, step_ns, seed, NOISE) for seed in range(trials))
     printed = found[Interval.INSIDE] + found[Interval.OUTSIDE]
     parts = [f"{found[Interval.INSIDE]} of {printed}"] if printed else []

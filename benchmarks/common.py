@@ -1,16 +1,16 @@
 """Shared parts of the benchmarks: options, paired rounds, spreads, tables, machine facts, an agent.
 
 A benchmark compares sides, such as edgebench and another program. Each side runs once per round;
-the order of the sides in a round is random. Ratios are computed within a round, so that a machine
-that is slow for a while slows both sides of a ratio. The report has the median over the rounds, the
-quartiles and the extremes. A claim has a figure and may have a bar, the limit for the figure.
+the order of the sides in a round is random. Ratios are computed within a round, so that a temporary
+slowdown of the machine affects both sides of a ratio. The report has the median over the rounds,
+the quartiles and the extremes. A claim has a figure and may have a bar, the limit for the figure.
 
 With --short, a benchmark takes a minute or two; `make benchmarks` runs all benchmarks with --short.
 With --smoke, a benchmark takes seconds, and its figures mean nothing.
 tests/system/test_benchmarks.py runs all benchmarks with --smoke, to detect broken scripts.
 
-After an error of edgebench, of the operating system or of a program that it has started, a
-benchmark ends with a single line.
+If edgebench, the operating system or a program that the benchmark started reports an error, the
+benchmark prints a one-line message and ends.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def paired_ratios(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """The spread of `above / below`, computed for each round."""
+    """The spread of the ratio `above / below` over the rounds."""
     return spread([a / b for a, b in zip(above, below, strict=True)])
 
 
@@ -152,7 +152,7 @@ def interleave(
 
 
 def wait_until_quiet(patience_s: float) -> None:
-    """Wait until the cores have been idle for a second, at most for `patience_s`."""
+    """Wait until the cores have been idle for a second, but no longer than `patience_s`."""
     deadline_s = time.monotonic() + patience_s
     while time.monotonic() < deadline_s:
         before = idle_ticks()

@@ -2,17 +2,18 @@
 
     python benchmarks/confinement.py [--rounds 15] [--blocks 20] [--patience S] [--short]
 
-Theory of operation. A confined process cannot be freed again. Two processes that load the same
-model differ by more than the cost of the confinement, because their memory has different addresses.
-So in each round, a process loads the model with a single thread and forks three children, which
-have the same memory. The first child confines itself as a worker does, the other two children do
-not. On the same CPU, the children take turns in random order; each turn runs a block of the
-worker's own loop. Each ratio divides the medians of two children over their blocks; the ratio of
-the two free children shows the resolution of the method.
+Theory of operation. The confinement of a process cannot be lifted again. Two processes that load
+the same model differ by more than the cost of the confinement, because their memory has different
+addresses. So in each round, a process loads the model with a single thread and forks three
+children, which have the same memory. The first child confines itself as a worker does, the other
+two children do not. On the same CPU, the children take turns in random order; each turn runs a
+block of the worker's own loop. For two children, each ratio is the quotient of their medians over
+all blocks; the ratio of the two unconfined children shows the resolution of the method.
 
 The system-call filter costs time only in system calls. So the number of system calls per inference
-is determined too, with strace(1) if it is installed. The calls of two processes are counted, the
-second with twice as many inferences, and the difference is divided by the additional inferences.
+is determined too, with strace(1) if it is installed. The system calls of two processes are counted;
+the second process runs twice as many inferences. The difference of the counts is divided by the
+number of additional inferences.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The first printed table is about quick sets, with the additional runs that replace disturbed runs.
 The sets pass through the whole analysis, from latencies to the verdict
 (tests/support/simulated_sets.py). The table has the share of valid sets, and the share of intervals
-that contain the true median of such runs. If few sets are valid, the latter share is uncertain, so
-its confidence interval is printed.
+that contain the true median, which is computed from many runs of the same kind. If few sets are
+valid, the latter share is uncertain, so its confidence interval is printed.
 
 The second table is about simulated series of latencies with known percentiles: independent,
 autoregressive, heavy-tailed, and alternating between two levels. For each kind and length of
@@ -72,7 +72,7 @@ def autoregressive(phi: float) -> Process:
 
 
 def levels(share: float, dwell: int) -> Process:
-    """Two levels; the slow level has twice the latency, the rarer level lasts `dwell` queries.
+    """Two levels; the slow one has twice the latency, and the rarer one lasts `dwell` queries.
 
     Args:
         share: Share of the queries on the slow level.

@@ -73,8 +73,8 @@ PAUSE_S = 1.5
 WORKED_S = 3.0
 """A worker that has used this much CPU time has reached its timed loop."""
 DEAD_SIZE, DEAD_BIAS = 1024, 1000.0
-"""Size and bias of a layer whose outputs are all zero because of the bias, unless its inputs are
-far larger than drawn inputs."""
+"""Size and bias of a layer. The bias makes all outputs of the layer zero, unless the inputs are far
+larger than inputs that are drawn at random."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Disturbance:
     """Arguments of `bench`, without the device."""
     plant: Plant = lambda _: nullcontext(lambda: None)
     person: str = ""
-    """Pattern of an advice that a person would follow by removing the disturbance."""
+    """If this pattern matches the advice, a person who follows the advice removes the
+    disturbance."""
     board: str = ""
     """Simulated board; empty: this machine."""
 
@@ -196,7 +197,7 @@ def pause(processes: Sequence[psutil.Process]) -> None:
 
 
 def port(site: PlantedSite) -> Path:
-    """Stable path of the meter's port: a link, such as udev creates."""
+    """Stable path of the meter's port: a link like those that udev creates."""
     return site.folder / "ttyPPK2"
 
 

@@ -77,7 +77,7 @@ def trial_of(
 
 
 def as_trial(source: str, fault: str, outcome: Outcome | str) -> Trial:
-    """Summarise the outcome of a run; an outcome that is a text is the reason of a refusal."""
+    """Summarise the outcome of a run; if the outcome is a text, it is the reason for a refusal."""
     if isinstance(outcome, str):
         return Trial(source, fault, False, False, refused=outcome)
     if outcome.is_refused:
@@ -135,7 +135,7 @@ def shown(trials: Iterator[Trial]) -> list[Trial]:
 
 
 def counted(trials: Sequence[Trial], names: Sequence[str]) -> list[list[str]]:
-    """Rows of a table: for each name, the numbers of trials refused, inside and outside."""
+    """Rows of a table, one per name: numbers of trials that are refused, inside and outside."""
     kinds = Counter(
         (name, "refused" if not trial.is_printed else "inside" if trial.is_inside else "outside")
         for trial, name in zip(trials, names, strict=True)

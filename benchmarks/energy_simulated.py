@@ -2,11 +2,12 @@
 
     python benchmarks/energy_simulated.py [--trials 100] [--only WORD] [--short]
 
-Each case is a device, and a meter with its errors (tests/support/energy_simulation.py); a trial
-draws the phases of both. The claim is that an energy is either refused, or printed with an interval
-that contains the true energy in 95 of 100 trials. The meters have no gain error, and state none.
-Cases that begin with `file:` are instruments that edgebench does not drive. Their recordings are
-read from a CSV file, and their gain error is up to 1 %, the value that their user states.
+Each case is a device and a meter with errors (tests/support/energy_simulation.py); each trial draws
+the phases of the device and of the meter. The claim is that 95 of 100 printed energies have an
+interval that contains the true energy; an energy that is refused does not count. The meters have no
+gain error, and declare none. Cases that begin with `file:` are instruments that edgebench does not
+drive. Their recordings are read from a CSV file. The gain error of such an instrument is up to 1 %,
+and its user specifies this value.
 """
 
 from __future__ import annotations
@@ -311,7 +312,7 @@ def trial(case: Case, seed: int) -> Outcome:
 
 
 def row_of(name: str, outcomes: Sequence[Outcome | None]) -> list[str]:
-    """Row of the table for all trials of a case; an outcome None is a file that was refused."""
+    """Row of the table for all trials of a case; the outcome of a refused file is None."""
     printed = [outcome for outcome in outcomes if outcome is not None and not outcome.is_refused]
     nets = [one.is_net_inside for one in printed if one.is_net_inside is not None]
     methods = Counter(

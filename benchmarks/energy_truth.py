@@ -2,13 +2,14 @@
 
     python benchmarks/energy_truth.py [--trials 100] [--first-seed 1] [--short]
 
-A trial, with its own seed, is a run of a real model on an agent of this machine, metered by an
-emulated PPK2. The current of the emulated unit follows the CPU activity of the model's process; the
-clock of the unit is 37 ppm fast and 1.8 s late. The recording is aligned with the run once by the
-load code, and once by the sync line. For each method, two claims have to hold in 95 of 100 trials:
-the value is within 1 % of the true energy, and the printed interval contains the true energy. The
-printed interval allows for a gain error of 10 %, which the emulated unit does not have. So the
-interval without gain error, and the printed error of the clocks, are compared with the truth too.
+A trial is a run of a real model on an agent of this machine, metered by an emulated PPK2. Each
+trial has its own seed. The current of the emulated unit follows the CPU activity of the model's
+process; the clock of the unit is 37 ppm fast and 1.8 s late. The recording is aligned with the run
+once by the load code, and once by the sync line. For each method, two claims have to hold in 95 of
+100 trials: the value is within 1 % of the true energy, and the printed interval contains the true
+energy. The printed interval allows for a gain error of 10 %, which the emulated unit does not have.
+So the interval without gain error, and the printed error of the clocks, are compared with the truth
+too.
 """
 
 from __future__ import annotations

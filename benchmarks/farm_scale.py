@@ -13,19 +13,21 @@ sample to its delivery.
 part of `edgebench devices` that listens and resolves every name.
 
 *Lanes.* `Lab.bench` measures on agents with simulated boards; each board is a lane. All boards
-share the cores of this machine, so a run mostly waits (20 queries per second). The length of a lane
-is the time from the beginning of its first run to the result of its last run.
+share the cores of this machine, so a run issues only 20 queries per second, and waits most of the
+time. The length of a lane is the time from the beginning of its first run to the result of its last
+run.
 
-*Scheduling.* As for lanes, but with agents whose runs take no time (`farm_sides.py`). Such a run
-has ended as soon as it is requested, and its files are those of a real run of two seconds. So the
-devices do not use the cores. *CPU of the host a run* is the CPU time of all threads of the process
-that calls `Lab.bench`, from the call to its return: lease, clock probes, start, waiting, fetching,
-syncing, and the index. The analysis, which runs in another process, is not included. The CPU time
-of a bench with few runs is subtracted from that of a bench with many runs, and the difference is
-divided by the difference of their numbers of runs; so work that a bench does only once does not
-count. *Of it, the result* is the part for reading the run.json that the analysis has written, and
-for writing a row of the index. *Of it, clock probes* is the part for 24 clock probes in the calling
-thread; the thread that receives their replies takes about the same time in addition.
+*Scheduling.* The measurement is the same as for lanes, but with agents whose runs take no time
+(`farm_sides.py`). Such a run has ended as soon as it is requested, and its files are those of a
+real run of two seconds. So the devices do not use the cores. *CPU of the host a run* is the CPU
+time of all threads of the process that calls `Lab.bench`, from the call to its return: lease, clock
+probes, start, waiting, fetching, syncing, and the index. The analysis, which runs in another
+process, is not included. The CPU time is the slope between a bench with few runs and a bench with
+many runs: the difference of their CPU times, divided by the difference of their numbers of runs. So
+work that a bench does only once does not count. *Of it, the result* is the part for reading the
+run.json that the analysis has written, and for writing a row of the index. *Of it, clock probes* is
+the part for 24 clock probes in the calling thread; the thread that receives their replies takes
+about the same time in addition.
 
 This process and its children raise their limit on open files to the hard limit. A host that watches
 a thousand devices needs `ulimit -n 2048`, or `LimitNOFILE=2048` in its systemd unit.
@@ -251,7 +253,7 @@ class BenchFigures:
 
 
 def report_lanes(options: argparse.Namespace, run: Path) -> None:
-    """Measure on all boards of all agents and print the figures; a run is copied to `run`."""
+    """Measure on all boards of all agents, print the figures, and store a run in folder `run`."""
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name, ExitStack() as stack:
         folder = Path(name)

@@ -6,8 +6,9 @@
     farm_sides.py announcer FIRST COUNT              COUNT announcements by mDNS
 
 Agents print their addresses. The watcher reads the addresses of devices from standard input, and
-prints its figures. A run of a replayer has the files in the directory RUN, with another id. Agents
-and announcers run until their standard input ends.
+prints its figures. A replayer's run consists of the files in the directory RUN, with the id and the
+specification that the host has requested. Agents and announcers run until their standard input
+ends.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class WatchFigures:
     cpu_ratio: float
     """CPU time of all threads of the process, divided by the elapsed time."""
     bytes_per_device: float
-    """Growth of the process's proportional set size since before the first connection."""
+    """Growth of the process's proportional set size, compared with the size before the first
+    connection."""
     delay_s_p50: float
     delay_s_p99: float
     """Time from a sample to its delivery, by the clock of this machine; percentiles of all samples.
@@ -76,7 +78,7 @@ class WatchFigures:
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the kind of process that the first word names."""
+    """Run the kind of process that the first argument names."""
     allow_many_files()
     if words[0] == "agents":
         asyncio.run(serve_agents(Path(words[1]), int(words[2]), tell))
@@ -108,7 +110,7 @@ async def stdin_ended() -> None:
 
 
 async def serve_agents(certificate: Path, count: int, behave: Behave) -> None:
-    """Serve `count` agents with separate identities, which trust the host of a certificate."""
+    """Serve `count` agents with separate identities; all trust the host with this certificate."""
     places = []
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
         for number in range(count):

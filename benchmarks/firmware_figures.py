@@ -2,8 +2,8 @@
 
     python benchmarks/firmware_figures.py [--board mps2-an386]... [--model kws01]...
 
-QEMU counts the instructions with `-icount shift=0`, with the firmware in the package. The count is
-not a latency, and does not depend on the load of this machine. Firmware of the AN386 with the
+QEMU runs the firmware in the package, and counts the instructions with `-icount shift=0`. The count
+is not a latency, and does not depend on the load of this machine. Firmware of the AN386 with the
 kernels in plain C is not in the package; it is built for this benchmark (arm-none-eabi-gcc). Flash
 and RAM are those of the generated model; the table also has the size of the .tflite file, and the
 least arena with which TensorFlow Lite Micro runs the model.
@@ -58,7 +58,7 @@ firmware_operators.py compares single operators with CMSIS-NN."""
 def tflm_arena_bytes(data: bytes) -> int | None:
     """Least arena with which TensorFlow Lite Micro runs a model on this machine, by bisection.
 
-    None if it does not run the model with an arena of `TFLM_ARENA_MAX_BYTES`.
+    None if an arena of `TFLM_ARENA_MAX_BYTES` is not enough.
     """
     from tflite_micro import runtime
 

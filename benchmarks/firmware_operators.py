@@ -32,8 +32,8 @@ from edgebench.firmware_bridge.transports.qemu import qemu_version
 from edgebench.protocol.errors import TargetError
 
 PLAIN = "mps2-an386-portable"
-"""Firmware with the kernels in plain C. Tests compare the outputs of these kernels with LiteRT's,
-compiled for this machine."""
+"""Firmware with the kernels in plain C. Tests compile these kernels for this machine, and compare
+their outputs with LiteRT's."""
 COUNTED = ("mps2-an385", "mps2-an386", PLAIN, "mps2-an500", "mps3-an547")
 FIELD_COUNT = 4
 """Number of fields in a line that operator_counts.c prints. The fields are the number of the

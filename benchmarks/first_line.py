@@ -113,7 +113,7 @@ def first_bytes_s(command: tuple[str, ...], environment: Mapping[str, str]) -> f
 
 
 def _drain(terminal: int) -> None:
-    """Read the output until the process has ended, because a process that cannot write waits."""
+    """Read the output until the process has ended, so that the process never blocks on a write."""
     try:
         while os.read(terminal, 65536):
             pass

@@ -21,8 +21,8 @@ occasional interruptions by other processes do not count. edgebench pauses betwe
 queries; the sum of the pauses, divided by the number of queries, is added to its wall time per
 query.
 
-The built-in models are always measured. --models names the folder of the project's test models, of
-which smaller and larger models are measured as well.
+The built-in models are always measured. With --models, which names the folder of the project's test
+models, smaller and larger models from this folder are measured too.
 """
 
 from __future__ import annotations

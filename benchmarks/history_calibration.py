@@ -2,8 +2,8 @@
 
     python benchmarks/history_calibration.py [--histories 1000] [--seed 0] [--short]
 
-A point of a history is the logarithm of the value of a command. Points scatter around their level
-with a standard deviation of 1 %, independently except in the last case:
+A point of a history is the logarithm of the value of a metric for the runs of one command. Points
+scatter around their level with a standard deviation of 1 %, independently except in the last case:
 
     normal       the distribution of medians of several runs
     heavy tails  Student's t with 3 degrees of freedom
@@ -12,9 +12,9 @@ with a standard deviation of 1 %, independently except in the last case:
     correlated   normal, with a correlation of 0.3 to the previous point; the promised rate of
                  false alarms does not apply to such points, and the table shows the actual rate
 
-A false alarm is a history without a change in which a change is found. A step counts as found if a
-change is found at most one point away from it. Next to the share of histories with a found step,
-the table has the share of histories with any other change.
+A false alarm is a history in which a change is found although it contains none. A step counts as
+found if a change is found at most one point away from it. The table has the share of histories in
+which the steps are found, and the share of histories in which any other change is found.
 """
 
 from __future__ import annotations

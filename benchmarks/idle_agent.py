@@ -3,8 +3,8 @@
     python benchmarks/idle_agent.py [--rounds 15] [--duration 120] [--short]
 
 The agent listens on TLS and announces itself by mDNS. Each round starts the agent twice in the same
-new directories: first without an identity, which it then creates, and then with this identity.
-Start-up time is the time from the start of the process to its `ready` line.
+new directories. At the first start, the agent has no identity, and creates one; the second start
+uses this identity. Start-up time is the time from the start of the process to its `ready` line.
 
 After these rounds, an agent runs without a connection. After ten seconds, its memory is read from
 /proc/PID/status and /proc/PID/smaps_rollup. The CPU time of all its threads is read from the
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def starts(folder: Path, rounds: int) -> tuple[Spread, Spread]:
-    """Seconds to the `ready` line, for starts without an identity and for starts with it."""
+    """Seconds to the `ready` line, for starts without an identity and for starts with one."""
     first: list[float] = []
     warm: list[float] = []
     for number in range(rounds):

@@ -60,7 +60,7 @@ SAMPLES = 200_000
 RUN_LENGTH = 1000
 """Mean number of samples between two range switches."""
 BARS = {"ppk2-api": 20.0, "ppk2lab": 4.0}
-"""Maps each compared program to the bar for edgebench's decoding rate divided by the program's
+"""Maps each compared program to the bar for the ratio of edgebench's decoding rate to the program's
 rate."""
 CALIBRATION = Calibration(
     r=(1003.35, 101.55, 10.31, 0.9575, 0.0522),
@@ -138,7 +138,7 @@ def words(count: int) -> bytes:
 
 
 def chunks(data: bytes) -> list[bytes]:
-    """Split data into chunks, as a port delivers it."""
+    """Split data into chunks like those that a port delivers."""
     return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
 
 
@@ -150,7 +150,7 @@ def ours(parts: list[bytes]) -> None:
 
 
 def ppk2_api(parts: list[bytes]) -> None:
-    """Decode with ppk2-api; its object is built without a port."""
+    """Decode with ppk2-api; the decoding object is created without a port."""
     api: Any = PPK2_API.__new__(PPK2_API)
     api.ser = None
     api.modifiers = {

@@ -3,10 +3,10 @@
     python benchmarks/meter_streams.py [--streams 10] [--seconds 60] [--short]
 
 Another process, on the other cores, writes the words of ten units to ten pseudo-terminals in real
-time. Like a real unit, it buffers a tenth of a second; words that the host has not read by then are
-lost. This process is bound to a single core. A session per unit records the bytes to a file, and
-then the files are decoded. Recording and decoding together have to take less CPU time than the
-duration of the recording.
+time. Like a real unit, the process has a buffer for a tenth of a second of words; if the host does
+not read them within this time, words are lost. This process is bound to a single core. A session
+per unit records the bytes to a file, and then the files are decoded. Recording and decoding
+together have to take less CPU time than the duration of the recording.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def header() -> Header:
 
 
 def decode(path: Path) -> LossReport:
-    """Decode a recording, and return its losses."""
+    """Decode a recording, and return the report of its lost samples."""
     decoder = Ppk2Decoder(SETTINGS)
     for _ in blocks_of(decoder, read_packets(path)):
         pass

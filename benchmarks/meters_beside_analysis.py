@@ -3,10 +3,11 @@
     python benchmarks/meters_beside_analysis.py [--streams 3] [--lanes 2] [--seconds 30] [--short]
 
 Another process writes the words of three units to pseudo-terminals in real time. Like real units,
-it buffers a tenth of a second; words that the host has not read by then are lost. While sessions
-read the words, two threads repeatedly finish (analyse and store) copies of a run of about a million
-queries. On one side they do so in the analysis process, as `edgebench bench` with several devices
-does; on the other side in the threads themselves. Only the first side has a bar.
+the process has a buffer for a tenth of a second of words; if the host does not read them within
+this time, words are lost. While sessions read the words, two threads repeatedly finish (analyse and
+store) copies of a run of about a million queries. On one side, the copies are finished in the
+analysis process, as in `edgebench bench` with several devices; on the other side, in the threads
+themselves. Only the first side has a bar.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An inference as a call of a C function, for the C loop of native_loop.c.
 
-The calls are the same as those with which a run measures its binding (agent/runtimes/c_calls.py),
-and a call for LiteRT. LiteRT does not export its interpreter, but `libLiteRt.so` has a C API with
-another class, the compiled model. Threads and inputs are the same as in the other loops.
+The calls are those with which a run measures its binding (agent/runtimes/c_calls.py), plus a call
+for LiteRT. LiteRT does not export its interpreter, but `libLiteRt.so` has a C API with another
+class, the compiled model. Threads and inputs are the same as in the other loops.
 
 LiteRT's wheel has no headers; `_litert` names the source of the declarations.
 """
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 WORDS = 6
 """Number of arguments that native_loop.c passes to a function."""
 LITERT_SIZES = range(2, 10)
-"""Indices of the words of a `LiteRtRankedTensorType` that are sizes. Source: litert_model_types.h,
-litert_layout.h."""
+"""Indices of those words of a `LiteRtRankedTensorType` that contain sizes. Source:
+litert_model_types.h, litert_layout.h."""
 
 
 def words_of(call: CCall) -> ctypes.Array[Any]:

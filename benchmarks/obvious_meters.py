@@ -4,7 +4,7 @@
     LPM01A, text     lines at 5 kHz, a time stamp once a second
     INA226           hwmon: current and power of a rail, two files per reading
 
-The loops are as simple as a quick script: they check nothing, and count no losses.
+The loops are as simple as a quick script: they check nothing, and do not count lost samples.
 """
 
 from __future__ import annotations

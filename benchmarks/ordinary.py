@@ -63,8 +63,8 @@ STREAM_BYTES = 64 * 2**20
 """Size of the streamed memory: larger than the caches of a desktop, so that the memory bus is
 busy."""
 SWITCH_S = 15.0
-"""Time of work and of rest under `switching`. It is about as long as a set, so that some sets are
-disturbed in all runs and others only in a part of their runs."""
+"""Duration of each work phase and of each rest under the condition `switching`. It is about as long
+as a set, so that some sets are disturbed in all runs and others only in a part of their runs."""
 QUIET = "quiet"
 
 
@@ -94,7 +94,7 @@ def work_and_rest(seed: int) -> None:
 
 
 def stream(work_s: float, rest_s: float) -> None:
-    """Copy memory, with a rest after each time of work, until the process is ended."""
+    """Copy memory for `work_s`, rest for `rest_s`, and repeat until the process is ended."""
     source = np.zeros(STREAM_BYTES, np.uint8)
     target = np.empty_like(source)
     while True:

@@ -41,8 +41,8 @@ NOTHING = "nothing"
 NS_PER_S = 1_000_000_000
 BLOCK_QUERIES = 16
 LONG_NS = 100_000
-"""A query of at least this duration is a block by itself, because the steps of the clock do not
-matter for it, and sixteen such queries would almost always be interrupted by another process."""
+"""A query of at least this duration is a block by itself: the steps of the clock are negligible for
+such a query, and sixteen of these queries would almost always be interrupted by another process."""
 MAX_QUERIES = 2_000_000
 """Maximum number of timestamps that are preallocated."""
 LOADGEN_LEAST_NS = 1000
@@ -95,7 +95,7 @@ class SideJob:
 
 
 def do_nothing() -> None:
-    """Stand in for a model that takes no time."""
+    """Do nothing, in place of a model that takes no time."""
 
 
 @contextmanager
@@ -312,7 +312,7 @@ def _block(typical_ns: float) -> int:
 
 
 def _count(duration_s: float, typical_ns: float) -> int:
-    """Queries that fit into the duration, at least two blocks."""
+    """Number of queries that fit into the duration, but at least two blocks of queries."""
     count = int(duration_s * NS_PER_S / max(typical_ns, 1.0))
     return min(max(count, 2 * BLOCK_QUERIES), MAX_QUERIES)
 

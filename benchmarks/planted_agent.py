@@ -49,7 +49,7 @@ class Mendable:
     mended: Path
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Effect of the controller; once mended, no throttling and a fan at full speed."""
+        """Effect of the controller; if `mended` exists, no throttling and a fan at full speed."""
         effect = self.controller.act(time_s, junction_c, busy)
         return Effect(fan=1.0) if self.mended.exists() else effect
 

@@ -17,8 +17,8 @@ reads the same file from the page cache.
 
 Then the same content is pushed again, on the open connection and on a new connection. The kernel
 counts the bytes of the connection (TCP_INFO). Two numbers are reported: the bytes that TCP has
-carried, and the bytes including headers, which are 40 bytes of IP and TCP header and 12 bytes of
-timestamps per segment.
+carried, and the bytes including headers. The headers of each segment are 40 bytes of IP and TCP
+header and 12 bytes of timestamps.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ OURS = "edgebench"
 PARAMIKO, NODELAY = "paramiko", "paramiko, TCP_NODELAY"
 DISCARDED, WRITTEN = "bare TLS, discarded", "bare TLS, to a file"
 BARS = {PARAMIKO: 2.5, NODELAY: 2.5, DISCARDED: 0.7, WRITTEN: 0.7}
-"""Maps each compared side to the bar for edgebench's throughput divided by the side's
+"""Maps each compared side to the bar for the ratio of edgebench's throughput to the side's
 throughput."""
 REPUSH_MS, REPUSH_BYTES = 20.0, 2048
 
@@ -95,7 +95,7 @@ class Payload:
 
 
 class RenewedConnection(ExitStack):
-    """A new connection for each round; an agent keeps all models offered on an open connection."""
+    """A new connection for each round; an agent keeps offered models until the connection ends."""
 
     def __init__(self, lab: Lab) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ class BareSender:
 
 
 def throughput_claims(seconds: dict[str, list[float]], size: int) -> list[list[str]]:
-    """Claims about the throughput of every side, and edgebench's throughput relative to it."""
+    """Claims about each side's throughput, and about the ratio of edgebench's throughput to it."""
     claims = []
     for name, values in seconds.items():
         rate = spread([size / 1e6 / value for value in values])

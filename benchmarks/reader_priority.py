@@ -4,11 +4,11 @@
                                          [--patience 0]
 
 Another process emulates a PPK2: it writes the words of the unit to a pseudo-terminal in real time.
-Like a real unit, it buffers a tenth of a second; words that are not read by then are lost. If
-permitted, this process has the highest priority, because no load of a host delays a real unit. A
-session of the benchmark reads the words: on one side with an ordinary thread, as edgebench always
-does, on the other side with a thread of real-time priority (`SCHED_FIFO`), which needs a
-permission.
+Like a real unit, the process has a buffer for a tenth of a second of words; if they are not read
+within this time, words are lost. If permitted, the emulating process has the highest priority,
+because the load of a host does not delay a real unit either. A session of the benchmark reads the
+words: on one side with an ordinary thread, as edgebench always does, on the other side with a
+thread of real-time priority (`SCHED_FIFO`), which needs a permission.
 
     saved   samples that are lost while busy processes run, and the delay of the other samples
     cost    latency of a built-in model while the reader runs, on an otherwise idle machine
@@ -59,7 +59,7 @@ FIGURES: Mapping[str, Callable[[Floats], float]] = {
 
 
 class Recorded(NamedTuple):
-    """Losses and delays of the samples of a recording."""
+    """Share of lost samples in a recording, and delays of the other samples."""
 
     lost_percent: float
     latest_ms: float

@@ -4,14 +4,14 @@
 
 The farm is a live file, to which the temperature of each device is written once a second, as a
 measuring command does. Some events contain a mark, a unique text. Half of the marks are in the
-status of a device, the other half are the name of the model of a stored run. The delay of a mark is
-the time from the call that writes it until the mark is in the document of a page, or has been
+status of a device; each of the other marks is the model name of a stored run. The delay of a mark
+is the time from the call that writes it until the mark is in the document of a page, or has been
 parsed by a client that reads the same event stream.
 
 The viewers are pages of Chromium and plain event streams. Each page has its own browser context,
-and so its own cache and connections. Fifty pages on the machine of the server would be most of its
-load, because each page is a process that draws. A stream loads the server as a page does, and its
-client parses each message, but draws nothing. The delays of pages and streams are reported
+and so its own cache and connections. Fifty pages on the server's machine would cause most of the
+machine's load, because each page is a process that draws. A stream loads the server as a page does,
+and its client parses each message, but draws nothing. The delays of pages and streams are reported
 separately. For comparison, a page without other viewers is measured with the same server; the two
 cases take turns in random order.
 """
@@ -67,7 +67,7 @@ RUN_COUNT = 100
 """Runs in the store before the first round."""
 MARK = re.compile(r"mark-\d+")
 WAIT_S = 30.0
-"""Longest wait for the last mark."""
+"""Longest time to wait for the last mark."""
 CHROMIUM_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 MARK_OBSERVER = """
 window.marks = {};
@@ -258,7 +258,7 @@ class ServedStore:
         return ViewedRound(page_s, stream_s, ratio)
 
     def _mark(self, events: int) -> None:
-        """Make `events` marks at random times, because the server reads its files regularly."""
+        """Make `events` marks, at times that are random relative to the server's periodic reads."""
         draw = random.Random(len(self._marked))
         for number in range(events):
             time.sleep(draw.uniform(0.3, 0.8))
@@ -291,7 +291,7 @@ class ServedStore:
         self._file.put(self._devices[place])
 
     def _store_run(self, mark: str) -> None:
-        """Store a run, complete under its final name; the name of its model is the mark."""
+        """Store a complete run under its final name at once; the name of its model is the mark."""
         now = datetime.now(timezone.utc)
         run_id = f"{now.strftime(RUN_ID_TIME)}-{len(self._marked):08x}"
         model = {**self._model(), "name": mark}
@@ -313,7 +313,7 @@ class ServedStore:
 
     @contextmanager
     def _page(self, browser: Browser) -> Iterator[Page]:
-        """Open a page; yields it when it has loaded everything and records marks."""
+        """Open a page; yields the page once everything is loaded and marks are recorded."""
         with browser.new_context() as context:
             page = context.new_page()
             page.goto(f"http://127.0.0.1:{self.port}/")

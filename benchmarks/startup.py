@@ -2,8 +2,8 @@
 
     python benchmarks/startup.py [--rounds 31] [--short] [--patience 0]
 
-A round starts `python -c pass` and each command below, one after another, with the same
-interpreter, and waits until it has ended. The output goes to a pipe and is discarded.
+A round runs `python -c pass` and each command below with the same interpreter; each process has
+ended before the next is started. The output goes to a pipe and is discarded.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def fill(store: Store, count: int) -> list[str]:
 
 
 def repeated(act: object, rounds: int) -> Spread:
-    """Times of an action in `rounds` calls, after a first call that does not count, seconds."""
+    """Times of `rounds` calls of an action, seconds; an extra first call is not counted."""
     assert callable(act)
     return spread([seconds_of(act) for _ in range(int(rounds) + 1)][1:])
 

@@ -149,7 +149,7 @@ class TroubledRun:
 
     @property
     def failed_count(self) -> int:
-        """Number of failed rules that harm a number."""
+        """Number of failed rules that harm at least one number of the run."""
         return sum(bool(finding.harmed) for finding in self.verdict.failures)
 
     @property

@@ -9,8 +9,8 @@
     python devtools/build_firmware.py mps3-an547-operators  # counts instructions, by operator
 
 Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi) or riscv64-unknown-elf-gcc. The ELFs in
-the package were built with the versions in COMPILERS; other versions make other bytes. No C library
-is linked.
+the package were built with the versions in COMPILERS; other compiler versions produce different
+bytes. No C library is linked.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ NOT_IN_PACKAGE = (
 )
 IN_PACKAGE = tuple(name for name in BOARDS if name not in NOT_IN_PACKAGE)
 WITHOUT_ENERGY = ("nucleo-l476rg", "nucleo-f446re", "nucleo-f767zi", "nucleo-h743zi")
-"""Boards without energy mode, because their serial line is connected to the ST-LINK, which has no
+"""Boards without energy mode: their serial line is connected to the ST-LINK, and the ST-LINK has no
 power while a meter supplies the board."""
 
 
@@ -181,7 +181,7 @@ def build(
 
 
 def linked(options: argparse.Namespace, names: list[str]) -> ModelBlob | None:
-    """Generate the model of the option --model, and print its flash and RAM; None without it.
+    """Generate the model of the option --model, and print its flash and RAM; None if not set.
 
     Raises:
         EdgebenchError: the firmware cannot run the model, or a board has too little memory for it.

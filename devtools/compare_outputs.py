@@ -7,8 +7,8 @@ copies of the stores, and prints the following as JSON: the list of runs; every 
 and rejudged; the comparison of each run or set with the next; histories and campaigns. Differences
 are counted by command and key; keys in brackets are ids of rules and checks. The exit code is 1 if
 a verdict, a number or another value differs or is lost, or if a list has a new element. New keys
-are listed, but do not change the exit code. Changed sentences do not change it either, and are
-listed only with `--words`.
+are listed, but do not change the exit code. Changed sentences do not change the exit code either,
+and are listed only with `--words`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ NAMES = ("id", "run_id", "set_id", "metric", "name", "key")
 VERDICT_KEYS = ("exit", "outcome", "severity", "state", "verdict", "refused")
 """Keys whose values belong to a verdict."""
 UNNAMED = re.compile(r"(?<!rules)(?<!checks)\[[^\[\]]*\]")
-"""Pattern of the bracketed name of a list element in a key, except for rules and checks. Elements
-that match are counted together."""
+"""Pattern of the brackets in a key that contain the name of a list element other than a rule or
+check. Elements that match are counted together."""
 CACHES = shutil.ignore_patterns("index.sqlite*", "live", "incoming")
 Name = tuple[str, ...]
 """Store and command line."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 INPUT_RANGE_MAX = 17 / 16
-"""Upper end of the int8 input range, intentionally above 1, the largest real input.
+"""Upper end of the int8 input range; intentionally above the largest real input, which is 1.
 
 255 steps over 17/16 have a size of 1/240, so pixel / 16 is exactly 15 * pixel steps, and all
 programs quantise an input to the same value. With steps of 1/255, the input 8 / 16 would be halfway

@@ -12,7 +12,7 @@ BATCH_SIZE = 32
 
 
 def make_network() -> Any:
-    """The untrained torch network, image (n, 1, 8, 8) to logits (n, 10).
+    """The untrained torch network, which maps images (n, 1, 8, 8) to logits (n, 10).
 
     No layer before the pooling reduces the image, so that few weights cause much computation. The
     pooling spans the whole image, because a dense layer after a 1x1 image needs no transposition

@@ -40,7 +40,7 @@ def sources() -> list[Path]:
 
 
 def global_names() -> list[str]:
-    """Names with external linkage that the sources define, without those of the library itself.
+    """Names with external linkage that the sources define, except those that begin with `PREFIX`.
 
     Raises:
         FileNotFoundError: gcc or nm is not installed.

@@ -69,9 +69,10 @@ def _lines(name: str, pins: dict[str, str], versions: list[str]) -> list[str]:
 
 
 def _marker(members: list[str], versions: list[str]) -> str:
-    """Environment marker that selects these members of all Python versions.
+    """Environment marker that selects `members` out of all Python `versions`.
 
-    The oldest and the newest version are no bounds, so that a newer Python gets the newest pins.
+    The marker has no bound at the oldest and at the newest version, so that a newer Python gets the
+    newest pins.
     """
     parts = []
     if members[0] != versions[0]:

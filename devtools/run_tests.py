@@ -1,4 +1,4 @@
-"""Run pytest; tests that fail run a second time, without the other tests, and are listed.
+"""Run pytest; run failed tests a second time, without the other tests, and list them.
 
     python devtools/run_tests.py RETRIED [first attempt's option ...] -- [any attempt's option ...]
     python devtools/run_tests.py --check RETRIED ALLOWED
@@ -66,7 +66,7 @@ def check(retried: Path, allowed: Path) -> int:
 
 
 def failed_names() -> list[str]:
-    """Names of the tests that failed, as pytest keeps them."""
+    """Names of the tests that failed, from the cache of pytest."""
     return sorted(json.loads(_LAST_FAILED.read_bytes())) if _LAST_FAILED.exists() else []
 
 

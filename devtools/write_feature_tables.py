@@ -39,7 +39,7 @@ def cosines() -> list[float]:
 
 
 def places() -> list[float]:
-    """Position of each bin on a scale of the edges of the bands, 0 to 41.
+    """Position of each bin on the scale on which the band edges are the integers 0 to 41.
 
     The fractional part of the position is the weight of the bin in the band that rises there; 1
     minus this part is its weight in the band that falls there.
@@ -49,7 +49,7 @@ def places() -> list[float]:
 
 
 def _float32(value: float) -> str:
-    """Shortest digits of the float32 nearest to a value."""
+    """Shortest C literal of the float32 that is nearest to a value."""
     (rounded,) = struct.unpack("<f", struct.pack("<f", value))
     texts = (f"{rounded:.{digits}g}" for digits in range(1, 10))
     text = next(one for one in texts if struct.pack("<f", float(one)) == struct.pack("<f", rounded))

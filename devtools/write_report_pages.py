@@ -2,10 +2,10 @@
 
     python devtools/write_report_pages.py FOLDER
 
-Runs are measured on this machine, on two simulated boards, whose agents the script starts, and on a
-microcontroller in QEMU. The script takes about ten minutes. FOLDER gets the store, and a page of
-each kind. Runs that are in the store already are not measured again, so that pages can be made
-again in seconds.
+Runs are measured on this machine, on two simulated boards and on a microcontroller in QEMU. The
+script starts the agents of the simulated boards. The script takes about ten minutes. It writes the
+store and a page of each kind to FOLDER. Runs that are in the store already are not measured again,
+so that pages can be made again in seconds.
 """
 
 from __future__ import annotations

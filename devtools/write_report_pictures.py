@@ -5,8 +5,9 @@
     python devtools/write_report_pictures.py FOLDER --look DIR  # every page, whole, in four ways
 
 Pictures have a pixel for each CSS pixel, and few colours, so that their text is readable and their
-files are small. With --look, pictures of all whole pages are made for review, not for the docs, at
-widths of 1280 and 390 pixels, light and dark, with all folded parts open.
+files are small. With --look, the pictures are for review, not for the docs: they show all pages
+whole, with all folded parts open, at widths of 1280 and 390 pixels, each in the light and in the
+dark colour scheme.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Picture:
     height: int
     scheme: Scheme
     from_text: str
-    """Heading at the top of the picture; empty: the top of the page."""
+    """Heading at the top of the picture; if empty, the picture begins at the top of the page."""
 
 
 WANTED = (
@@ -67,7 +68,7 @@ WANTED = (
     Picture("report-history", "history", 1280, 480, "light", "History of this model"),
     Picture("report-history-phone", "history", 390, 600, "dark", "History of this model"),
 )
-"""Each kind of page in both widths, light and dark."""
+"""Pictures of each kind of page at both widths, some in the light and some in the dark scheme."""
 
 
 def main(folder: Path, look: Path | None) -> int:

@@ -1,9 +1,9 @@
-"""Write the sections of docs/suspect.md into the package, for reports, which are single files.
+"""Write the sections of docs/suspect.md into the package, so that reports can contain them.
 
     python devtools/write_suspect_sections.py
 
-The file in the package has the section of each rule as HTML. Links lead to pages of the docs that a
-report does not contain, so only the texts of the links are kept.
+The file in the package has the section of each rule as HTML. A report is a single file. The links
+lead to pages of the docs that a report does not contain, so only the texts of the links are kept.
 """
 
 from __future__ import annotations

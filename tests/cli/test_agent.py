@@ -116,7 +116,7 @@ def test_agent_without_simulated_boards_says_where_they_are(
         1,
         "",
         "error: the simulated boards are not installed here\n"
-        "hint: run the command where edgebench is fully installed, as on a host\n",
+        "hint: run the command on a host, which has all packages of edgebench\n",
     )
     assert not (tmp_path / "s").exists()
     code, out, _ = run(capsys, command, "--help")

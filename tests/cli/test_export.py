@@ -51,7 +51,7 @@ def test_end_of_the_file_name_is_the_format(edgebench: Run, tmp_path: Path) -> N
         (("-o", "runs.json"), "several formats are JSON"),
         (("--format", "csv", "--json"), "needs -o FILE"),
         (("--format", "mlperf"), "needs -o DIRECTORY"),
-        (("--format", "mlperf", "-o", "logs"), "LoadGen did not issue its queries"),
+        (("--format", "mlperf", "-o", "logs"), "LoadGen did not issue the queries of the run"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -339,7 +339,7 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         (("--scenario", "server"), "the server scenario needs the arrivals per second: --qps 100"),
         (("--scenario", "server", "--qps", "0"), "arrivals must be 0.001 to 1e+06 per second"),
         (("--scenario", "server", "--qps", "nan"), "arrivals must be 0.001 to 1e+06 per second"),
-        (("--scenario", "server", "--qps", "1e5"), "arrivals are more than 1000000: choose"),
+        (("--scenario", "server", "--qps", "1e5"), "arrivals exceed the limit of 1000000: choose"),
         (("--qps", "100"), "arrivals and a target latency require the server scenario"),
         (("--target-latency", "5ms"), "require the server scenario, got single_stream"),
         (("--duration", "1s", "--runs", "1000"), "1000 runs share 1 s: each run takes 0.001 s"),

@@ -297,12 +297,11 @@ def test_meter_that_one_of_two_boards_has_is_said_before_a_run_is_begun(tmp_path
         assert (result.returncode, result.stdout) == (2, "")
         error, hint = result.stderr.splitlines()
         assert error == (
-            f"error: meter synthetic:follow is not served by the agent of {second}, "
-            "which serves none"
+            f"error: the agent of {second} does not serve meter synthetic:follow; it serves none"
         )
         assert hint.startswith(
-            "hint: start the device's agent with the meter, which the first of several boards "
-            "gets: edgebench-agent serve --meter synthetic:follow"
+            "hint: start the device's agent with the meter (of several boards, the first board "
+            "gets the meter): edgebench-agent serve --meter synthetic:follow"
         )
         assert host.run("campaign", "status").returncode == 2, "nothing was begun"
         short = written(tmp_path, first, second, repeats=2, more=METERED.format("synthetic"))
@@ -332,7 +331,7 @@ def test_meter_of_an_agent_that_was_away_costs_no_run(
         restart(agents[0])
     stdout, _ = host.communicate(timeout=150)
     assert host.returncode == 1
-    assert "meter synthetic is not served by the agent of one, which serves none" in stdout
+    assert "the agent of one does not serve meter synthetic; it serves none" in stdout
     assert intents(operator) == []
     document = status(operator)
     assert document["devices"][0]["state"] == "given_up"

@@ -99,7 +99,7 @@ def test_cpu_that_the_device_does_not_have_is_refused_before_the_run(paired: Hos
     words = ("--on", "board", "--cpus", "0,4095", *QUICK)
     result = paired.run("bench", "digits_int8.tflite", *words)
     assert result.returncode == 2
-    assert "CPU 4095 is not available to models on board, only " in result.stderr
+    assert "CPU 4095 is not available to models on board; available: " in result.stderr
     assert paired.lab.runs().empty
 
 

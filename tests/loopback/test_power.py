@@ -372,7 +372,7 @@ def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: H
     assert (result.returncode, entry["code"]) == (2, "meter_not_served")
     assert (error, hint) == (f"error: {entry['message']}", f"hint: {entry['hint']}")
     assert error.startswith(
-        f"error: meter hwmon is not served by the agent of board, which serves {SQUARE}, rapl:"
+        f"error: the agent of board does not serve meter hwmon; it serves {SQUARE}, rapl:"
     )
     assert "edgebench-agent serve --meter hwmon" in hint
     assert incoming(served) == []

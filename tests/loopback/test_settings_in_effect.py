@@ -71,7 +71,7 @@ def test_second_thread_that_does_nothing_is_noted(paired: Host, tmp_path: Path) 
         skip_or_fail("this kernel does not account for threads")
     assert (threads.requested, threads.effective, threads.reason) == (2, 1, "fewer")
     assert run_notes(run) == [
-        "2 threads requested, 1 worked: the runtime does not use more for this model"
+        "2 threads requested, 1 used CPU time: the runtime does not use more for this model"
     ]
 
 
@@ -136,7 +136,7 @@ def test_quota_of_the_agents_group_makes_a_run_suspect(
     assert (failed["cpu_quota"].value or 0.0) > 0.01
     assert failed["cpu_share"].reason == "quota"
     sentences = "\n".join(str(line) for _, line in verdict_rows(alone(run)))
-    assert "the CPU quota of the control group, 0.2 CPUs, was used up" in sentences
+    assert "the control group used up its CPU quota of 0.2 CPUs" in sentences
     assert "raise or remove the CPU quota" in str(advice_for(failed["cpu_share"], Situation()))
 
 

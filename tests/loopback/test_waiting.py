@@ -143,7 +143,7 @@ def test_command_that_cannot_succeed_does_not_wait(paired: Host, other: Host) ->
     with other.lab.connect("board") as holder:
         holder.acquire()
         for words, said in (
-            (("--cpus", "900"), "error: CPU 900 is not available to models on board, only 0"),
+            (("--cpus", "900"), "error: CPU 900 is not available to models on board; available: 0"),
             (("--runtime", "onxx"), "error: unknown runtime 'onxx'; available: "),
         ):
             result = paired.run("bench", MODEL, "--on", "board", *words, "--wait", "10m")

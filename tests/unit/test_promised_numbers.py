@@ -81,7 +81,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MIN_JUDGED_S", 0.1, "less than 0.1 s are refused"),
         ],
         "host.analysis.median": [
-            ("MIN_RUNS", 5, "Fewer than five runs have no interval"),
+            ("MIN_RUNS", 5, "A set of fewer than five runs has no interval"),
             ("PRECISION_INVALID_RATIO", 0.25, "exceeds 25 % of it | invalid"),
             ("PRECISION_SUSPECT_RATIO", 0.05, "as above, 5 % | suspect"),
         ],
@@ -98,7 +98,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.run_set": [
             ("OUTVOTED_RATIO", 0.125, "seven runs outvote one disturbed run"),
-            ("DRIFT_REACH", 0.625, "by another 5/8 of the drift"),
+            ("DRIFT_REACH", 0.625, "on each side by 5/8 of the drift"),
         ],
         "host.analysis.extra_runs": [
             ("DEFAULT_EXTRA_RUNS", 3, "`bench` makes up to three further runs"),
@@ -122,7 +122,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.analysis.thermal.timeline": [
             ("WINDOW_S", (1.0, 5.0), "thermal windows of 1 to 5 s"),
             ("MIN_INFERENCES", 5, "fewer than five inferences"),
-            ("BASELINE_S", 5.0, "at least 5 s of them, are the baseline"),
+            ("BASELINE_S", 5.0, "which together last at least 5 s"),
             ("SLICE_S", 0.5, "in slices of 0.5 s"),
         ],
         "host.analysis.thermal.heat_signals": [
@@ -133,7 +133,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("TEMP_MARGIN_C", 2.0, "within 2 °C of the temperature"),
             ("FREQ_DROP_LIMIT_RATIO", 0.97, "below 97 % of the baseline"),
             ("RECURRING_SHARE", 0.1, "at least a tenth of the slices"),
-            ("CYCLE_S", 30.0, "of any one period of 30 s"),
+            ("CYCLE_S", 30.0, "of at least one period of 30 s"),
             ("RECURRING_S", 3.0, "at least 3 s of the run in total"),
             ("CHANGE_QUANTILE", 0.95, "95th percentile, over the windows"),
         ],
@@ -151,7 +151,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("SANE_C", (-40.0, 125.0), "between −40 and 125 °C"),
         ],
         "agent.telemetry.process": [
-            ("SILENCE_S", 30.0, "fails or is silent for 30 s"),
+            ("SILENCE_S", 30.0, "fails or sends no readings for 30 s"),
         ],
     },
     "docs/target-timing.md": {
@@ -169,7 +169,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     },
     "docs/verdict.md": {
         "host.analysis.run_set": [
-            ("OUTVOTED_MEDIANS_RATIO", 0.375, "a few means at most three of eight runs"),
+            ("OUTVOTED_MEDIANS_RATIO", 0.375, "a few runs are at most three of eight"),
         ],
         "host.analysis.verdict.latency": [
             ("HARNESS_INVALID_RATIO", 0.10, "exceeds 10 % of the median invocation"),
@@ -221,7 +221,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     },
     "docs/outputs.md": {
         "agent.worker.checks": [
-            ("FINITE_BUDGET_S", 10.0, "as can be run in 10 s are searched"),
+            ("FINITE_BUDGET_S", 10.0, "samples as it can in 10 s"),
             ("CHECKED_SAMPLES", 8, "the outputs for 8 samples are compared"),
             ("MAX_OUTPUT_BYTES", 67_108_864, "would take more than 64 MiB"),
             ("PROFILE_RUNS", (10, 1000), "over up to 1000 inferences"),
@@ -232,8 +232,8 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MISSING_LIMIT_RATIO", 0.001, "misses more than 0.1 % of its samples"),
         ],
         "host.analysis.energy.pulses": [
-            ("LATE_RATIO", 0.5, "half a window, at most 2 s"),
-            ("LATE_S", 2.0, "half a window, at most 2 s"),
+            ("LATE_RATIO", 0.5, "half a window, capped at 2 s"),
+            ("LATE_S", 2.0, "half a window, capped at 2 s"),
         ],
         "meters.polled": [
             ("INTERVAL_RATIOS", (0.5, 1.5), "0.5 to 1.5 times their mean"),
@@ -255,7 +255,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("STRETCH_QUERIES", 20, "at least 20 inferences"),
         ],
         "protocol.clock": [
-            ("DRIFT_LIMIT", 200e-6, "it grows by 200 ppm of the time from them"),
+            ("DRIFT_LIMIT", 200e-6, "it grows by 200 ppm of the time from the probes"),
         ],
         "host.analysis.energy.sync.load_code": [
             ("ONE_CODE_DRIFT", 50e-6, "it grows by 50 ppm of the time"),
@@ -306,8 +306,8 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     },
     "docs/recordings.md": {
         "host.power.metering": [
-            ("CHIP_SAMPLES", 8, "get eight samples each (20 ms at least)"),
-            ("CHIP_S", 0.02, "get eight samples each (20 ms at least)"),
+            ("CHIP_SAMPLES", 8, "lasts eight samples, and at least 20 ms"),
+            ("CHIP_S", 0.02, "lasts eight samples, and at least 20 ms"),
         ],
         "host.analysis.energy.sync.find_codes": [
             ("RATE_LIMIT", 0.001, "up to 0.1 % fast or slow"),
@@ -347,7 +347,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("RATE_MAX_HZ", 60.0, "at most 60 times per second"),
         ],
         "meters.battery": [
-            ("PROOF_S", 15.0, "to prove it within 15 s"),
+            ("PROOF_S", 15.0, "edgebench waits up to 15 s until the gauge confirms"),
             ("UPDATE_MAX_S", 10.0, "part of the uncertainty (10 s at each edge)"),
         ],
         "meters.nvml": [
@@ -407,11 +407,11 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.transports.pinned": [
             ("BUSY_S", 10.0, "and tries again for ten seconds"),
-            ("REFUSALS", 2, "If two connections end between the certificate and the first"),
+            ("REFUSALS", 2, "If two connections end between the arrival"),
         ],
         "agent.server": [
-            ("MAX_CONNECTIONS", 64, "A paired host beyond 64 connections"),
-            ("MAX_BEHIND_BYTES", 262_144, "disconnects a watcher when more than 256 KiB wait"),
+            ("MAX_CONNECTIONS", 64, "If paired hosts already have 64 connections"),
+            ("MAX_BEHIND_BYTES", 262_144, "when more than 256 KiB of notices wait"),
         ],
         "agent.lease": [
             ("MAX_TTL_S", 120.0, "`acquire` ttl_s ≤ 120"),
@@ -439,10 +439,10 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "agent.shedding": [
             ("FULL_PER_S", 128.0, "128 connections a second from unidentified peers"),
-            ("NETWORK_PER_S", 4.0, "addresses that send more than four a second"),
+            ("NETWORK_PER_S", 4.0, "that open more than four connections a second"),
         ],
         "host.store.set_aside": [
-            ("MAX_RUNS", 100, "A store keeps at most 100 of them"),
+            ("MAX_RUNS", 100, "at most 100 runs that were set aside"),
         ],
     },
     "docs/confinement.md": {
@@ -598,7 +598,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.store.live": [
             ("FILE_BYTES", 1_048_576, "A file is at most 1 MiB"),
-            ("KEPT_S", 86_400.0, "whose own command ended more than a day before"),
+            ("KEPT_S", 86_400.0, "of all commands that ended more than a day ago"),
         ],
         "host.serve.server": [
             ("DEFAULT_PORT", 7750, "open http://127.0.0.1:7750/"),

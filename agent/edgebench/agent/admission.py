@@ -1,7 +1,8 @@
 """Decides which connections from unidentified peers get a TLS handshake.
 
 Theory of operation. Any machine on the network may open connections, and a handshake takes 2 ms of
-CPU time and 350 KiB. A connection therefore passes three stages, each of which has a limit:
+CPU time and 350 KiB of memory. A connection therefore passes three stages, each of which has a
+limit:
 
     SYN filter ──▶ parked ──────────────▶ handshake ──▶ known peer, or refused
     (shedding.py)  until the whole         8 at a time,
@@ -9,10 +10,10 @@ CPU time and 350 KiB. A connection therefore passes three stages, each of which 
 
 *Parked* connections take only a descriptor each. A connection stays parked while it has sent
 nothing, or only a part of its ClientHello; a connection that sends anything else is closed. At the
-limit, a connection of the network with the most parked connections is dropped. This is the oldest
-connection without a ClientHello. If all have sent one, it is a random connection, so that every
-connection has a chance during a flood. Source: OpenSSH, sshd_config(5), MaxStartups (random early
-drop).
+limit, a connection of the network with the most parked connections is dropped: the oldest one whose
+ClientHello has not arrived. If the ClientHello of every connection of this network has arrived, a
+random one of these connections is dropped, so that each has a chance during a flood. Source:
+OpenSSH, sshd_config(5), MaxStartups (random early drop).
 
 *Handshakes* are granted to networks in turn: first a network whose last peer was paired, then a
 network without a handshake so far, then the network whose last handshake is the oldest. A paired
@@ -105,7 +106,8 @@ class Admission:
         self._handshakes: dict[Any, _Handshake] = {}
         """Maps the address of each peer to its handshake in progress."""
         self._turns: dict[str, int] = {}
-        """Maps a network to the number of its last handshake, or to -1 if that peer was paired."""
+        """Maps a network to the number of its last handshake, or to -1 if the peer of that
+        handshake was paired."""
         self._granted = 0
         self._dropped = 0
         self._report_after_s = clock()

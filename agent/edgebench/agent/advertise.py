@@ -21,7 +21,8 @@ from edgebench.agent.network import may_list_interfaces
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 RETRY_S = 30.0
-"""Interval between attempts to advertise, because a board often boots before its network is up."""
+"""Interval between attempts to advertise. Several attempts may be needed, because a board often
+boots before its network is up."""
 
 logger = logging.getLogger(__name__)
 

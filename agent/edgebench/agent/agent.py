@@ -1,4 +1,4 @@
-"""The agent, with its identity, its models, and its seats, which are the devices that it serves."""
+"""The agent: its identity, its models, and its seats (the devices that it serves)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class AgentSettings:
     """Names of simulated boards, such as `raspberry-pi-5-bare:3` with the seed 3; each gets its own
     seat."""
     simulate_directory: Path | None = None
-    """Directory in which each file describes a simulated board, which is present while the file
+    """Directory in which each file describes a simulated board; a board is present while its file
     exists."""
     boards: tuple[str, ...] = ()
     """Ports that have a board, each as ADDRESS or NAME=ADDRESS; `none` disables all boards."""
@@ -247,7 +247,7 @@ class Agent:
 
     @asynccontextmanager
     async def undisturbed(self, seat: Seat, meter: str | None = None) -> AsyncIterator[None]:
-        """Context manager in which a run may start on this seat and with this meter of the agent.
+        """Context manager in whose body a run may start on this seat and use this meter.
 
         Several targets may have runs at the same time, but no two of these runs may use the same
         meter, because a meter is wired to a single target. A run on the machine itself and a run on
@@ -377,8 +377,8 @@ class Agent:
         """
         if self.trust is None:
             raise UsageError(
-                "the running agent serves this machine only and stops when idle; after that, start "
-                "a network agent: edgebench-agent serve"
+                "the running agent serves this machine only and stops when idle; once it has "
+                "stopped, start a network agent: edgebench-agent serve"
             )
         return self.trust
 

@@ -1,8 +1,9 @@
 """A phone with Android as the device of an agent, described by its system properties.
 
 On a phone, the agent is a process of adb's shell or of an app. The agent reads files under /proc
-and /sys as on any Linux system, and the names of the device from properties. The state of battery,
-screen and heat, which commands report, is part of the telemetry (`telemetry/sources/android.py`).
+and /sys as on any Linux system; it reads the names of the device from system properties. Commands
+report the state of battery, screen and heat; this state is part of the telemetry
+(`telemetry/sources/android.py`).
 
 Source: https://source.android.com/docs/core/architecture/configuration/add-system-properties;
 platform/frameworks/base, `android.os.Build`.
@@ -36,7 +37,8 @@ SHELL_UID = 2000
 """User id of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
 FRESH_S, KEPT_S = 10.0, 60.0
 """Age above which a temperature is read again, and age above which it is no longer reported.
-Without the first limit, a phone that a client watches would start a command every second."""
+Without the first limit, the agent would start a command every second while a client watches the
+phone."""
 LATEST_WAIT_S = 0.5
 """Maximum time for which a reply waits for a new temperature; `dumpsys` takes some tens of
 milliseconds."""

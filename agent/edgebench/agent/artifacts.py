@@ -5,9 +5,9 @@
 
 To make room, the least recently used models are removed first. A `.part` file survives a lost
 connection and the end of the agent; when the transfer resumes, the digest of the bytes that are
-present is computed again. Whole models are a cache, so they are not synced to disk, which would
-take an SD card 10 s for each 100 MB. Every run first verifies the digest, so a file that a power
-cut has damaged is detected and sent again.
+present is computed again. Whole models are only a cache, so they are not synced to disk: on an SD
+card, a sync would take 10 s for each 100 MB. Every run first verifies the digest, so a file that a
+power cut has damaged is detected and sent again.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class ArtifactStore:
     def offset(self, sha256: str, size_bytes: int) -> tuple[int, bool]:
         """Number of bytes of a model that are stored, and whether the model is complete.
 
-        A whole model with another size was damaged by a power cut, and is removed.
+        A whole model whose size is not `size_bytes` was damaged by a power cut, and is removed.
         """
         path = self.path(sha256)
         with suppress(FileNotFoundError):

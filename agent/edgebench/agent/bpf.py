@@ -16,9 +16,9 @@ LOAD, LOAD_BYTE = 0x20, 0x30
 AND, SHIFT_RIGHT = 0x54, 0x74
 """Operations ALU|AND|K and ALU|RSH|K, which combine the loaded word with the operand."""
 JUMP, JUMP_EQUAL, JUMP_ABOVE, JUMP_FROM, JUMP_BITS = 0x05, 0x15, 0x25, 0x35, 0x45
-"""Operations JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K and JMP|JSET|K. The first always jumps; the
-others jump only if the loaded word is equal to the operand, is above it, is not below it, or has
-any of its bits."""
+"""Operations JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K and JMP|JSET|K. The first always jumps. The
+others jump only if the loaded word is, respectively, equal to the operand, greater than the
+operand, not less than the operand, or has at least one bit in common with the operand."""
 RETURN = 0x06
 """Operation RET|K, which ends the program with a value."""
 MAX_INSTRUCTIONS = 4096
@@ -37,7 +37,7 @@ class _Filter(ctypes.Structure):
 
 
 class Program(ctypes.Structure):
-    """`struct sock_fprog`, the kernel's format of a program; refers to the instructions."""
+    """`struct sock_fprog`, the kernel's format of a program, with a pointer to the instructions."""
 
     _fields_ = (("count", ctypes.c_uint16), ("instructions", ctypes.POINTER(_Filter)))
 

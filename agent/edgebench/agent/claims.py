@@ -1,4 +1,4 @@
-"""Decides which commands an agent serves; a command asks to be served by sending a claim.
+"""Decides which commands an agent serves; a command requests service with a message, the claim.
 
 An agent that was started by a command serves only commands with the same Python environment. If a
 command with a different environment claims the agent, the agent ends as soon as it is idle, and the

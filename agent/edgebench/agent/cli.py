@@ -52,7 +52,7 @@ a command such as `edgebench bench` starts on this machine."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start the agent: edgebench-agent serve"),
-    (SimulationMissing, "run the command where edgebench is fully installed, as on a host"),
+    (SimulationMissing, "run the command on a host, which has all packages of edgebench"),
     (PortTaken, f"use another port: edgebench-agent serve --listen :{DEFAULT_PORT + 1}"),
     (
         TargetDriverMissing,
@@ -115,8 +115,8 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     if isinstance(exc, AgentRunning):
         process = "" if exc.pid is None else f" (process {exc.pid})"
         return (
-            f"see the agent's state: edgebench-agent status{process}; an agent that edgebench "
-            "bench started stops 10 s after the last command, so try again then; or start a "
+            f"see the agent's state: edgebench-agent status{process}; an agent started by "
+            "edgebench bench stops 10 s after the last command, so try again then; or start a "
             f"second agent: edgebench-agent --state DIR serve --listen :{DEFAULT_PORT + 1}"
         )
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
@@ -159,7 +159,7 @@ def command_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_AgentParser)
     _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
-    pair = commands.add_parser("pair", help="print a string with which a host pairs")
+    pair = commands.add_parser("pair", help="print a pairing string, which a host needs to pair")
     pair.add_argument("--json", action="store_true", help="print one JSON document")
     pair.set_defaults(command=_pair)
     status = commands.add_parser("status", help="show the state of the running agent")
@@ -218,7 +218,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         "--log",
         type=Path,
         metavar="FILE",
-        help="write the log to this file, of at most 1 MiB, and keep three older files "
+        help="write the log to this file, capped at 1 MiB, and keep three older files "
         "(default: standard error)",
     )
     # Digests of the Python environment of the command that starts this agent.
@@ -238,7 +238,8 @@ def _add_devices(serve: argparse.ArgumentParser) -> None:
         "--simulate-directory",
         type=Path,
         metavar="DIR",
-        help="simulate a board for each file of this directory; a board exists as long as its file",
+        help="simulate a board for each file of this directory; a board exists until its file is "
+        "deleted",
     )
     serve.add_argument(
         "--board",

@@ -1,8 +1,9 @@
 """Describes the clock that times inferences: its source, its step, and how long a reading takes.
 
 The clock is read many times in direct succession. If the clock's step is longer than a reading
-takes, any two readings are a whole number of steps apart, from which the step is computed. With a
-finer clock, the intervals between readings are irregular, so no step is found.
+takes, the difference of any two readings is a whole number of steps, and the step is computed from
+such differences. With a finer clock, the intervals between readings are irregular, so no step is
+found.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from edgebench.protocol.device import ClockDescription
 SOURCE_FILE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 """Source: https://docs.kernel.org/timers/timekeeping.html."""
 SERIES = 5
-"""Number of series of readings. How long a reading takes is computed from the fastest series, which
-was not interrupted. A step is reported only if it is found in most series."""
+"""Number of series of readings. The duration of a reading is computed from the fastest series,
+which was not interrupted. A step is reported only if it is found in most series."""
 READS = 200
 """Number of readings in a series, which takes 10 µs with a fine clock."""
 MAX_READS = 20_000
@@ -30,7 +31,8 @@ DISTINCT = 20
 MIN_STEP_NS = 8.0
 """Smallest step that is reported; a smaller step is negligible for an inference of 1 µs or more."""
 MAX_STEPS = 12
-"""Maximum number of clock steps in the shortest interval between two readings (40 to 100 ns)."""
+"""Maximum number of clock steps in the shortest interval between two readings; this interval is 40
+to 100 ns."""
 LONG_GAP = 5
 """An interval between two readings counts as an interruption if it exceeds the shortest interval by
 this factor; its steps are not counted."""
@@ -84,7 +86,7 @@ def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
 
 
 def _fitted(reads_ns: Sequence[int], step_ns: float, *, longest_ns: float) -> float | None:
-    """Refine an approximate step by all readings; None if they are not whole steps apart."""
+    """Refine an approximate step by all readings; None if readings are not whole steps apart."""
     first_ns, count, most = reads_ns[0], 0, 0
     for earlier_ns, later_ns in pairwise(reads_ns):
         if later_ns - earlier_ns > longest_ns:  # an interruption, of an unknown number of steps

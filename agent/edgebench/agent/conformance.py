@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 ORDER = (0, 3, 1, 2, 2, 0, 3)
-"""Order in which prepared samples run; it has repetitions, and is not the order of `prepare`."""
+"""Order in which prepared samples run; it repeats samples, and differs from the order in which
+`prepare` receives them."""
 THREADS_S = 0.3
 """Time for which inferences run while the CPU time of the threads is counted."""
 SETTLE_S, SETTLE_LIMIT_S = 0.05, 1.0
-"""Working threads are counted only after all threads have been idle for `SETTLE_S`, or after a wait
-of `SETTLE_LIMIT_S`. The wait is needed because numpy's OpenBLAS starts threads that spin for 80 ms.
+"""Working threads are counted only after all threads have been idle for `SETTLE_S`, or after a
+delay of `SETTLE_LIMIT_S`. The delay is needed because numpy's OpenBLAS starts threads that spin for
+80 ms.
 """
 WORKING_RATIO = 0.1
 """A thread counts as working if its CPU time is at least this fraction of the busiest thread's CPU
@@ -55,8 +57,8 @@ REFERENCE_LIMIT_RATIO = 0.3
 """Largest RMS difference from reference kernels, relative to the standard deviation of the outputs.
 The value is the limit of the rule `agreement` for quantised models in docs/verdict.md."""
 MEMORY_BYTES = 2**30
-"""Memory limit for the inputs, equal to the memory limit of a worker with a small model in
-docs/confinement.md."""
+"""Memory limit for the inputs, equal to the limit that docs/confinement.md gives for a worker with
+a small model."""
 
 
 class ConformanceOutcome(Enum):
@@ -199,7 +201,7 @@ def _check_order(subject: _Subject) -> str:
     _run_prepared(subject, subject.model.prepare(subject.samples), numbers)
     if before != [[part.tobytes() for part in sample] for sample in subject.samples]:
         raise _BrokenPromise("a sample was overwritten")
-    return f"{len(ORDER)} inferences of prepared samples return the outputs of these samples"
+    return f"each of {len(ORDER)} inferences returns the outputs of the sample prepared for it"
 
 
 def _check_prepare_again(subject: _Subject) -> str:
@@ -265,12 +267,12 @@ def _check_timed_path(subject: _Subject) -> str:
     if facts.fault is not None:
         raise _BrokenPromise(
             f"{facts.differing_count} of {facts.inference_count} inferences by the timed calls "
-            f"differ from the checks: {facts.fault.value.replace('_', ' ')}"
+            f"have other outputs than in the checks: {facts.fault.value.replace('_', ' ')}"
         )
     if not facts.inference_count:
         raise _Impossible(facts.reason or "the outputs were not compared")
     count = facts.inference_count
-    return f"{count} inferences by the timed calls have the same outputs as the checks"
+    return f"{count} inferences by the timed calls have the same outputs as in the checks"
 
 
 def _check_state(subject: _Subject) -> str:
@@ -321,7 +323,7 @@ def _thread_times() -> dict[int, float]:
 
 
 def _check_reference(subject: _Subject) -> str:
-    """The outputs are close to the outputs of reference kernels, preferably built-in ones.
+    """The outputs are close to the outputs of reference kernels, preferably a built-in driver's.
 
     The driver and the reference kernels both load the model again for each sample, because either
     may fail to restore the model's variables.
@@ -342,7 +344,7 @@ def _check_reference(subject: _Subject) -> str:
         if not ratios:
             raise _Impossible("the outputs are constant, or not numbers")
         text = (
-            f"outputs differ by {min(ratios):.2g} of their spread from the outputs of "
+            f"outputs differ by {min(ratios):.2g} of their spread from the outputs of the "
             "reference kernels of "
         )
         if min(ratios) > REFERENCE_LIMIT_RATIO:

@@ -47,7 +47,7 @@ def check_runtime(name: str, model: Path) -> list[ConformanceCheck]:
     confined = _run_apart(name, model)
     applied = confined.confinement
     if confined.has_loaded and applied is not None and applied.files.is_applied:
-        text = f"the model loads and runs with confined files: {applied.files.detail}"
+        text = f"the model loads and runs with restricted access to files: {applied.files.detail}"
         return [*confined.checks, confinement(ConformanceOutcome.PASS, text)]
     if confined.has_loaded:
         text = "access to files cannot be confined on this machine"

@@ -27,7 +27,7 @@ REACHABLE_C = 1.5
 """Minimum margin of the target above the lowest idle temperature, because a sensor has steps of
 half a degree, and noise."""
 FAILED_COUNT_MAX = 3
-"""If more readings in a row than this fail, the sensor counts as broken."""
+"""If more consecutive readings than this number fail, the sensor counts as broken."""
 Thermometer = Callable[[], float | None]
 Sleep = Callable[[float], Awaitable[None]]
 

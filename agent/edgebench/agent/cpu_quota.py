@@ -10,9 +10,9 @@ and each may have its own quota:
     cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1)
     cpu.stat               number of periods, and of periods in which the quota was used up
 
-In a container the root of the mount is usually the container's own group; the groups around it are
-invisible from inside. The set of CPUs that a group may use (`cpuset.cpus.effective`) is not read
-here, because sched_getaffinity(2) already accounts for it.
+In a container the root of the mount is usually the container's own group; the groups that contain
+this group are invisible from inside. The set of CPUs that a group may use (`cpuset.cpus.effective`)
+is not read here, because sched_getaffinity(2) already accounts for it.
 
 The files of counters are opened once, before a worker confines itself, and read again through
 their descriptors.
@@ -35,8 +35,8 @@ from edgebench.protocol.record import CpuQuota, QuotaUse
 
 _V2_TYPE, _V1_TYPE = "cgroup2", "cgroup"
 _CPU = "cpu"
-"""Controller of version 1 that limits CPU time; this module uses the name for its hierarchy,
-too."""
+"""Controller of version 1 that limits CPU time; in this module, the controller's name also stands
+for the hierarchy to which the controller belongs."""
 _V2_THROTTLED, _V1_THROTTLED = ("throttled_usec", 1e6), ("throttled_time", 1e9)
 """Counter of the time for which a group was stopped: name of the counter, and number of its units
 in a second."""
@@ -147,8 +147,8 @@ def _folders(root: Path) -> list[Path] | None:
 def _group_of_process(text: str) -> tuple[str, str]:
     """Hierarchy that limits CPU time, and this process's group in it; two empty strings if none.
 
-    If both versions of control groups are mounted and a line of version 1 lists the controller
-    `cpu`, version 1 limits CPU time. Otherwise version 2 does.
+    If both versions of control groups are mounted and the controller `cpu` belongs to version 1,
+    version 1 limits CPU time. Otherwise version 2 does.
     """
     unified = ("", "")
     for line in text.splitlines():

@@ -40,9 +40,10 @@ from edgebench.system.terminal import echo
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 ACCEPT_TURNS = 3
-"""Number of iterations of the event loop after which a connection that waited is counted. The
-connection is accepted in the first iteration and created in the second; the third allows for the
-agent's callbacks, which run first. Source: asyncio, `BaseSelectorEventLoop._accept_connection`."""
+"""Number of iterations of the event loop after which a connection that was waiting to be accepted
+is counted. In the first iteration, the socket is accepted; in the second, the object of the
+connection is created; the third allows for the agent's callbacks, which run first. Source: asyncio,
+`BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 30.0
 """Maximum time for the TLS handshake; a board that swaps memory to disk, or measures on its only
 core, takes seconds."""

@@ -58,7 +58,7 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
 
 
 def _is_limit_sustained(profile: Profile) -> bool:
-    """Whether all cores can run at the highest frequency at once, as on boards with Arm cores."""
+    """Whether all cores can run at the highest frequency together, as on boards with Arm cores."""
     is_board = not profile.id.startswith(GENERIC_PREFIX)
     return is_board and profile.soc is not None and profile.soc.arch in ("aarch64", "armv7l")
 

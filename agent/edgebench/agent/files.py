@@ -31,7 +31,7 @@ def last_line(path: Path, size: int = 16 * 1024, *, unlike: re.Pattern[str] | No
 
     Args:
         path: The log.
-        size: Number of bytes at the end of the file that are searched.
+        size: Number of bytes that are searched, counted from the end of the file.
         unlike: Pattern; lines whose beginning matches it are skipped.
     """
     try:

@@ -27,8 +27,8 @@ from edgebench.protocol.errors import TargetError, TooHot
 from edgebench.protocol.record import TOO_HOT, UNWATCHED
 
 FIRST_LOOK_S = 10.0
-"""Longest wait for the first report, which takes one period of the sampler, or three periods if the
-device is hot."""
+"""Maximum time to wait for the first report, which takes one period of the sampler, or three
+periods if the device is hot."""
 Note = Callable[[str, str], None]
 """Function that writes an event, given its kind and detail, into the run's record."""
 
@@ -58,7 +58,9 @@ class Guard:
             self._report = message
             if message.heat is HeatState.BLIND:
                 self._note(
-                    UNWATCHED, f"no temperature of a thermal zone, limit {message.limit_c:g} °C"
+                    UNWATCHED,
+                    "no thermal zone reports a credible temperature; the profile's limit is "
+                    f"{message.limit_c:g} °C",
                 )
         if self._is_running and self.error is None:
             self._refuse("stopped")

@@ -1,4 +1,4 @@
-"""Detects by ids of the hardware that a directory was created on another machine.
+"""Detects, by hardware ids, whether a directory was created on another machine.
 
 An agent's identity is a file, so a copy of an SD card contains the identity as well. The directory
 of the identity and the directory of the agent's state therefore store ids of the hardware. An agent

@@ -70,8 +70,8 @@ class Hotplug:
         for name, seat in memory.seats.items():
             if name in self._fixed:
                 raise UsageError(
-                    f"seat {name!r} belongs to a device that was once plugged in; if obsolete, "
-                    f"remove {memory.state(name)}"
+                    f"seat {name!r} belongs to a device that was once plugged in; if the seat is "
+                    f"obsolete, remove {memory.state(name)}"
                 )
             agent.seats[name] = Seat(
                 name, seat.device, memory.state(name), board=seat.board, left_s=seat.left_s

@@ -23,7 +23,8 @@ from edgebench.protocol.record import IDLE_ENDED, MeasuredRecord, Phase
 from edgebench.system.whole_files import sync_file
 
 LOOK_S = 0.25
-"""Interval between checks, during an idle window, whether the run must end; each takes 20 µs."""
+"""Interval at which the agent checks, during an idle window, whether the run must end; a check
+takes 20 µs."""
 
 
 async def work_between_idling(run: ActiveRun) -> MeasuredRecord:

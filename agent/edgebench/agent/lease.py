@@ -25,7 +25,7 @@ class Holder:
     ttl_s: float
     expires_s: float
     since_s: float
-    """Time at which the host took the lease, which renewals do not change."""
+    """Time at which the host took the lease; renewals do not change this time."""
 
 
 class Lease:
@@ -78,13 +78,13 @@ class Lease:
             identity: Identity of the host.
             name: Name of the host, shown to others.
             ttl_s: As for `acquire`.
-            wait_s: Longest wait, in seconds.
+            wait_s: Maximum time to wait for the lease, in seconds.
             is_wanted: Function that returns whether the host is still connected; called whenever
                 the lease changes.
 
         Raises:
             UsageError: `ttl_s` or `wait_s` is out of bounds.
-            LeaseHeld: another client still has the lease after the wait.
+            LeaseHeld: after `wait_s`, another client still has the lease.
         """
         if not 0 <= wait_s <= MAX_WAIT_S:
             raise UsageError(f"wait of {wait_s} s for the lease, limit {MAX_WAIT_S:.0f} s")

@@ -23,8 +23,8 @@ from edgebench.agent.shedding import WINDOW_S, apply_rule
 ACCEPTED_AT_ONCE = 64
 """Maximum number of connections that are accepted before control returns to the event loop."""
 WAKE_S = 0.1
-"""Interval at which the listener checks for a free handshake while a connection waits, because
-asyncio does not report failed handshakes."""
+"""While a connection waits, the listener checks at this interval whether a handshake can start. It
+has to check regularly, because asyncio does not report failed handshakes."""
 BACKLOG = 128
 """Maximum number of connections that the kernel keeps until they are accepted."""
 _PARKED_EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
@@ -121,7 +121,7 @@ class Listener(socket.socket):
                     logger.info("this system supports no filter of connections")
         if rates.rule.shed and not before.shed:
             logger.warning(
-                "too many connections from %d networks; most of them are dropped now",
+                "too many connections from %d networks; most of these connections are dropped now",
                 len(rates.rule.shed),
             )
 

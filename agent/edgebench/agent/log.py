@@ -6,9 +6,9 @@ A warning that is repeated within an hour is counted, not written. The warning i
 with its count, when any warning occurs after that hour, and at the end of the process. A full file
 is renamed to FILE.1, FILE.1 to FILE.2 and so on, and the oldest file is overwritten. Agents that
 share a file do not lose each other's lines: each line is a single write to the end of the file, and
-the file is locked while it is renamed. A process that finds a new file under the name of its file
-continues in the new file. The size of the file is also checked regularly, because libraries may
-write to the file directly.
+the file is locked while it is renamed. If one process has renamed the file and created a new one,
+the other processes continue in the new file. The size of the file is also checked regularly,
+because libraries may write to the file directly.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LogFile:
             threading.Thread(target=self._watch, name="log", daemon=True).start()
 
     def write(self, line: str) -> None:
-        """Append a line; an error only loses the line: a full disk must not end the agent."""
+        """Append a line; an error, such as a full disk, loses only this line and is not raised."""
         data = (b"\n" if self._is_torn else b"") + line.encode("utf-8", "replace") + b"\n"
         with self._lock, contextlib.suppress(OSError):
             if self._is_closed.is_set():

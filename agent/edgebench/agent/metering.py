@@ -1,12 +1,12 @@
 """Records a meter of the agent during a run.
 
-If a meter is missing, fails or is unplugged, the run has no energy but keeps its latencies: the
-recorder does not raise, and the run's record names the fault. Drivers are imported only when a run
-uses a meter, because they import numpy, which an idle agent does not need. A session of a meter has
-its own thread in the daemon; its recording is a file in the run's directory and is collected with
-the run. A driver that hangs cannot be stopped, so it is left in its thread, and no run waits for
-it. A recording ends early when it exceeds the size that a host fetches, or when the disk space for
-the run's own results becomes short.
+If a meter is missing, fails or is unplugged, the run has no energy values but keeps its latencies:
+the recorder does not raise, and the run's record names the fault. Drivers are imported only when a
+run uses a meter, because they import numpy, which an idle agent does not need. A session of a meter
+has its own thread in the daemon; its recording is a file in the run's directory and is collected
+with the run. A driver that hangs cannot be stopped, so it is left in its thread, and no run waits
+for it. A recording ends early when it exceeds the maximum size that a host fetches, or when the
+disk space for the run's own results becomes short.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ HANG_S = 30.0
 """A driver counts as hung if it takes longer than this to open or close a meter. A session has a
 limit of its own, which is a third of this time."""
 LIMIT_BYTES = 2**32 - 2**26
-"""Maximum size of a recording. It is less than the 4 GiB that hosts fetch, because a recording
-grows between two checks."""
+"""Maximum size of a recording. It is less than 4 GiB, the maximum that hosts fetch, because a
+recording grows between two checks."""
 KEPT_FREE_BYTES = 2**26
-"""Free space that is kept for the run's own results; the traces of a million inferences fit."""
+"""Free space that is kept for the run's own results, enough for the traces of a million
+inferences."""
 LOOK_S = 1.0
 """Interval at which the size of the recording is checked; a check takes 20 µs."""
 
@@ -85,7 +86,7 @@ class MeterRecorder:
         self._session: MeterSession | None = None
         self._trouble: str | None = "the run did not start"
         self._lock = threading.Lock()
-        """Lock for `_open`, which two threads may use at once."""
+        """Lock for `_open`, to which two threads have access."""
         self._is_over = False
         self._ending: asyncio.Event | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -134,7 +135,7 @@ class MeterRecorder:
 
     @property
     def trouble(self) -> str | None:
-        """Why the meter is not recorded; None if it is, or if the run has no meter."""
+        """Why the meter is not recorded; None if it is recorded, or if the run has no meter."""
         return None if self._meter is None else self._trouble
 
     async def _within_limit(self, act: Callable[[], str | None], what: str) -> str | None:

@@ -113,7 +113,7 @@ class Runner:
             request: The run.
             owner: Host, or lab of hosts, that may fetch the run.
             listener: Function that receives the phases and the end of the run.
-            host_file: Bytes that are spooled with the run unchanged.
+            host_file: Bytes that are spooled unchanged, together with the run.
 
         Raises:
             EdgebenchError: the run was not admitted; nothing is left on disk.
@@ -203,7 +203,7 @@ class Runner:
             return await self._target_job(request, target)
         if request.spec.engine is Engine.TARGET:
             raise UsageError(
-                f"engine target requires a microcontroller, which {self._device.name} is not"
+                f"engine target requires a microcontroller, but {self._device.name} is not one"
             )
         # Imported here because an idle agent needs no runtime drivers.
         from edgebench.agent.runtimes.registry import find_runtime
@@ -365,7 +365,7 @@ class Runner:
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
     async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
-        """Wait until the device is cool enough for its profile, or its time for that is over."""
+        """Wait until the device is cool enough for its profile, or the time for cooling is over."""
         timeout_s = run.request.spec.cooldown_timeout_s
         if timeout_s is None:
             timeout_s = self._surroundings.cooldown_timeout_s
@@ -447,7 +447,7 @@ def _digests(request: RunStart) -> list[str]:
 def _reason(
     run: ActiveRun, outcome: Outcome, error: EdgebenchError | None
 ) -> EdgebenchError | None:
-    """Why a run is not complete; None if it is, or if it was stopped after measurements."""
+    """Why a run is not complete; None if it is complete, or was stopped after measurements."""
     if outcome is Outcome.COMPLETED:
         return None  # any error came after the measurement
     if run.left is not None or run.too_hot is not None:

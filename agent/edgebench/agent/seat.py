@@ -1,9 +1,9 @@
-"""A seat, which is a device of an agent with its name, its lease and its runs.
+"""A seat: a device of an agent, together with its name, its lease and its runs.
 
 Theory of operation. A seat continues to exist when its device has left. While the device is
 present, the seat is open: it has surroundings, a wiring and a runner. After the device has left,
-the seat keeps its name, its finished runs, which can still be collected, and a lease, which cannot
-be taken. Any use of the device then raises `SeatLeft`.
+the seat keeps its name, its finished runs and its lease. The runs can still be collected; the lease
+cannot be taken. Any use of the device then raises `SeatLeft`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SeatPlan:
     """Directory that contains the spool of the seat."""
     wiring: Wiring
     board: str = ""
-    """Id of the device's board, which a new installation does not change; empty if unknown."""
+    """Id of the device's board, equal before and after a new installation; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,9 @@ MAX_SURPLUS = 16
 """Maximum number of connections beyond `MAX_CONNECTIONS` that get an HTTP status; further
 connections are cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
-"""A watcher that does not read is cut off when the notices that wait for it exceed this size. A
-seat (a device of the agent) sends 0.4 KB a second, so the limit is reached after ten minutes with a
-single seat, or after 20 s with `MAX_SEATS` seats."""
+"""A watcher that does not read is cut off when its unread notices exceed this size. A seat (a
+device of the agent) sends 0.4 KB a second, so the limit is reached after ten minutes with a single
+seat, or after 20 s with `MAX_SEATS` seats."""
 UPLOAD_LOOK_S = 0.1
 """Polling interval while a different host sends the same model."""
 
@@ -102,7 +102,7 @@ class Connections:
 
 
 class CountedConnection(ServerConnection):
-    """A connection that is counted from before its first message until it is lost."""
+    """A connection that counts as open until it is lost, even before its first message arrives."""
 
     peer: Peer
 
@@ -204,7 +204,8 @@ class ConnectionHandler:
         self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._offered: list[str] = []
-        """Models that were offered for the next run; they must be kept until the run holds them."""
+        """Models that were offered for the next run; protected from removal until the run
+        starts."""
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
         self._send_notice: SendNotice | None = None

@@ -36,8 +36,9 @@ from edgebench.agent.bpf import (
 FULL_PER_S = 128.0
 """While unidentified peers open at most this many connections a second, all are accepted."""
 NETWORK_PER_S = 4.0
-"""If the total rate is above `FULL_PER_S`, most packets are dropped from each network whose
-unidentified peers open more connections a second than this; such a network is shed."""
+"""Limit for the connections that the unidentified peers of a network open in a second. While the
+total rate is above `FULL_PER_S`, a network above this limit is shed: most of its SYN packets are
+dropped."""
 KNOWN_PER_S = 256.0
 """Limit in place of `NETWORK_PER_S` for the network of a paired host."""
 SHED_PASS = 32
@@ -61,7 +62,7 @@ class ShedRule:
     shed: tuple[str, ...] = ()
     """Networks from which only 1 in `SHED_PASS` SYN packets passes, on average."""
     pass_ratio: float = 1.0
-    """Share of the SYN packets of all other networks that passes."""
+    """Share of SYN packets that pass, for all other networks."""
 
     @property
     def is_idle(self) -> bool:
@@ -142,7 +143,7 @@ _NETWORK_HEADER = 0x1_0000_0000 - 0x100000
 _RANDOM = 0x1_0000_0000 - 0x1000 + 56
 """SKF_NET_OFF, and SKF_AD_OFF + SKF_AD_RANDOM. Source: linux/filter.h."""
 _FLAGS_AT, _SYN = 13, 0x02
-"""Offset of the flags in a TCP header, with which the filter's data begin, and the flag SYN.
+"""Offset of the flags in a TCP header, and the flag SYN. The filter's data begin with this header.
 Source: RFC 9293, 3.1."""
 _SOURCE_AT: dict[int, int] = {socket.AF_INET: 12, socket.AF_INET6: 8}
 """Offset of the source address in an IP header, by address family. Source: RFC 791, 3.1; RFC 8200,

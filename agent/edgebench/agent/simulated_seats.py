@@ -47,7 +47,8 @@ class SimulatedDeviceFile:
     board: str
     """Board, with a seed, as `--simulate` takes it."""
     serial: str = ""
-    """Serial number that identifies the device; if it is empty, the name of the file does."""
+    """Serial number that identifies the device; if it is empty, the name of the file identifies the
+    device."""
 
 
 def fixed_seats(

@@ -237,7 +237,7 @@ class SimulatedSurroundings(LinuxSurroundings):
 
 
 class TargetSurroundings:
-    """A target, without governor, sensors and load; the environment is the agent machine's."""
+    """A target: no governor, sensors or load; its environment is that of the agent's machine."""
 
     root = Path("/")
     simulation: Simulation | None = None

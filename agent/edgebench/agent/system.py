@@ -37,12 +37,12 @@ from edgebench.system.python_start import INTERPRETER
 PACKAGES = {"edgebench": AGENT_DISTRIBUTION} | {
     name: name for name in ("numpy", *RUNTIME_PACKAGES.values())
 }
-"""Python packages whose versions are recorded in a run's environment; maps names in the record to
-them."""
+"""Maps names in the record to Python packages; the versions of these packages are recorded in a
+run's environment."""
 
 DEVICE_ID_FILE = "device-id"
-"""File in the agent's state directory with a random id, which is used instead of /etc/machine-id if
-that is missing or was copied together with the system."""
+"""File in the agent's state directory with a random id. This id is used instead of /etc/machine-id
+if /etc/machine-id is missing, or was copied together with the system."""
 _FEATURES = {
     "avx2": "avx2",
     "avx512f": "avx512f",
@@ -82,7 +82,7 @@ def describe_device(
 
 
 def board_id(root: Path = Path("/"), serial: str = "") -> str:
-    """Pseudonymous id of the board, which a new installation does not change; empty if unknown.
+    """Pseudonymous id of the board, equal before and after a new installation; empty if unknown.
 
     The id is derived from the serial number that the firmware puts into the device tree, else from
     the UUID or serial number of the mainboard, which only root may read. Default values that many
@@ -310,8 +310,8 @@ visible only to Termux."""
 
 _BOARD_ROUNDS = 100_000
 """Rounds of PBKDF2. The id is part of shared results, and a Raspberry Pi's serial number has only
-32 bits, so an exhaustive search would find it within an hour if the id were a plain hash. The
-rounds take 23 ms on a PC, once or twice at each start of an agent."""
+32 bits, so an exhaustive search would find the serial number within an hour if the id were a plain
+hash. The rounds take 23 ms on a PC, once or twice at each start of an agent."""
 _PLACEHOLDERS = frozenset(
     {
         "0123456789abcdef",
@@ -327,9 +327,9 @@ _PLACEHOLDERS = frozenset(
         "to be filled by o.e.m.",
     }
 )
-"""Values that are not unique: serial numbers that Android devices without a serial number report,
-and UUIDs and serial numbers that are defaults of AMI's and other firmware and that makers of
-mainboards did not replace. Source: dmidecode, lists of such values."""
+"""Values that are not unique: serial numbers that Android devices report if they have none of their
+own, and the default UUIDs and serial numbers of firmware, such as AMI's, if the maker of the
+mainboard did not replace these defaults. Source: the lists of such values in dmidecode."""
 _LEAST_DIGITS = 8
 """Minimum number of letters and digits in a serial number; the serial number of a Raspberry Pi has
 8 significant digits."""

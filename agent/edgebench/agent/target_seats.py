@@ -35,7 +35,7 @@ _USB_TERMINALS = ("ttyACM", "ttyUSB")
 def target_seat(
     name: str, target: TargetDescription, state: Path, meters: tuple[str, ...] = ()
 ) -> SeatPlan:
-    """Plan the seat of a target with the directory `state` and these meters for its runs."""
+    """Plan the seat of a target; its directory is `state`, and its runs may use `meters`."""
     make_private_directory(state)
     profile = find_profile(target.profile) or find_profile(GENERIC_PROFILE)
     assert profile is not None
@@ -78,8 +78,8 @@ class TargetSource:
             state: Directory of the agent's state.
             is_probing: Whether to open ports that are not in `named` but may have a target.
             meters: Meters of the agent. A meter with its own wires may be wired to a target. A run
-                that selects such a meter has no energy if the target's pulses are missing in its
-                recording.
+                that selects such a meter has no energy values if the target's pulses are missing in
+                the meter's recording.
             terminals: Directory in which the system lists its serial ports.
 
         Raises:

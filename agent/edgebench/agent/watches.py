@@ -6,7 +6,8 @@ seat has watchers, the reports also contain the samples in between. Between runs
 sampler, so the daemon itself reads the seat's temperature once a second. The daemon also does so
 during a run whose sampler is missing or late. At every reading, the state of a seat (holder, run,
 phase) is compared with the previous state, and a change is sent. When a device leaves, the watchers
-of its seat receive the changed state, and from then on readings without samples.
+of its seat receive the changed state. The readings that the watchers receive after this change
+contain no samples.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from edgebench.protocol.live import pack_samples
 
 PERIOD_S = 1.0
 LATE_NS = 3e9
-"""If the sampler of a run is silent for this time, the daemon itself reads the temperature."""
+"""If the sampler of a run sends no report for this long, the daemon itself reads the
+temperature."""
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +105,10 @@ class Watches:
     def add(
         self, seats: Iterable[Seat], send: SendNotice, *, is_for_all: bool = False
     ) -> tuple[m.SeatState, ...]:
-        """Add a watcher of these seats, and of later seats if `is_for_all`; returns the states."""
+        """Add a watcher of these seats, and return their states.
+
+        If `is_for_all`, the watcher also gets seats that are added later.
+        """
         seats = tuple(seats)
         self._watchers[send] = _Watcher(frozenset(seat.name for seat in seats), is_for_all)
         for seat in seats:

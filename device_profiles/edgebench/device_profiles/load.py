@@ -115,7 +115,7 @@ def _merged(above: Table, below: Table) -> Table:
 
 
 def _fact_key(fact: Any) -> str | None:
-    """Key of a fact; None if it is missing or no string, which the schema check reports later."""
+    """Key of a fact; None if missing or not a string (the schema check reports this later)."""
     key = fact.get("key") if isinstance(fact, dict) else None
     return key if isinstance(key, str) else None
 

@@ -1,7 +1,7 @@
 """The allowed range of each number of a profile.
 
 A typing error must not disable a safety limit. For example, a maximum temperature of NaN is never
-reached, and a wait until NaN never ends.
+reached, and a loop that waits until a time limit of NaN has passed never ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ANY = (-math.inf, math.inf)
 
 
 def out_of_range(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Find the numbers of a profile that are out of range; yields path and fault of each number."""
+    """Find the numbers of a profile that are out of range; yields the key and fault of each."""
     if is_dataclass(value):
         for field in fields(value):
             inner, inner_path = getattr(value, field.name), (*path, field.name)

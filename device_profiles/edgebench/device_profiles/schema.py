@@ -124,7 +124,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """A processor other than the CPU that runs models."""
+    """A processor that runs models, other than the CPU."""
 
     name: str
     kind: AcceleratorKind
@@ -255,8 +255,8 @@ class Cooldown:
     room may never reach a lower temperature. Without a baseline, the target is `max_c`.
     """
     slope_c_per_min_max: float = 1.0
-    """A run starts only if the slope of the temperature is at most this; the case of a device that
-    still cools down is hot."""
+    """A run starts only if the absolute slope of the temperature is at most this value, because the
+    case of a device is still hot while the device cools down."""
     stable_s: float = 30.0
     """Time for which all conditions must hold before a run starts."""
     timeout_s: float = 600.0
@@ -289,7 +289,8 @@ class Fact:
     """The source of a value in this file."""
 
     key: str
-    """Path of the value: `thermal.zone.soc.throttle_c`; list items by role, name or index."""
+    """Key of the value, such as `thermal.zone.soc.throttle_c`; a list item is selected by its role,
+    name or index."""
     source: str
     grade: Grade
     value: Any = None

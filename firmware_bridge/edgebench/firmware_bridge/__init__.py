@@ -1,4 +1,4 @@
-"""Detects, loads, times and reads out the microcontroller boards of an agent over serial lines.
+"""Detects an agent's microcontroller boards on serial lines, and runs and times models on them.
 
     transports/   bytes: a serial port, a socket, a child process, QEMU
     dialects/     bytes ↔ commands and replies of a board; no I/O

@@ -1,4 +1,4 @@
-"""Identifies a board, loads models and inputs onto it, times its inferences and reads it out.
+"""Identifies a board, loads models and inputs onto it, times inferences and reads the outputs.
 
 Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So a
 single reply is not trusted: a query is repeated until two consecutive replies are equal, and an
@@ -76,7 +76,7 @@ class Board:
         self._exchange = BoardExchange(transport, timing=timing or BoardTiming())
         self._facts: BoardFacts | None = None
         self.on_bytes: OnBytes = lambda _done, _total: None
-        """Callback that gets the number of sent bytes and of all bytes, while data is sent."""
+        """Called while data is sent, with the number of bytes sent so far and the total number."""
         self._loader = BoardLoader(self._exchange, lambda done, total: self.on_bytes(done, total))
 
     @property
@@ -218,7 +218,8 @@ class Board:
         """
         if count < 1 or warmup_count < 0:
             raise UsageError(
-                f"a window needs at least 1 inference (warm-up: 0), got {count} ({warmup_count})"
+                f"a window needs at least 1 inference and at least 0 warm-up inferences, got "
+                f"{count} and {warmup_count}"
             )
         if self.facts.timestamps is None:
             raise UsageError(
@@ -283,7 +284,7 @@ class Board:
         return info is not None and info.operators is not None
 
     def stack_peak(self) -> int | None:
-        """Peak use of the stack in bytes since the model was loaded; None if the firmware lacks it.
+        """Peak use of the stack in bytes since the model was loaded; None if it is not reported.
 
         Raises:
             LineDamaged: no two consecutive replies to a repeated query are equal.
@@ -342,11 +343,14 @@ class Board:
 
     @property
     def busy_s(self) -> float:
-        """Maximum time that `close` waits for a window, which only an emulated board can cancel."""
+        """Maximum time that `close` waits for a window to end.
+
+        The time is 0 for an emulated board, because only such a board can cancel a window.
+        """
         return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
 
     def finish(self) -> None:
-        """Wait until the board has ended a window for which the bridge stopped waiting.
+        """Wait for the end of a window that the bridge has abandoned.
 
         Raises:
             BoardLost: the board was disconnected.
@@ -493,7 +497,7 @@ class Board:
         )
 
     def _ends(self, reply: BoardReply) -> tuple[events.TimedEvent, events.TimedEvent]:
-        """Find a window's first and last line, which are laps, or lines next to the pulses.
+        """Find a window's first and last lap or, in energy mode, the lines next to its two pulses.
 
         Raises:
             LineDamaged: the first or the last line is missing.
@@ -518,8 +522,8 @@ class Board:
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
         """Times of the single inferences in a window, if the firmware records them.
 
-        They are not read in energy mode, because the line is then slow, and the window is measured
-        between the edges at a meter.
+        The times are not read in energy mode, because the line is slow in this mode, and the window
+        is timed by the edges that a meter records.
         """
         info = self.facts.firmware
         is_timed = self.facts.timestamps is TimestampKind.LAP
@@ -553,8 +557,8 @@ class Board:
             )
         if SATURATED_TICKS in (head.overhead_ticks, *(operator.ticks for operator in operators)):
             raise BoardRefusal(
-                f"{count} inferences exceed the range of the board's counter, "
-                f"{SATURATED_TICKS} ticks at {head.tick_rate_hz} Hz per operator"
+                f"a time in the profile of {count} inferences exceeds the range of the board's "
+                f"counter, {SATURATED_TICKS} ticks at {head.tick_rate_hz} Hz"
             )
         return BoardProfile(
             tick_rate_hz=head.tick_rate_hz,

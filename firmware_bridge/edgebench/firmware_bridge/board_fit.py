@@ -81,7 +81,7 @@ def _is_fitting(blob: ModelBlob, memory: BoardMemory) -> bool:
 
 
 def firmware_memory(board: str) -> tuple[int, int, int]:
-    """Flash and RAM in bytes that a board's firmware uses without a model, and its stack's size.
+    """Sizes in bytes of the flash, RAM and stack of a board's firmware without a model.
 
     Source: Armv7-M Architecture Reference Manual, B1.5.3: the first word of the vector table is the
     top of the stack.

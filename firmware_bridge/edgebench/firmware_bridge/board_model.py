@@ -66,7 +66,7 @@ class BoardModel:
     memory: TargetMemory
     precision: str | None
     input_encoding: str = ""
-    """Encoding in which the input is sent to the board; empty for the type that `inputs` states."""
+    """Encoding in which the input is sent to the board; empty if it is the type in `inputs`."""
     is_stateful: bool = False
     """Whether the model has variables. False if this is unknown, as for a model in firmware that is
     not edgebench's."""
@@ -129,7 +129,7 @@ def _precision(model: TfliteGraph) -> str:
 
 
 def encoded_input(data: bytes, model: BoardModel) -> bytes:
-    """Encode an input as the board expects it; the board decodes it to the given bytes.
+    """Encode an input as the board expects; the board decodes the result to the given bytes.
 
     Source: docs/firmware-protocol.md: uint8 is int8 + 128, float32 is scale · (int8 - zero point).
     """

@@ -54,10 +54,10 @@ from edgebench.protocol.target import TargetDescription, TargetSighting
 logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
-"""If a board is off the USB bus for longer than this, in seconds, it counts as disconnected;
-before, it may be restarting."""
+"""Time in seconds after which a board that is off the USB bus counts as disconnected; a board that
+is off the bus for a shorter time may be restarting."""
 PROBE_AGAIN_S = 10.0
-"""Interval, in seconds, at which a port is probed that the user has named, or that could not be
+"""Interval, in seconds, between the probes of a port that the user has named, or that could not be
 opened."""
 FIRST_LOOK_S = 8.0
 """Maximum time, in seconds, that the first poll waits for boards at named ports. A board may spend
@@ -134,7 +134,7 @@ class BoardPorts:
         """Store the settings; no port is opened before the first poll.
 
         Args:
-            named: Addresses, in the form for `TargetDriver.ports`.
+            named: Addresses, in the form that `TargetDriver.ports` accepts.
             memory: File of the known boards.
             is_probing: Whether to probe ports that are not named, if `usb_ids` lists their USB id.
             list_ports: Function that lists the ports of this machine.
@@ -158,8 +158,8 @@ class BoardPorts:
         self._clock = clock
         self._probes: dict[tuple[str, str], PortProbe] = {}
         self._seen: dict[str, tuple[float, TargetDescription]] = {}
-        """Maps each board's identity to the time when it was last present, and its description
-        then."""
+        """Maps each board's identity to the time when it was last present, and to its description
+        at that time."""
         self._is_first = True
 
     def look(self) -> list[TargetSighting]:

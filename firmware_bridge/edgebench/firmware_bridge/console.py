@@ -10,8 +10,8 @@ from enum import Enum
 from pathlib import Path
 
 MAX_BYTES = 8 << 20
-"""Maximum number of bytes in a log; a longer log keeps its first half and its last half of
-these."""
+"""Maximum number of bytes in a log. If there are more, half of this number is kept from the
+beginning, and the other half from the end."""
 
 
 class ConsoleDirection(Enum):

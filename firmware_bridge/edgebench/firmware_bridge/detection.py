@@ -48,7 +48,7 @@ _PLACE = "@"
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
 """Timeouts of a probe, shorter than the default because the port may not have a board."""
 _METER_REPLY_BYTES = 4096
-"""A meter's prompt is searched in at most this number of the bytes that were received last."""
+"""Number of the most recently received bytes that are searched for a meter's prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class SerialPortInfo:
 
     @property
     def hint(self) -> BoardHint | None:
-        """Board that the port may have by its USB id; None if the id is not in `usb_ids`."""
+        """Board that the port may have according to its USB id; None for an id not in `usb_ids`."""
         return hint_of(self.vendor, self.product)
 
     @property
@@ -87,7 +87,7 @@ class SerialPortInfo:
 
     @property
     def may_have_board(self) -> bool:
-        """Whether a probe on request may open the port, which must be on USB and no known meter."""
+        """Whether a probe on request may open the port; it must be on USB and not a known meter."""
         return self.vendor is not None and (self.vendor, self.product) not in METER_IDS
 
 
@@ -246,9 +246,9 @@ def find_boards(
     Args:
         memory: Boards of earlier probes.
         is_confirming: Whether to open all ports on USB and send `name`, because the firmware of a
-            known board may have changed. A known board is forgotten only if there is no reply, or a
-            meter replies. It is kept after any other error, because an agent may have the port
-            open.
+            known board may have changed. A known board is removed from `memory` only if there is
+            no reply, or if a meter replies. After any other error, the board is not removed,
+            because an agent may have the port open.
         ports: Ports of this machine, as `KnownBoards.keyed` returns them; None for all ports that
             the system lists.
         opener: Function that opens a port at a speed.
@@ -293,8 +293,8 @@ def probe_board(
         port: Port to open.
         opener: Function that opens a port at a speed.
         timing: Timeouts of the replies.
-        may_be_meter: Whether to send a meter's query first if meters also have the USB id of the
-            port. If the device is a board, this query takes `timing.answer_s`.
+        may_be_meter: Whether to send the query of a meter first, if both boards and meters have the
+            USB id of the port. If the device is a board, this query takes `timing.answer_s`.
 
     Raises:
         NotPermitted: the user may not use the port.
@@ -319,7 +319,7 @@ class MeterPort(TargetError):
 
 
 def _is_meter(line: BoardTransport, timing: BoardTiming) -> bool:
-    """Whether the device replies as an LPM01A meter; a board receives only an incomplete command.
+    """Whether the device replies as an LPM01A meter; for a board, the query is incomplete.
 
     Source: ST UM2243 (`powershield`): every reply of the meter begins with its prompt.
     """

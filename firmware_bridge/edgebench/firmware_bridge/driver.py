@@ -69,10 +69,11 @@ from edgebench.protocol.traces import CONSOLE_FILE
 SCHEME = "qemu:"
 RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
-"""Environment variable that names a folder of ELF files, which replace packaged files by name."""
+"""Environment variable that names a folder of ELF files; each replaces the packaged file of the
+same name."""
 WINDOW_MARGIN = 1.5
-"""Margin for the duration of a window, as a factor on the duration that the last window
-predicts."""
+"""Safety factor in the timeout of a window or profile, applied to the duration that is predicted
+from the last window."""
 BLOB_FILE = "model.blob"
 BLOB_ADDRESS = {
     "mps2-an385": 0x0010_0000,
@@ -404,7 +405,7 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
 
 
 def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
-    """The model's blob with the id and encoding on the board; None if the board lacks the model.
+    """Blob of the model with the board's id and encoding; None if the board lacks the model.
 
     A model that is already on the board is not sent. An interface board does not forward frames, so
     the board behind it can only run the model that it already has.

@@ -55,8 +55,8 @@ E = TypeVar("E")
 ATTEMPTS = 7
 """Maximum number of attempts to load data or to run a window, on a line that loses bytes."""
 UNANSWERED_LIMIT = 3
-"""If a command gets no reply in this number of attempts, and the board replies to `name` after each
-of them, the firmware counts as lacking the command."""
+"""Number of attempts after which a command without a reply counts as missing in the firmware, if
+the board replies to `name` after each attempt."""
 CONFIRMATIONS = 5
 """Maximum number of times that a query is sent; two consecutive replies must be equal."""
 DRAIN_S = 2.0
@@ -130,7 +130,7 @@ class BoardReply:
 
     @property
     def is_garbled(self) -> bool:
-        """Whether the board rejects a command that the line has damaged on the way to it."""
+        """Whether the board rejects the command because the line has damaged the command."""
         error = self.error or ""
         first, *others = self.command.split()
         words = [first, *(word for word in others if word.isalpha())]
@@ -161,7 +161,7 @@ class BoardExchange:
 
     @property
     def busy_s(self) -> float:
-        """Maximum remaining time of a command whose wait was interrupted; 0 if there is none."""
+        """Maximum remaining time of a command whose reply is still due; 0 if no reply is due."""
         left_ns = 0 if self._due_ns is None else self._due_ns - self.transport.now_ns()
         return max(0.0, left_ns / 1e9)
 
@@ -200,8 +200,8 @@ class BoardExchange:
             waited_s = self.answer_s if silence_s is None else silence_s
             received = f"{len(reply.events)} lines of a reply" if reply.events else "no reply"
             raise BoardSilent(
-                f"{received} to `{_of(command)}` from the board at {self.transport.name}, "
-                f"which was silent for {waited_s:g} s"
+                f"{received} to `{_of(command)}`: the board at {self.transport.name} "
+                f"was silent for {waited_s:g} s"
             )
         return reply
 
@@ -325,8 +325,8 @@ class BoardExchange:
 
         Args:
             name: Name in the first reply.
-            late_count: Number of `name` commands without a reply yet. They may never get one,
-                because the board was still starting.
+            late_count: Number of `name` commands without a reply yet. There may never be a reply
+                to them, because the board was still starting.
             begin_ns: Time before the first `name` was sent, bridge clock.
         """
         waited_s = (self.transport.now_ns() - begin_ns) / 1e9
@@ -406,7 +406,7 @@ class BoardExchange:
         self.dialect.reset()
 
     def _switch(self, reply: BoardReply) -> bool:
-        """Switch to the dialect that a reply to `name` reveals; return whether it is a new one."""
+        """Switch to the dialect that a reply to `name` reveals; return whether this is a change."""
         texts = [other.text for other in reply.of_kind(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
         is_own = bool(reply.of_kind(BoardName))  # if so, "interface board" was in a log line

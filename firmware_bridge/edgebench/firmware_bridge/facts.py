@@ -177,9 +177,9 @@ class BoardWindow:
     issued_ns: int
     """Time when the command was sent, bridge clock; the warm-up also begins after this time."""
     began_ns: int
-    """Arrival time of the first lap, or in energy mode of the line before the first pulse."""
+    """Arrival time of the first lap or, in energy mode, of the line before the first pulse."""
     ended_ns: int
-    """Arrival time of the second lap, or in energy mode of the line after the second pulse."""
+    """Arrival time of the second lap or, in energy mode, of the line after the second pulse."""
     laps: tuple[int, int] | None = None
     """First and second lap as the board printed them; None if the timestamps are pulses."""
     ticks: int | None = None
@@ -192,7 +192,7 @@ class BoardWindow:
     inferences: InferenceTicks | None = None
     """Times of single inferences, from firmware that records them."""
     attempt_count: int = 1
-    """Number of attempts. Attempts before the last may have run on the board, and caused pulses."""
+    """Number of attempts. Failed attempts may have run on the board, and caused pulses."""
 
     @property
     def duration_ns(self) -> float | None:
@@ -205,8 +205,8 @@ class BoardWindow:
     def clock_ratio(self) -> float | None:
         """Duration by the board's clock divided by the duration by the bridge's clock.
 
-        If the ratio is far from 1, either duration is wrong. For example, a digit was lost on the
-        line, the board's counter has an unexpected unit, or the board's time is emulated.
+        If the ratio is far from 1, one of the two durations is wrong. For example, a digit was lost
+        on the line, the board's counter has an unexpected unit, or the board's time is emulated.
         """
         passed_ns = self.ended_ns - self.began_ns
         if self.duration_ns is None or passed_ns <= 0:

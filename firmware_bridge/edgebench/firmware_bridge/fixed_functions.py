@@ -161,7 +161,7 @@ def rectifier_table(
     negative: FixedPoint,
     bounds: tuple[int, int],
 ) -> bytes:
-    """Table of a bounded function that has one factor for positive and one for negative values."""
+    """Table of a bounded function with one factor for positive and one for negative inputs."""
     values: list[int] = []
     for code in _INT8:
         value = code - zero_point

@@ -49,8 +49,8 @@ class FlashRecipe:
     board: str
     text: str
     targets: dict[str, str]
-    """Maps each program to its name for the board. For OpenOCD, these are configuration files, and
-    the first is the adapter's."""
+    """Maps each program to the name that the program uses for the board. For OpenOCD, the name is a
+    list of configuration files, of which the first is for the debug adapter."""
     probe_vendor: int | None = None
     """USB vendor of the debug probe, which also has the board's serial port; None without a
     probe."""
@@ -62,7 +62,7 @@ class FlashRecipe:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of the programs, the preferred program first, as in `targets`."""
+        """Names of the programs in the order of `targets`; the first is the preferred program."""
         return tuple(self.targets)
 
 
@@ -202,7 +202,8 @@ def flash_command(
         firmware: File to write; None selects the packaged firmware in a format that the tool
             accepts.
         program: Tool to use; None selects the preferred tool among the installed tools.
-        serial: Serial number of the debug probe if several are connected, or for bossac the port.
+        serial: Serial number of the debug probe, needed if several are connected; for bossac, the
+            port.
         is_tool_needed: Whether a tool must be on PATH; if false, and no tool is on PATH, the
             command of the preferred tool is returned.
 
@@ -261,7 +262,7 @@ def packaged_firmware(board: str) -> list[Path]:
 
 
 def _check_board(firmware: Path, board: str) -> None:
-    """Reject packaged firmware of a different board, and an ELF file with unfit addresses.
+    """Reject packaged firmware of a different board, and an ELF file for a different flash address.
 
     Raises:
         UsageError: the file is for a different board, or cannot be read.
@@ -285,7 +286,7 @@ def _check_board(firmware: Path, board: str) -> None:
     # The flash of each of these boards has at most 16 MiB.
     if expected >> 24 not in {address >> 24 for address in addresses}:
         raise UsageError(
-            f"{firmware} begins at address {min(addresses):#x}, and the flash of {board} at "
+            f"{firmware} begins at address {min(addresses):#x}, but the flash of {board} begins at "
             f"{expected & ~0xFFFFFF:#x}: the file is for another board"
         )
 

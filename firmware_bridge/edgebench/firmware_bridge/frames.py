@@ -2,11 +2,12 @@
 
     wire    COBS( kind u8 │ sequence u8 │ payload │ crc32 u32 ) 0x00
 
-Theory of operation. An upload is a begin frame, data frames with their offset, and for a model a
-commit frame. Up to `window` frames are in flight, which means sent but without a reply yet. Each
-frame has a single reply, and replies arrive in order. A rejected or lost frame invalidates the
-frames after it. So the upload waits until all frames in flight have replies or the timeout has
-passed, and then continues from the offset in the board's reply. This module does no I/O.
+Theory of operation. An upload consists of a begin frame, data frames that contain their offset,
+and, for a model, a commit frame. Up to `window` frames are in flight, which means sent but without
+a reply yet. Each frame has a single reply, and replies arrive in order. A rejected or lost frame
+invalidates the frames after it. So the upload waits until all frames in flight have replies or the
+timeout has passed, and then continues from the offset in the board's reply. This module does no
+I/O.
 
 Source: docs/firmware-protocol.md. COBS: Cheshire & Baker, Consistent Overhead Byte Stuffing (1999).
 CRC-32: as in zlib.
@@ -28,14 +29,14 @@ _RUN_MAX = 254
 _FRAME_MAX_BYTES = 1 << 16
 """Maximum size of a frame; longer data is discarded, because its delimiter was lost."""
 _HALVED_EVERY = 4
-"""Every time this number of attempts brings no progress, the size of data frames is halved."""
+"""Number of consecutive attempts without progress after which the size of data frames is halved."""
 _PAYLOAD_MIN_BYTES = 32
 ATTEMPTS = 20
 """Maximum number of consecutive attempts of an upload without progress."""
 
 
 class FrameKind(IntEnum):
-    """Type of a frame, which the frame's first byte states."""
+    """Type of a frame, given by the first byte of the frame."""
 
     INPUT_BEGIN = 0x01
     INPUT_DATA = 0x02

@@ -44,7 +44,10 @@ MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
     "ic02": "uint8",
     "ad01": "float32",
 }
-"""Maps MLPerf Tiny's models to the encodings of their inputs on the line; others use int8."""
+"""Maps MLPerf Tiny's models to the encodings of their inputs on the line.
+
+Other models use int8.
+"""
 _MLPERF_TINY_FILES = {
     "kws_ref_model": "kws01",
     "vww_96_int8": "vww01",
@@ -94,7 +97,7 @@ BOARD_MEMORY = {
     "rp2040-pico": BoardMemory(112 << 10, 104 << 10),
     "pico2": BoardMemory(320 << 10, 144 << 10),
 }
-"""Maps each board to its memory for a model that is sent to it, as `x-info` reports it
+"""Maps each board to the memory that it provides for an uploaded model, as reported by `x-info`
 (`model_max`, `ram_max`). On real boards, this model is in RAM, because the firmware does not write
 flash."""
 _FIRMWARE_BYTES = 64 << 10
@@ -135,7 +138,7 @@ class ModelBlob:
     is_stateful: bool = False
     """Whether the model has variables, which a new input resets."""
     operators: tuple[OperatorSource | None, ...] = ()
-    """Operators of the model, one for each operator that the firmware runs, in that order."""
+    """The model's operator for each operator that the firmware runs, in order of execution."""
 
     @property
     def flash_bytes(self) -> int:
@@ -182,7 +185,7 @@ def model_id_of(name: str) -> str:
 
 
 def id_of_file(name: str) -> str:
-    """Default ID of a model file; MLPerf Tiny's ID if there is one, or made from the file's name.
+    """Default ID of a model file: MLPerf Tiny's ID if there is one, else made from the file's name.
 
     >>> id_of_file("kws_ref_model.tflite"), id_of_file("my model.tflite")
     ('kws01', 'my-model')
@@ -202,11 +205,12 @@ def generate(
 
     Args:
         data: Bytes of the file.
-        model_id: Name that the firmware reports, at most 31 of `[0-9A-Za-z._-]`.
+        model_id: Name that the firmware reports, at most 31 characters of `[0-9A-Za-z._-]`.
         input_encoding: Encoding in which hosts send inputs. None selects the type of the model's
             input. But for an int8 model with the ID and shapes of an MLPerf Tiny model, None
             selects MLPerf Tiny's encoding.
-        rounding: Library whose reference kernels' outputs the blob must reproduce bit for bit.
+        rounding: Library with the reference kernels; the blob must reproduce their outputs bit for
+            bit.
 
     Raises:
         BoardModelRefused: the firmware cannot run the model.
@@ -272,7 +276,7 @@ def generate(
 
 
 def _add_input(lowering: Lowering, encoding: InputEncoding) -> int:
-    """Add the input that hosts send, the concatenation of all inputs of the model.
+    """Add the input that hosts send, which is the concatenation of all inputs of the model.
 
     Raises:
         BoardModelRefused: an input has a type that cannot be sent in this encoding.
@@ -298,7 +302,7 @@ def _add_output(lowering: Lowering, number: int, type_name: str) -> int:
 
 
 def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
-    """Default encoding of inputs; MLPerf Tiny's encoding if ID and tensors match its model."""
+    """Default encoding of inputs; if ID and tensors match an MLPerf Tiny model, the model's own."""
     source = model.tensors[model.inputs[0]]
     if is_of_uint8(model):
         return "uint8"
@@ -359,11 +363,13 @@ def main() -> int:
     parser.add_argument(
         "--output",
         type=Path,
-        help="file for the blob; with suffix .c, for its C source; default: only print sizes",
+        help="file to write: C source if its suffix is .c, otherwise the blob; default: only print "
+        "sizes",
     )
     parser.add_argument(
         "--id",
-        help="model name that the firmware reports; default: MLPerf Tiny's name, or the file's",
+        help="model name that the firmware reports; default: the model's name in MLPerf Tiny, or "
+        "else the name of the file",
     )
     parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="encoding of the sent inputs")
     parser.add_argument("--rounding", choices=_ROUNDINGS, default="litert")

@@ -50,7 +50,7 @@ EDGE_RATE_HZ = 100_000.0
 """Rate of the counter by which the interface board records times of edges. Source:
 DeviceUnderTest.cpp, "tim2 has 10us period"."""
 MIN_LISTEN_S = 1.0
-"""Minimum duration of a window in seconds, because the model uses the last 30 frames."""
+"""Minimum duration of a window in seconds; it is longer than the 30 frames that the model uses."""
 PLAY_S = 3600.0
 """Maximum duration of a sound file in seconds; the real duration is known only after playing it.
 The file of the benchmark takes 20 minutes."""
@@ -147,14 +147,14 @@ class ListeningBoard:
         return None
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Process about `count` audio frames; a sound that is played always ends first.
+        """Process about `count` audio frames; if a sound is played, always play it to its end.
 
         Raises:
             BoardRefusal: the board received no audio.
             LineDamaged: the replies of all attempts were damaged.
             TargetError: the board does not respond.
         """
-        assert not warmup_count, "frames before a window would have pulses of their own"
+        assert not warmup_count, "warm-up frames would cause pulses outside the windows"
         damage = LineDamaged("no window")
         for attempt in range(1, ATTEMPTS + 1):
             self._is_listening = True
@@ -195,7 +195,7 @@ class ListeningBoard:
         self._is_listening = False
 
     def _leave(self) -> None:
-        """Stop the board after an abandoned window, in which it may still be streaming."""
+        """Stop the board, which may still be streaming after an abandoned window."""
         if self._is_listening:
             with suppress(TargetError):  # the board is gone, or its next run stops it
                 self._board.finish()
@@ -256,8 +256,8 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
     longest_ns = end.first_ns - started.issued_ns
     if len(activations) * FRAME_NS > (1 + CLOCKS_RATIO) * longest_ns + 2 * FRAME_NS:
         raise LineDamaged(
-            f"received {len(activations)} activations, for frames of {FRAME_NS / 1e6:g} ms, within "
-            f"{longest_ns / 1e9:.2f} s"
+            f"received {len(activations)} activations, more than frames of {FRAME_NS / 1e6:g} ms "
+            f"can cause in {longest_ns / 1e9:.2f} s"
         )
     ticks: tuple[int, ...] = ()
     if is_timed:
@@ -288,7 +288,7 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
 def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[int, ...]:
     """Compute processing times of frames from edges of a pin; empty if edges are inconsistent.
 
-    The first pulse may come from the command `start` instead of a frame. An interface board keeps
+    The first pulse may come from the command `start` instead of a frame. An interface board stores
     the edges of only a limited number of frames. If a frame takes longer than `FRAME_NS`, the board
     is too slow for real time, and loses part of the sound.
 

@@ -1,7 +1,7 @@
 """Translates functions of a single element; each function becomes a table of 256 values.
 
-Only LEAKY_RELU of int16 becomes no table but a PRELU with a slope of 1, whose factor includes the
-slope of LEAKY_RELU.
+Only LEAKY_RELU of int16 does not become a table. It becomes a PRELU with a slope of 1, and the
+factor of the PRELU includes the slope of LEAKY_RELU.
 """
 
 from __future__ import annotations

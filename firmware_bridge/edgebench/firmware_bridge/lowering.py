@@ -38,14 +38,15 @@ def four(shape: Sequence[int]) -> Shape:
     """
     if len(shape) > 4 or any(not 1 <= size <= MAX_DIMENSION for size in shape):
         raise BoardModelRefused(
-            f"tensor of shape {list(shape)} exceeds 4 sizes of 1 to {MAX_DIMENSION}"
+            f"a tensor must have at most 4 dimensions, each of size 1 to {MAX_DIMENSION}; got "
+            f"shape {list(shape)}"
         )
     a, b, c, d = (1,) * (4 - len(shape)) + tuple(shape)
     return a, b, c, d
 
 
 def rows_of(count: int) -> tuple[int, int]:
-    """Split `count` elements into rows and columns; a row is as long as a dimension may be."""
+    """Split `count` elements into equal rows, which are as long as a dimension allows."""
     row = max(size for size in range(1, MAX_DIMENSION + 1) if count % size == 0)
     return count // row, row
 
@@ -118,7 +119,7 @@ class Lowering:
         return self._add(BlobTensor(INT64, (1, 1, 1, len(values)), len(content), content=content))
 
     def bytes_view(self, number: int) -> int:
-        """Add a view of a model's tensor as rows of bytes to the blob; return its number."""
+        """Add to the blob a view of a model's tensor as rows of bytes; return the view's number."""
         tensor = self.tensor(number)
         if tensor.type not in ELEMENT_BYTES:
             raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
@@ -140,7 +141,7 @@ class Lowering:
     def intermediate(
         self, type_name: str, shape: Sequence[int], scale: float, zero_point: int
     ) -> int:
-        """Add a tensor to the blob that the model does not have; return its number."""
+        """Add to the blob a tensor that the model does not have; return its number."""
         self.added += 1
         return self._add(
             BlobTensor(
@@ -212,7 +213,7 @@ def clamp_parameters(code: int, out: ModelTensor) -> dict[int, int]:
     """Parameters for the bounds and the zero point of an output.
 
     Raises:
-        BoardModelRefused: the activation does not only clamp values to bounds.
+        BoardModelRefused: the activation does more than clamp values to bounds.
     """
     bits = 16 if out.type == INT16 else 8
     bounds = activation_range(code, out.scale, out.zero_point, bits)

@@ -52,7 +52,8 @@ def lstm(lowering: Lowering, operator: ModelOperator) -> None:
 
     Raises:
         BoardModelRefused: the tensors are not int8, or the operator has peepholes, a projection,
-            layer normalisation, no input gate, or another form that the firmware lacks.
+            layer normalisation, no input gate, or another property that the firmware does not
+            support.
 
     Source: tensorflow/lite/kernels/unidirectional_sequence_lstm.cc, and for TensorFlow Lite Micro
     tensorflow/lite/micro/kernels/lstm_eval_common.cc.
@@ -140,7 +141,7 @@ def _gate_factor(lowering: Lowering, weights: ModelTensor, source: ModelTensor) 
 def _output_parameters(
     lowering: Lowering, operator: ModelOperator, hidden: ModelTensor
 ) -> dict[int, int]:
-    """Factor of a product of two Q0 numbers (no bits before the point), and output's zero point.
+    """Factor of a product of two Q0 numbers (no bits before the point); zero point of the output.
 
     LiteRT uses scale and zero point of an intermediate tensor; TensorFlow Lite Micro uses scale and
     zero point of the hidden state.

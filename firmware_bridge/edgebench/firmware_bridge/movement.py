@@ -41,7 +41,11 @@ def copy_at_strides(
 
 
 def join_inputs(lowering: Lowering) -> int:
-    """Add a tensor that joins the bytes of all inputs, and copies to them; return its number."""
+    """Add a tensor for the bytes of all inputs, and operators that copy these bytes to the inputs.
+
+    Returns:
+        The number of the added tensor.
+    """
     views = [lowering.bytes_view(number) for number in lowering.model.inputs]
     sizes = [lowering.tensors[view].size_bytes for view in views]
     joined = lowering.intermediate(INT8, rows_of(sum(sizes)), 1.0, 0)
@@ -85,7 +89,7 @@ def _is_set(mask: int, axis: int) -> bool:
 def slice_bounds(
     operator: ModelOperator, shape: Sequence[int], numbers: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Start, count and stride of a STRIDED_SLICE by input dimension, and the dimensions it keeps.
+    """Start, count and stride of a STRIDED_SLICE for each input dimension; remaining dimensions.
 
     Args:
         operator: STRIDED_SLICE, with masks in its options.

@@ -50,11 +50,11 @@ from edgebench.protocol.errors import BoardModelRefused
 
 _ZERO_A, _ZERO_B = 0, 1
 _ADD_LEFT_SHIFT, _ADD_LEFT_SHIFT_OF_WORDS = 20, 15
-"""Left shifts that an addition applies to its inputs of int8, and of int16 (words). Source:
-tensorflow/lite/kernels/add.cc."""
+"""Left shifts that an addition applies to int8 inputs, and (`_OF_WORDS`) to int16 inputs.
+Source: tensorflow/lite/kernels/add.cc."""
 _LOG2_TOLERANCE = 0.00101
 """LiteRT treats a scale as a power of two if its binary logarithm differs from an integer by at
-most 0.001. The error of a logarithm in single precision is added here. Source:
+most 0.001. This value includes the error of a logarithm in single precision. Source:
 tensorflow/lite/kernels/kernel_util.h, `CheckedLog2`."""
 _SCALE_TOLERANCE = 0.001
 """Maximum relative difference from 1/65536 that TFLite accepts for the scale of an int16 softmax.

@@ -13,8 +13,9 @@ PSEUDO_TERMINALS = "/dev/pts/"
 def users_of(path: str, processes: Path = Path("/proc")) -> list[str]:
     """Programs, except this process, that have a port open; each is `NAME (PID)`.
 
-    Only root sees the programs of other users. The list is empty for a pseudo-terminal. The program
-    that acts as the board there may have both ends of it open, and would be listed.
+    Only root sees the programs of other users. The list is empty for a pseudo-terminal. Otherwise,
+    the program that acts as the board could be listed, because it may have both ends of the
+    pseudo-terminal open.
 
     Args:
         path: Path of the port, or of a link to it.

@@ -14,7 +14,7 @@ _ACTIVATIONS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Maps the codes of the activations NONE, RELU, RELU_N1_TO_1 and RELU6 to their bounds."""
 _FACTOR_ERROR = 2.0**-29
 """Upper bound of the relative difference between a real factor and the three closest int32 factors.
-The difference itself is at most 1.5 · 2^-30."""
+In fact, the difference is at most 1.5 · 2^-30."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def fixed_point_once(factor: float, sums: range, outputs: range) -> FixedPoint:
         outputs: Range of the products that are not clamped.
 
     Returns:
-        The factor that gives all outputs right, or the nearest int32 factor if there is none.
+        The factor with which all outputs are right, or the nearest int32 factor if there is none.
     """
     nearest = fixed_point(factor)
     doubtful = [total for total in _sums_at_halves(factor, outputs) if total in sums]
@@ -121,7 +121,9 @@ def mean_factor(scale_in: float, scale_out: float, count: int) -> FixedPoint:
 
 
 def softmax_factor(scale: float, beta: float) -> tuple[FixedPoint, int]:
-    """Factor for differences from the largest input, and the lowest difference with an effect.
+    """Factor of a softmax, and the lowest difference that affects its output.
+
+    The factor applies to the differences of the inputs from the largest input.
 
     Source: tensorflow/lite/kernels/internal/quantization_util.cc, `PreprocessSoftmaxScaling` and
     `CalculateInputRadius`, with 5 bits before the point.

@@ -10,7 +10,7 @@ from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.protocol.text import printable
 
 MAX_CHARS = 1024
-"""Maximum length of a command here; the firmware's own limit may be lower."""
+"""Maximum length of a command in the terminal; the limit of the firmware may be lower."""
 _READY = re.compile(rb"ready\s*$")
 
 

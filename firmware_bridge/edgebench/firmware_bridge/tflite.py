@@ -139,7 +139,7 @@ class TfliteGraph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     others: tuple[TfliteGraph, ...] = ()
-    """Further graphs, which operators of the model's first graph call; empty in these graphs."""
+    """Further graphs that operators of the model's first graph call; empty in further graphs."""
 
 
 def read_model(data: bytes) -> TfliteGraph:

@@ -34,7 +34,7 @@ from edgebench.protocol.errors import TargetError, UsageError, with_meant
 
 @dataclass(frozen=True, slots=True)
 class BoardFlashing:
-    """Command that writes firmware onto a board, which invalidates the stored facts about it."""
+    """Command that writes firmware onto a board, and thus invalidates stored facts about it."""
 
     command: ToolCommand
     memory: KnownBoards
@@ -45,7 +45,7 @@ class BoardFlashing:
 
     @property
     def adapter_pins(self) -> str | None:
-        """Pins of the serial line if it needs an adapter; None if the board's USB has the line."""
+        """Pins of the serial line if it needs an adapter; None if it is on the board's USB port."""
         return FLASH_RECIPES[self.kind].adapter_pins
 
     @property
@@ -70,7 +70,10 @@ class BoardFlashing:
             self.memory.forget(self._keys())
 
     def _keys(self) -> set[str | None]:
-        """Keys of the board in the file; if its port is unknown, keys of all boards that match."""
+        """Keys of the board in the file.
+
+        If the board's port is unknown, these are the keys of all boards of this or of unknown type.
+        """
         if self.serial is not None:
             # A probe has the serial number of its port; a board in its bootloader has no port.
             ports = [
@@ -131,7 +134,7 @@ class BoardTools:
         serial: str | None,
         is_tool_needed: bool = True,
     ) -> BoardFlashing:
-        """Command that writes firmware onto a board; without `firmware`, the packaged firmware."""
+        """Command that writes a file, by default the packaged firmware, onto a board."""
         known, kind = KnownBoards(memory), board
         if board not in FLASH_RECIPES:
             ports = known.keyed(list_serial_ports())

@@ -1,4 +1,4 @@
-"""USB ids of serial ports that boards may have; an id is a hint, not proof of a board.
+"""USB ids of serial ports that may belong to boards; an id is a hint, not proof of a board.
 
 A debug probe has the same USB id on every board of its vendor; the id of a USB serial adapter does
 not depend on the device behind the adapter. Therefore the id of a port only determines whether an

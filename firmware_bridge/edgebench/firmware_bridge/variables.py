@@ -2,8 +2,8 @@
 
 A variable is a piece of the arena that no other tensor uses. READ_VARIABLE becomes a view of the
 piece, or a copy if the variable is assigned before the last use of the value that was read. The
-initial values are in the graph that CALL_ONCE calls. Operators that run only when the state is
-reset write these values.
+initial values are in the graph that CALL_ONCE calls. These values are written by operators that run
+only when the state is reset.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def fill(lowering: Lowering, target: int, content: bytes) -> None:
 def variable_tensor(lowering: Lowering, number: int) -> int:
     """Add a view of a variable tensor, and its initial values; return its number.
 
-    Source: `ResetVariableTensors`: an int8 tensor is filled with its zero point, others with zeros.
+    Source: `ResetVariableTensors`: an int8 tensor is filled with its zero point, other tensors with
+    zeros.
     """
     tensor = lowering.tensor(number)
     variable = lowering.state(b"%d" % number, tensor)

@@ -75,7 +75,7 @@ def _real_factors(
     if any(fixed_point(factor).shift > limit for factor in factors):
         raise BoardModelRefused(
             f"scales of {weights.name!r} and {out.name!r} multiply sums of {source.type} by "
-            f"{max(factors):.6g}, which must be below 2^{limit}"
+            f"{max(factors):.6g}; this factor must be below 2^{limit}"
         )
     return factors
 

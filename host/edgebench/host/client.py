@@ -47,7 +47,7 @@ CHUNKS_PER_POLL = 4
 """Number of chunks that are sent before the next check for an error from the agent; a check takes
 30 µs."""
 PROBE_COUNT = 8
-"""Number of clock probes in a group, of which the probe with the shortest round trip is used. On
+"""Number of clock probes in a group; only the probe with the shortest round trip is used. On
 loopback, the shortest round trip was 264 µs with 8 probes, 252 µs with 12 and 242 µs with 16
 (medians of 300 groups, two loaded cores); each further probe takes 120 µs of CPU time in two
 threads."""
@@ -228,7 +228,7 @@ class Client:
         `RunEnded` follows immediately. If the lease is free, this client takes it.
 
         Raises:
-            UsageError: this host has no such run on the device.
+            UsageError: the device has no run of this host with this id.
             TargetError: the agent is too old to support this request.
         """
         if self._protocol < m.SEATS_SINCE:
@@ -272,7 +272,7 @@ class Client:
         return self.ask(m.RunList(), m.RunListing)
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Copy the files of a finished run, without the bytes that the directory already has.
+        """Copy the files of a finished run; only bytes that the directory lacks are transferred.
 
         Raises:
             StoreError: the directory cannot be written.
@@ -420,5 +420,5 @@ def _keep_freed_memory() -> None:
 
 
 def _patience_s(size_bytes: int) -> float:
-    """Timeout for a reply, if the device has to read and hash this number of bytes before it."""
+    """Timeout for a reply that the device sends after reading and hashing this number of bytes."""
     return ANSWER_TIMEOUT_S + size_bytes / HASHED_BYTES_PER_S

@@ -139,8 +139,8 @@ class Lab(StoredResults):
         Args:
             text: Pairing string.
             decide: Callback that returns whether the agent replaces a known device that no longer
-                responds, and so takes over that device's name, labels and history; None: the agent
-                is always a new device.
+                responds. If so, the agent takes over that device's name, labels and history. None:
+                the agent is always a new device.
         """
         return self._host.pair(text, decide)
 
@@ -409,8 +409,8 @@ class Lab(StoredResults):
                 offered.
             name: Name of this lab host; None: this machine's name.
             host: Address at which the scheduler reaches this machine; None: determined by Dask.
-            on_connected: Called each time the scheduler accepts this lab host, with its name and
-                the names of its devices.
+            on_connected: Called each time the scheduler accepts this lab host; the arguments are
+                the name of the lab host and the names of its devices.
             on_away: Called with the reason if the scheduler cannot be reached, or rejects this lab
                 host; attempts to connect continue.
 
@@ -448,8 +448,8 @@ class Lab(StoredResults):
                 random token.
 
         Raises:
-            UsageError: the extra `serve` is not installed, the token is too short, or the address
-                cannot be listened on.
+            UsageError: the extra `serve` is not installed, the token is too short, or the server
+                cannot listen on the address.
         """
         from edgebench.host.campaign.newest import NewestCampaigns
         from edgebench.host.serve.overview import OverviewSources

@@ -27,7 +27,7 @@ MAX_LINES = 50
 
 
 class NotebookProgress:
-    """Watcher that shows the progress of measurements, and raises the errors of failed ones."""
+    """Watcher that shows the progress of measurements; a failed measurement raises its error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -127,7 +127,7 @@ class NotebookProgress:
 
 
 class _Page:
-    """Output area of a notebook whose content can be replaced."""
+    """Output area of a notebook; the content of the area can be replaced."""
 
     def __init__(self, display: Any) -> None:
         self._module = display

@@ -286,7 +286,7 @@ class StoredResults:
         """List stored runs, a row per run, oldest first; column `created` is the run's time in UTC.
 
         Args:
-            *names: Bundles, tags, sets, or runs as for `run`; without names, all runs of the store.
+            *names: Bundles, tags, sets, or runs (see `run`); without names, all runs of the store.
             **selected: model, device (names, or patterns such as `digits_*`), tag, since (earliest
                 time; local time if it has no zone), last (number of the newest runs).
 
@@ -353,7 +353,7 @@ class StoredResults:
             metric: Key of the metric, such as `latency_ns.p50` or `energy_j`; None: the headline of
                 the runs.
             margin_ratio: Largest change for the worse that is ignored; None: 1 %.
-            **selected: As for `runs`.
+            **selected: The same selection as in `runs`.
 
         Raises:
             UsageError: there are no such runs, the metric is unknown, or neither higher nor lower
@@ -378,9 +378,9 @@ class StoredResults:
 
         Args:
             since: The time; without a time zone, in local time.
-            metric: As for `history`.
-            margin_ratio: As for `history`.
-            **selected: model, device and tag, as for `runs`.
+            metric: See `history`.
+            margin_ratio: See `history`.
+            **selected: model, device and tag; see `runs`.
 
         Raises:
             UsageError: there are no such runs, the metric is unknown, or neither higher nor lower
@@ -394,11 +394,12 @@ class StoredResults:
     def compare(
         self, baseline: Names, candidate: Names | None = None, **options: Unpack[ComparisonOptions]
     ) -> list[RunComparison]:
-        """Compare stored runs, selected as for `runs`; one result per metric.
+        """Compare stored runs, which are named in the same way as in `runs`; one result per metric.
 
         Args:
-            baseline: The runs of the first side; without a candidate, runs that `bench_against`
-                made, named by the id of their comparison, such as `pairs-1f2e3d4c`.
+            baseline: The runs of the first side. If there is no candidate, these are runs that
+                `bench_against` made, and are named by the id of their comparison, such as
+                `pairs-1f2e3d4c`.
             candidate: The runs of the second side.
             **options: metrics, margin_ratio, allowed; see `ComparisonOptions`.
 
@@ -439,7 +440,7 @@ class StoredResults:
         """Write stored runs in the format of another tool; docs/export.md lists the formats.
 
         Args:
-            *names: Runs, as for `runs`.
+            *names: Names of runs; see `runs`.
             file: File to write, or a directory for MLPerf's logs.
             file_format: Name of a format; None: selected by the suffix of the file.
 

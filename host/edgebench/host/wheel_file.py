@@ -17,7 +17,7 @@ from packaging.version import Version
 
 METADATA = "Wheel-Version: 1.0\nGenerator: edgebench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Earliest time that a zip file can hold."""
+"""Earliest modification time that a zip file can store."""
 
 
 def write_wheel(

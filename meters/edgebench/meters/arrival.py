@@ -1,10 +1,10 @@
 """Computes rates and clock offsets from the times at which samples arrive at the host.
 
 Bytes can wait in buffers, but cannot arrive before they are sent. So the samples with the least
-delay, relative to the meter's own timeline, show the meter's true rate. The delays also show losses
-that no counter shows. Arrival times are plotted over meter times, and a line just below all points
-maps meter time to host time. The resulting host times are late by the transit time of the fastest
-bytes.
+delay, relative to the meter's own timeline, show the meter's true rate. The delays also show lost
+samples that no counter of the meter shows. Arrival times are plotted over meter times, and a line
+just below all points maps meter time to host time. The resulting host times are late by the transit
+time of the fastest bytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MIN_SPAN_S = 2.0
 milliseconds would look like rate errors of a thousand ppm."""
 _PARTS = 10
 _END_BINS = 3
-"""Minimum number of bins at each end of a recording, because the last bin may be incomplete and
-the host may be late for a while. The beginning takes at most a third of all bins, so that the two
-ends of a short recording do not consist of the same bins."""
+"""Minimum number of bins at each end of a recording. One bin is not sufficient, because the last
+bin may be incomplete and the host may be late for a while. The beginning consists of at most a
+third of all bins, so that the two ends of a short recording do not consist of the same bins."""
 BIN_S = 0.25
-"""Length of a bin in seconds. The sample with the least delay may lie anywhere in the bins of its
-end. In a recording of 3 s, the two samples with the least delay, one at each end, are at least 1.5
-s apart."""
+"""Length of a bin in seconds. At each end of a recording, the sample with the least delay may lie
+in any bin of that end. In a recording of 3 s, the two samples with the least delay, one at each
+end, are at least 1.5 s apart."""
 
 
 class ArrivalRate:
@@ -39,7 +39,7 @@ class ArrivalRate:
         self._first_ns: int | None = None
 
     def add(self, rx_ns: int, sample_count: int) -> None:
-        """Record that `sample_count` samples, known losses included, had arrived by `rx_ns`."""
+        """Record that `sample_count` samples, including known lost ones, had arrived by `rx_ns`."""
         if self._first_ns is None:
             self._first_ns = rx_ns
         delay_ns = rx_ns - self._first_ns - sample_count * self._period_ns
@@ -66,8 +66,9 @@ class ArrivalRate:
     def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
         """Least delay at each end, with its arrival time; None if the recording is too short.
 
-        Each end of the recording is a tenth of it, but at least `_END_BINS` bins. A single late
-        arrival has no effect, because other arrivals at the same end have less delay.
+        Each end is a tenth of the recording, but at least `_END_BINS` bins; the beginning of a
+        short recording is at most a third of all bins. A single late arrival has no effect, because
+        other arrivals at the same end have less delay.
         """
         earliest = [self._bins[number] for number in sorted(self._bins)]
         if len(earliest) < 2:
@@ -87,7 +88,7 @@ class ArrivalLine:
     slope: float
     """Drift of the host's clock relative to the meter's clock; 0 if the recording is too short."""
     residual_ns: float
-    """Median distance from the line to the earliest arrivals, of which each second has one."""
+    """Median distance from the line to the earliest arrival of each second."""
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class ArrivalEnvelope:
 
 
 def _edge_below(points: list[tuple[int, int]], x: float) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Find the edge of the lower convex hull that spans this x; the points are sorted by x."""
+    """Find the edge of the lower convex hull whose ends enclose this x; points are sorted by x."""
     hull: list[tuple[int, int]] = []
     for point in points:
         while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):

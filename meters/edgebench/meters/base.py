@@ -89,8 +89,8 @@ class Capability:
     """Whether values come from an energy counter, so that no value exceeds a measuring range."""
     bandwidth_hz: float | None = None
     smoothing_s: float | None = None
-    """Time constant of the meter's own averaging. None if it is unknown, or at most a sample
-    interval."""
+    """Time constant of the meter's own averaging. None if the time constant is unknown or does not
+    exceed a sample interval."""
     digital_count: int = 0
     """Number of digital inputs, which are sampled together with every value."""
     loss_detection: LossDetection = "none"
@@ -155,7 +155,7 @@ class SampleBlock:
     channel: int
     """Index into the capability's channels."""
     index0: int
-    """Number of the block's first sample on the meter's own timeline, where lost samples count
+    """Number of the block's first sample on the meter's own timeline; lost samples are numbered
     too."""
     time_ns: NDArray[np.int64]
     """Times on the meter's clock, ascending: the end of each averaging interval, or the instant of
@@ -198,8 +198,8 @@ class LossReport:
     lost_count: int = 0
     """Number of samples known to be lost."""
     is_ambiguous: bool = False
-    """Whether more samples than `lost_count` may be lost, as far as the meter's counter can
-    tell."""
+    """Whether more samples than `lost_count` may be lost, because the meter's counter cannot show
+    every loss."""
     desync_count: int = 0
     """Number of times that the stream lost its framing."""
     gaps: tuple[Gap, ...] = ()

@@ -6,8 +6,9 @@ is not the device's current: such values are flagged as missing.
 
 With the option `discharge`, charging is suspended while the meter records (`charging.py`). The
 gauge must then confirm that charging has stopped: its status must be Discharging, and its current
-must have the opposite sign of the current measured while charging. The recording starts with the
-gauge's next value, because gauges average, and the present value still covers the time before.
+must have the opposite sign of the current measured while charging. Gauges average, so the present
+value still includes the time before charging stopped. Therefore the recording starts with the
+gauge's next value.
 
 Source: https://docs.kernel.org/power/power_supply_class.html
 """
@@ -56,8 +57,8 @@ UPDATE_MAX_S = 10.0
 """Longest interval between two values of a gauge; gauges have a new value every 0.1 to 10 s."""
 GAIN_RATIO = 0.05
 PROOF_S = 15.0
-"""Time within which a phone must discharge after charging is suspended. This time plus the wait for
-a new value is shorter than the time for which an agent waits for a meter."""
+"""Time within which a phone must discharge after charging is suspended. An agent waits for a meter
+for longer than this time plus the time until the gauge has a new value."""
 POLL_S = 0.25
 _UNCERTAINTY = (
     term(Kind.GAIN, GAIN_RATIO, "assumed: gauges do not state their accuracy"),
@@ -85,8 +86,8 @@ class BatteryMeter(FileMeter):
         """Switch that suspends charging while the meter records. None if charging is never
         suspended."""
         self._gauge: Gauge | None = None
-        """State of the gauge while discharging. None if unknown, because the battery may charge
-        until the recording starts."""
+        """State of the gauge while discharging. None while unknown: with a switch, the battery may
+        charge until the recording starts."""
 
     def _find(self) -> list[Path]:
         base = self._root / "sys/class/power_supply"
@@ -159,7 +160,7 @@ class BatteryMeter(FileMeter):
             status = text_of(folder / STATUS) or "nothing"
             is_same = status == DISCHARGING
             raise TargetError(
-                f"battery status is {status!r} {PROOF_S:g} s after charging was suspended"
+                f"{PROOF_S:g} s after charging was suspended, the battery status is {status!r}"
                 + (", and its current has the sign of charging" if is_same else "")
                 + f": this device ignores {CHARGING_PROPERTY}; unplug the cable"
             )
@@ -214,7 +215,7 @@ class BatteryDecoder(PolledDecoder):
         """Time and values of the gauge's last update."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Return the point of a polling round, without a value unless the battery discharges."""
+        """Return the point of a polling round; it has no value unless the battery discharges."""
         time_ns, scale = readings[0][0], self._scale
         count, voltage = number(readings[0][1]), number(readings[1][1])
         is_discharging = (readings[2][1] or b"").strip() == DISCHARGING.encode()

@@ -51,8 +51,8 @@ class BulkTransport:
             out_endpoint: Address of the endpoint for messages to the device.
             in_endpoint: Address of the endpoint for messages from the device.
             what: Name of the kind of device, used in messages.
-            message_max_bytes: Length of the longest message from the device. Only this length shows
-                where a message ends that fills its last bus packet completely.
+            message_max_bytes: Length of the longest message from the device. If a message fills its
+                last bus packet completely, only this length shows where the message ends.
 
         Raises:
             TargetError: another program uses the interface, or the device was disconnected.
@@ -175,7 +175,7 @@ def find_device(
 
 
 def _serial_of(device: Any) -> str | None:
-    """Serial number; None if it cannot be read, because claiming the device later reports why."""
+    """Serial number; None if it cannot be read (claiming the device later reports the reason)."""
     import usb.core
 
     try:

@@ -30,8 +30,8 @@ def only_tester(
         testers: Matching testers.
         known: Vendor and product ids that were searched for.
         serial: Serial number that was searched for; empty: any.
-        hint: Text on how to select a tester, for the error about several testers; it follows
-            "select a tester".
+        hint: Text on how to select a tester; the error about several testers contains it after the
+            words "select a tester".
         what: Name of the kind of tester, used in messages.
 
     Raises:

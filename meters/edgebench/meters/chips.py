@@ -1,8 +1,8 @@
 """Resolution and accuracy of the values that Linux drivers read from I2C power-monitor chips.
 
 If a data sheet was available, the error limits are the maker's guaranteed limits at 25 °C.
-Otherwise the limits are assumed, wide rather than narrow, and marked as assumed. fitted_chip.py
-derives the limits of a chip with its shunt on a board.
+Otherwise the limits are assumptions, chosen too wide rather than too narrow, and are marked as
+assumed. fitted_chip.py derives the limits of a chip from its shunt and its board.
 
 Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c, for steps, codes, defaults and
 averaging
@@ -38,8 +38,8 @@ class Chip:
     shunt_ohm: float | None = None
     """Resistance of the built-in shunt; None: the shunt is external."""
     full_gain: int | None = None
-    """Value of ti,shunt-gain in the device tree for which `shunt_step_v` applies. Smaller gains
-    have smaller steps. None if the steps are fixed."""
+    """`shunt_step_v` applies to this value of ti,shunt-gain in the device tree. Smaller gains have
+    smaller steps. None if the steps are fixed."""
     least_gain: float | None = None
     """Lowest value of in_voltage0_hardwaregain. `highest_code` applies to this gain, and higher
     gains have fewer steps. None if the chip has no amplifier."""
@@ -49,11 +49,11 @@ class Chip:
     power_step_w: float | None = None
     """Step of power; None: it depends on the shunt."""
     kernel_steps: int = 1
-    """Number of current steps whose sum new kernels store in whole uA. New kernels derive one step
-    from this sum by integer division."""
+    """New kernels store the total of this number of current steps in whole uA. They divide this
+    total by the number of steps, as integers, to derive one step."""
     old_kernel_steps: int | None = None
-    """Number of current steps whose sum old kernels round to whole mA, because the chip's
-    calibration is an integer there. None if old kernels do not round the step."""
+    """Old kernels round the total of this number of current steps to whole mA, because they store
+    the chip's calibration as an integer. None if old kernels do not round the step."""
     voltage_file: str = "in1_input"
     """File of hwmon that holds the voltage of the rail."""
 
@@ -149,7 +149,7 @@ CHIPS: dict[str, Chip] = {
         shunt_ohm=0.0004,
         full_gain=None,
         origin=Origin.ASSUMED,
-        reference="resolution from linux ina238.c; else the limits of an INA745A, TI SBOSAC3A",
+        reference="resolution from linux ina238.c; other limits as of an INA745A, TI SBOSAC3A",
     ),
     "sq52206": replace(
         _INA237, power_factor_v=4 * 0.24, reference="as an INA237; the limits are assumed"

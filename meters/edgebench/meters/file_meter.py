@@ -55,7 +55,7 @@ def text_of(path: Path) -> str:
 
 
 def number_of(path: Path) -> int | None:
-    """Integer in a file; None if the file holds none."""
+    """Integer in a file; None if the file contains no integer."""
     return number(text_of(path).encode())
 
 
@@ -68,7 +68,7 @@ def is_there(path: Path) -> bool:
 
 
 def why_unreadable(paths: Iterable[Path]) -> str:
-    """Describe why the first path that exists but is unreadable cannot be read; empty if none."""
+    """Describe why the first existing, unreadable path cannot be read; empty if there is none."""
     for path in paths:
         try:
             if path.is_dir():

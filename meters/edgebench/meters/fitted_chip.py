@@ -82,7 +82,7 @@ class FittedChip:
         return _POWERS_PER_ENERGY * self.chip.power_factor_v * self.current_step_a
 
     def _kernel_steps_a(self) -> Iterator[float]:
-        """Yield the step of current as it is, as new kernels round it, and as old kernels do."""
+        """Yield the exact step of current, then the step as rounded by new and by old kernels."""
         exact_a, steps = self.current_step_a, self.chip.kernel_steps
         yield exact_a
         yield max(_nearest(exact_a * steps / _KERNEL_STEP_A) // steps, 1) * _KERNEL_STEP_A
@@ -143,7 +143,7 @@ class FittedChip:
 
 
 def with_gain(chip: Chip, gain: int | None) -> Chip:
-    """Adapt a chip to the gain of its converter; None if unknown, so the full range is assumed."""
+    """Adapt a chip to the gain of its converter; if the gain is None, the full range is assumed."""
     if gain is None or chip.full_gain is None:
         return chip
     return replace(chip, shunt_step_v=chip.shunt_step_v * gain / chip.full_gain)

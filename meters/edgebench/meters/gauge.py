@@ -12,8 +12,8 @@ and stored with the recording, by these rules:
            be less than such a device draws;
            otherwise the gauge is rejected
 
-Many laptops have a gauge that reports power instead of current. By the same rules, its unit is uW,
-which is accepted only if the value in mW would be more than any battery supplies.
+Many laptops have a gauge that reports power instead of current. By the kernel's rules, the unit of
+power is uW. This unit is accepted only if the value in mW would be more than any battery supplies.
 
 Source: https://docs.kernel.org/power/power_supply_class.html; amps#1, perfetto#1441 and
 home-assistant/android#2846 (signs and units), #4977 (INT_MIN for no value)
@@ -85,7 +85,7 @@ class Gauge:
     folder: Path
     scale: GaugeScale
     files: tuple[str, str, str]
-    """File names of current or power, of voltage, and of status."""
+    """Names of the files with current or power, with voltage, and with status."""
     how: str
     """Text that states how sign and unit were determined, and the value when the meter was
     opened."""
@@ -111,7 +111,7 @@ def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
     if count == 0:
         quantity = file.removesuffix("_now")
         raise TargetError(
-            f"battery reports a {quantity} of 0 while discharging: it does not measure"
+            f"battery reports a {quantity} of 0 while discharging: the gauge does not measure"
         )
     low_v, high_v = VOLTAGE_LIMITS_V
     volt = next((volt for volt in _UNITS.values() if low_v <= voltage * volt <= high_v), None)
@@ -134,7 +134,7 @@ def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
 
 
 def files_of(folder: Path) -> tuple[str, str, str]:
-    """File names of current or power, of voltage, and of status."""
+    """Names of the files with current or power, with voltage, and with status."""
     file = _CURRENT if _count_of(folder / _CURRENT) is not None else _POWER
     return file, _VOLTAGE, STATUS
 
@@ -174,7 +174,7 @@ def _unit_of_power(count: int, voltage_v: float, hints: GaugeHints) -> str:
     current_a = abs(count) * _WATTS["uw"] / voltage_v
     if not CURRENT_MAX_A / 1000 < current_a <= CURRENT_MAX_A:
         raise TargetError(
-            f"battery power {count} may not be in uW, because the current would then be "
+            f"battery power {count} is probably not in uW, because the current would then be "
             f"{current_a:.3g} A; expected {CURRENT_MAX_A / 1000:g} to {CURRENT_MAX_A:g} A; put the "
             "device under load"
         )

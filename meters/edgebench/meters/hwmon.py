@@ -2,7 +2,7 @@
 
 Theory of operation. A chip is identified by its `name`, because the numbers of hwmon folders change
 with each boot. The best available quantity is read: an energy counter (uJ), otherwise power (uW),
-otherwise current times voltage, which are in whole mA and mV. With energy or power, the current is
+otherwise current (whole mA) times voltage (whole mV). If energy or power is read, the current is
 also read, because otherwise clipping of the converter would go unnoticed. ina238.c has no file for
 the shunt's resistance. If the device tree does not state the resistance either, the voltage across
 the shunt is read as well. With an energy counter, clipping that begins and ends between two reads
@@ -104,8 +104,8 @@ def _only_rail(folder: Path, name: str) -> Rail | AbsentMeter | None:
 def _contradiction(folder: Path, chip: Chip) -> str | None:
     """Why the power of a chip contradicts its current and voltage; None if it does not.
 
-    Power, current and voltage are read in succession, and the load may change in between. So only a
-    contradiction in all of several readings counts.
+    Power, current and voltage are read in succession, and the load may change in between. So a
+    contradiction counts only if each of several readings shows it.
     """
     power_w = product_w = 0.0
     for _ in range(_CONTRADICTIONS):
@@ -130,7 +130,7 @@ def _contradiction(folder: Path, chip: Chip) -> str | None:
 def _watched(
     folder: Path, fitted: FittedChip, file: Path, kind: Literal["energy", "power"]
 ) -> tuple[tuple[Path, ...], RailPlan]:
-    """Return the files with those added that show saturation, and the plan for decoding them."""
+    """Return `file`, the files that show saturation, and the plan for decoding all of them."""
     current, shunt = folder / "curr1_input", folder / _SHUNT_VOLTAGE
     limit_a = fitted.sysfs_limit_a
     if not is_there(current):

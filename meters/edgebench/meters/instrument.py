@@ -5,7 +5,7 @@
     session   rejected unless the meter is open
     close     releases the connection, once
 
-A driver defines what a connection is, what the header contains, and which session records.
+A driver defines the type of its connection, the content of the header, and the type of session.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ _TOTALS = (
     ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"),  # AGX Xavier: all of them in parallel
 )
 _PROCESSOR_WORDS = {"CPU", "GPU", "SOC", "CV", "DDR"}
-"""If a rail's name contains one of these words, the rail is part of a Jetson's total power. For
-rails without such a name, such as a TX2's VDD_MUX, this is unknown."""
+"""If a rail's name contains one of these words, the rail is part of a Jetson's total power. It is
+unknown whether other rails, such as a TX2's VDD_MUX, are part of the total."""
 PARTS_LIMIT_RATIO = 1.1
-"""Maximum ratio of the sum of the rails in a total to that total. The maximum exceeds 1 because the
-readings of two channels may differ by 10 %."""
+"""The powers of the rails that a total includes may add up to this multiple of the total. The
+multiple exceeds 1 because the readings of two channels may differ by 10 %."""
 _BOUNDARIES = {"VIN": "board", "VDD_IN": "module", "POM_5V_IN": "module"}
 NOT_CONNECTED = "NC"
 _TEGRASTATS_RAIL = re.compile(r"(?<!\S)([A-Z]\w*) (\d+)(?:mW)?/\d+(?:mW)?(?!\S)")
@@ -34,12 +34,12 @@ Source: NVIDIA Jetson Linux Developer Guide, "tegrastats Utility"; JetPack 4 wri
 
 
 def total_of(names: Collection[str]) -> tuple[str, ...]:
-    """Those of the rails that add up to the total power; empty if unknown."""
+    """Names of the rails that add up to the total power; empty if unknown."""
     return next((total for total in _TOTALS if set(total) <= set(names)), ())
 
 
 def parts_of(names: Iterable[str], total: Collection[str]) -> tuple[str, ...]:
-    """Processor rails whose power the total includes, without the rails in `total` themselves.
+    """Processor rails whose power is part of the total, but which are not in `total` themselves.
 
     >>> parts_of(["VDD_IN", "VDD_CPU_GPU_CV", "VDD_MUX"], ("VDD_IN",))
     ('VDD_CPU_GPU_CV',)

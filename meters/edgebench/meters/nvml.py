@@ -197,6 +197,7 @@ def _uncertainty(name: str) -> tuple[UncertaintyTerm, ...]:
         term(Kind.RESOLUTION, 1e-3, "a step of the counter", Unit.JOULE),
     ]
     if _PART_TIME.search(name):
-        where = f"assumed, {_PAPER}: the sensor of an {name} measures only a quarter of the time"
+        sensor = f"the sensor of an {name} measures only during a quarter of the time"
+        where = f"assumed, {_PAPER}: {sensor}"
         terms.append(term(Kind.MODEL, _PART_TIME_RATIO, where))
     return tuple(terms)

@@ -8,9 +8,9 @@ read them, on the phone's boot clock:
     CH0(T=176103444)[S1M_VDD_MIF], 45602150
 
 Times are in ms, energies in uWs. The driver reads a chip again only some 20 ms after the previous
-read, and the content of the file does not change before. A channel may be switched to another rail,
-and then counts from zero. Power is the difference of two counts divided by the difference of the
-times in the file, so a late read of the file causes no error.
+read, and until then, the content of the file does not change. A channel may be switched to another
+rail, and then counts from zero. Power is the difference of two counts divided by the difference of
+the times in the file, so a late read of the file causes no error.
 
 Source: kernel/google-modules/power/odpm, odpm.c: energy_value_show, odpm_take_snapshot_locked,
 enabled_rails_store
@@ -89,7 +89,9 @@ class OdpmMeter(FileMeter):
         if not self._folders:
             files = [folder / _COUNTERS for folder in folders]
             why = why_unreadable([*bases_of(self._root, _FOLDERS), *files])
-            raise TargetError(f"no rail monitor found: it requires a Google Pixel 6 or newer{why}")
+            raise TargetError(
+                f"no rail monitor found: meter odpm requires a Google Pixel 6 or newer{why}"
+            )
         return [folder / _COUNTERS for folder in self._folders]
 
     def _refusal(self, exc: OSError) -> str:
@@ -141,7 +143,7 @@ class OdpmDecoder(PolledDecoder):
         self._counts: list[int] = header.facts[_CHANNEL_COUNTS]
         self._last: list[tuple[int, ChipCounters] | None] = [None] * len(self._counts)
         """For each chip, the host time and the counters of its last valid reading; None before the
-        first."""
+        first valid reading."""
         self._end_ns = [0] * len(self._counts)
         """Time of each chip's last point."""
 

@@ -219,7 +219,7 @@ class Options:
         return self.values.get(name, default)
 
     def where(self) -> tuple[Path, str]:
-        """Root of the file system, and the name of the selected meter, empty without a selection.
+        """Root of the file system, and name of the selected meter (empty if none is selected).
 
         An address that starts with a slash is the root. Otherwise the address selects a meter, and
         the option `root` may name the root.

@@ -10,7 +10,7 @@ r"""Qoitech Otii Arc and Ace, through their maker's server: one JSON object per 
     session  enable channel mc · start a recording in the active project · fetch its data from the
              end of the last fetch · stop the recording, which stays in the project
 
-Lines end with \r\n. Samples are numbered, so no sample is lost between two fetches. The unit
+Lines end with \r\n. Samples are fetched by number, so none is lost between two fetches. The unit
 measures current; power is current times the configured voltage. Samples are assumed to be
 instantaneous values. An Arc takes 4000 samples per second, too few for the energy of a run; an Ace
 takes up to 50,000.
@@ -67,8 +67,8 @@ _LATE_S = 0.25
 fetches."""
 _LIMIT_A = 5.0
 _VOLTAGE = "supply_v"
-"""Name of the header fact that contains the voltage. Errors of current times this voltage are
-errors of power."""
+"""Name of the header fact that contains the voltage. An error of the current, multiplied by this
+voltage, is an error of the power."""
 _ACCOUNT = ("No license", "Not logged in", "License could not be reserved")
 _GAINS = {"Arc": 1e-3, "Ace": 5e-4}
 _SHEET = "qoitech.com/?p=4659, low range"
@@ -323,7 +323,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _nonsense(value: object, command: str) -> TargetError:
-    return TargetError(f"the Otii server returned {value!r:.60} to {command}")
+    return TargetError(f"the Otii server returned an invalid value to {command}: {value!r:.60}")
 
 
 def _object_of(line: bytes) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from edgebench.protocol.text import one_line
 RATE_HZ = 1.0
 RATE_LIMITS_HZ = (0.1, 5.0)
 MIN_WINDOW_S = 60.0
-"""Shortest window whose energy is meaningful. The window holds 60 values at 1 Hz, and is much
+"""Shortest window whose energy is meaningful. The window contains 60 values at 1 Hz, and is much
 longer than the lag of a plug."""
 _HTTP_PORT = 80
 """Port of a plug's web server if the address contains no port. Source: RFC 9110, section 4.2.1."""

@@ -25,8 +25,9 @@ HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
 INTERVAL_RATIOS = 0.5, 1.5
 """Shortest and longest polling interval of instantaneous values, relative to the mean interval.
-Polling in step with the inferences would sample the same moment of each inference. If the longest
-and the shortest interval differ by the mean, random intervals stay in step with no period.
+Polling in step with the inferences would sample the same moment of each inference. If the
+difference between the longest and the shortest interval equals the mean interval, random intervals
+are not in step with any period.
 
 Source: Shapiro and Silverman, Alias-free sampling of random noise (1960), additive random
 sampling."""
@@ -37,7 +38,8 @@ _ROUNDS = 256
 _INTEGER_END = 1 << 64
 
 Reading = tuple[int, bytes | None]
-"""Time of the host's clock in ns, and the content of a file, None if the file could not be read."""
+"""Time of the host's clock in ns, and the content of a file (None if the file could not be
+read)."""
 Read = Callable[[], list[Reading]]
 """Function that reads a round; raises TargetError if the meter is gone."""
 Clock = Callable[[], int]
@@ -199,8 +201,8 @@ class PolledDecoder(ABC):
     def _watch(self, time_ns: int) -> None:
         """Record a gap if rounds are missing between the previous round and this round.
 
-        Averaging meters lose nothing in a missed round, because the next mean covers the whole
-        time.
+        Averaging meters lose nothing in a missed round, because the next mean includes the time of
+        this round.
         """
         if self._capability.is_averaging:
             return

@@ -59,8 +59,9 @@ _RESPONSE_S = 5.0
 """Time to wait for a response. This time is long, because the daemon may delay its response to RL
 until a sample is available."""
 _PAUSE_S = 0.02
-"""Time between two requests while no new sample is available. A sample may arrive late by this
-time. 50 short requests per second are assumed to be a negligible load for the daemon's machine."""
+"""Time between two requests while no new sample is available. A sample may arrive later by up to
+this time. 50 short requests per second are assumed to be a negligible load for the daemon's
+machine."""
 _SILENT_INTERVALS = 5
 """Number of averaging intervals without a sample after which the analyser counts as stopped."""
 _SAMPLES_MAX = 1 << 16
@@ -326,7 +327,7 @@ def _interval_s(identity: str) -> float:
         raise TargetError(f"PTDaemon replied {identity[:60]!r} to `Identify`: not an analyser")
     if "mode=temperature" in fields or fields[2] != "1":
         raise TargetError(
-            f"this PTDaemon has {fields[0]}, not a power analyser: name the daemon that has"
+            f"this PTDaemon has {fields[0]}, not a power analyser: name the daemon that has one"
         )
     interval_s = float(fields[1]) / 1000 if fields[1].strip().isdigit() else 0.0
     low_s, high_s = _INTERVALS_S
@@ -337,7 +338,7 @@ def _interval_s(identity: str) -> float:
 
 def _uncertainty(interval_s: float, ranges: str) -> tuple[UncertaintyTerm, ...]:
     gain = term(Kind.GAIN, _GAIN_RATIO, _GAIN_SOURCE)
-    edge = term(Kind.EDGE, interval_s, "assumed: a sample may cover the previous interval")
+    edge = term(Kind.EDGE, interval_s, "assumed: a sample may be of the previous interval")
     words = ranges.split(",")
     try:
         range_a, range_v = float(words[2]), float(words[4])

@@ -6,9 +6,9 @@
     product  current and voltage, which are multiplied here; the two values may stem from different
              conversions
 
-With energy or power, the current is read as well, because it has the sign, and shows clipping. If
-the current limit is unknown, the voltage across the shunt is also read, and shows clipping instead
-of the current.
+If energy or power is read, the current is read as well, because it has the sign, and shows
+clipping. If the current limit is unknown, the voltage across the shunt is also read; clipping is
+then detected by this voltage instead of by the current.
 
 A value is a duplicate if it equals the previous value and was read too early for the chip to have a
 new value. An equal value that was read later is not a duplicate.
@@ -41,8 +41,8 @@ class RailPlan:
     limit_a: float | None = None
     """Current at which the converter saturates; None: unknown."""
     limit_shunt_v: float | None = None
-    """Voltage across the shunt at which the converter saturates, compared with the value of the
-    last file. None if no file contains the voltage across the shunt."""
+    """Voltage across the shunt at which the converter saturates. The value of the last file is
+    compared with this voltage. None if no file contains the voltage across the shunt."""
 
     def is_at_end(self, current_a: float, last: float) -> bool:
         """Whether the current or the last file's value shows that the converter is saturated."""
@@ -63,7 +63,7 @@ class RailState:
     _last_a: float = math.nan
     """Current that was read together with the counter at the last update."""
     _is_clipped: bool = False
-    """Whether the counter's converter was saturated since the last point."""
+    """Whether the counter's converter was saturated at any reading since the last point."""
 
     def instant(self, time_ns: int, values: list[int]) -> Point:
         """Make a point from a power, or from a current and a voltage."""
@@ -117,7 +117,7 @@ class RailState:
         return Point(time_ns, power_w, self.channel, flags, begin_ns=last_ns)
 
     def _is_again(self, time_ns: int, values: list[int]) -> bool:
-        """Whether the values are unchanged, and too early for the chip to have new values."""
+        """Whether the values are unchanged, and were read before the chip can have new values."""
         last = self._last
         if last is not None and values == last[1] and time_ns - last[0] < self.update_ns:
             return True

@@ -39,9 +39,9 @@ missed."""
 _MIN_WINDOW_UPDATES = 100
 TOTAL = "total_rails"
 LEFT_OUT = "left_out"
-"""Name of the header fact that lists the rails that exist but are not measured, with reasons."""
+"""Name of the header fact with all unmeasured rails, and the reason for each of them."""
 _END = {
-    "energy": "limit of the converter, checked only when it is read",
+    "energy": "limit of the converter, checked only at each reading",
     "power": "converter limit",
     "product": "converter limit",
 }
@@ -105,7 +105,7 @@ class RailMeter(FileMeter):
             raise TargetError(f"power monitors are not usable: {', '.join(reasons)}")
         names = [folder / "name" for folder in folders]
         why = why_unreadable([*bases_of(self._root, *self._patterns), *names])
-        raise TargetError(f"no power monitor supported by {self.name}{why}")
+        raise TargetError(f"found no power monitor that {self.name} supports{why}")
 
     def _refusal(self, exc: OSError) -> str:
         return f"power monitor is not readable: {exc}"

@@ -23,7 +23,7 @@ from edgebench.meters.uncertainty import Kind, term
 from edgebench.protocol.errors import TargetError
 
 RATE_HZ = 10.0
-"""Polling rate, with which every hundredth update of the counter is read."""
+"""Polling rate at which every hundredth update of the counter is read."""
 UPDATE_S = 1e-3
 """Interval between two updates of the counter, which is also the maximum age of its value."""
 MODEL_RATIO = 0.05

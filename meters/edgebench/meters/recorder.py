@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NEWEST_COUNT = 32
-"""Number of recent packets kept in memory. This number of packets covers some seconds, or
+"""Number of recent packets kept in memory. This number of packets spans some seconds, or some
 milliseconds of a fast meter."""
 JOIN_S = 10.0
 """Time to wait for the recording thread to end. A read that takes longer is assumed to be stuck,
@@ -33,7 +33,7 @@ class Recorder(ABC):
     """A session; subclasses define what the recording thread does."""
 
     _writer: SpoolWriter
-    """Writer of the recording's file, which exists only while the session is open."""
+    """Writer of the recording's file; the writer exists only while the session is open."""
 
     def __init__(
         self, header: Header, path: Path, *, set_up: Callable[[], Header] | None = None

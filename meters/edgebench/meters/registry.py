@@ -45,8 +45,8 @@ class Driver:
     """Whether the option `supply` sets the voltage of the meter's output. If not, the option only
     states the voltage of another power supply."""
     supply_switch: str = ""
-    """Option without which `supply` only states the voltage of another power supply instead of
-    setting a voltage. Empty if `supply` needs no other option."""
+    """Option with which `supply` sets a voltage; without this option, `supply` only states the
+    voltage of another power supply. Empty if `supply` needs no other option."""
 
     @property
     def usage_parts(self) -> tuple[str, ...]:
@@ -276,8 +276,8 @@ def with_supply(text: str, supply_v: float) -> str:
             if other.sets_supply
         )
         raise WrongMeterOption(
-            f"meter {name} does not set the supply voltage, {supply_v:g} V requested; meters that "
-            f"do: {able}"
+            f"meter {name} cannot set the supply voltage to {supply_v:g} V; meters that can set a "
+            f"supply voltage: {able}"
         )
     if driver.supply_switch and driver.supply_switch not in options.values:
         raise WrongMeterOption(

@@ -1,4 +1,4 @@
-"""Converters in the power management chip of a Raspberry Pi 5, by `vcgencmd pmic_read_adc`.
+"""Converters in the power management chip of a Raspberry Pi 5, read by `vcgencmd pmic_read_adc`.
 
 Theory of operation. The firmware prints a current and a voltage for each of twelve rails; pairs
 are matched by name, not by the numbers in parentheses:
@@ -88,7 +88,9 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
         clock_ns: Clock = time.perf_counter_ns,
     ) -> None:
         if not 0 < rate_hz <= RATE_MAX_HZ:
-            raise UsageError(f"rpi5 rate must be above 0 up to {RATE_MAX_HZ:g} Hz, got {rate_hz:g}")
+            raise UsageError(
+                f"rpi5 rate must be above 0 and at most {RATE_MAX_HZ:g} Hz, got {rate_hz:g}"
+            )
         super().__init__(self._find)
         self._root = root
         self._rate_hz = rate_hz
@@ -144,7 +146,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
 
 
 def make_meter(options: Options) -> Rpi5Meter:
-    """Create the meter of this board; without the option `rate`, it has the highest rate."""
+    """Create the meter of this board; without the option `rate`, the rate is the highest one."""
     root = options.root()
     rate_hz = options.number("rate", RATE_MAX_HZ) or 0.0
     options.finish()

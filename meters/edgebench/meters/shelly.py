@@ -43,7 +43,8 @@ _TRAITS = PlugTraits(
     offset_w=0.5,
     lag_s=5.0,
 )
-"""Measurement errors of all models. The lag is assumed, from the pulses of a HLW8012 at 2.4 W."""
+"""Measurement errors of all models. The lag is an assumption, based on the pulses of a HLW8012 at
+2.4 W."""
 
 
 class ShellyLink:

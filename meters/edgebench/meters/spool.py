@@ -113,11 +113,11 @@ class Packets:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.torn_bytes = 0
-        """Number of bytes at the end that a crash left: zeros or a partial packet; valid after
+        """Number of bytes that a crash left at the end (zeros or a partial packet); valid after
         iteration."""
         self.damage: str | None = None
-        """One line on why the file is unreadable after the last packet; None if nothing follows, or
-        only what a crash left."""
+        """One line on why the file is unreadable after the last packet; None if nothing follows the
+        last packet, or only bytes that a crash left."""
 
     def __iter__(self) -> Iterator[Packet]:
         self.torn_bytes, self.damage = 0, None

@@ -14,12 +14,12 @@ from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
 
 _READ_S = 0.1
-"""Timeout of a read. Stopping a session waits at most for this time, until the thread's read
+"""Timeout of a read. The stop of a session is delayed by at most this time, until the thread's read
 ends."""
 SILENT_S = 2.0
 """A meter that sends nothing for this time counts as stopped."""
 _SILENT_SAMPLES = 3
-"""A slow meter counts as stopped after the time for this number of samples without any bytes."""
+"""A slow meter counts as stopped if it sends no bytes during the time of this number of samples."""
 
 
 class ByteSource(Protocol):

@@ -97,13 +97,13 @@ class UniformTimeline:
         self.lose_in(self._gap(self.next_index + count, count, cause))
 
     def lose_in(self, gap: Gap) -> None:
-        """Leave out the places of a gap's lost samples; the decoder knows the gap's times."""
+        """Leave out the places of the lost samples in a gap whose times are known."""
         self.gaps.append(gap)
         self.lost_count += gap.count
         self.next_index += gap.count
 
     def desync(self) -> None:
-        """Record damaged bytes or lost framing, which may hide an unknown number of losses."""
+        """Record damaged bytes or lost framing, which may hide any number of lost samples."""
         self.desync_count += 1
         self.is_ambiguous = True
 
@@ -118,7 +118,7 @@ class UniformTimeline:
         self.missing_count += int(np.count_nonzero(flags & _MISSING))
 
     def arrive(self, rx_ns: int, waiting_count: int = 0) -> None:
-        """Record that all samples before the next place, if not lost, had arrived by this time.
+        """Record that all samples before the next place, except lost ones, arrived by this time.
 
         Args:
             rx_ns: Host time.

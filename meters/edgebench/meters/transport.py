@@ -20,7 +20,7 @@ from edgebench.protocol.errors import NotPermitted, Permission, TargetError, Usa
 from edgebench.protocol.text import one_line
 
 READ_BYTES = 1 << 16
-"""Maximum number of bytes per read, more than a tty buffers."""
+"""Maximum number of bytes per read; it exceeds the size of a tty's buffer."""
 _QUIET_S = 0.1
 """If an instrument is silent for this time, no more bytes are expected."""
 _RECEIVED_MAX_BYTES = 1 << 20
@@ -151,7 +151,7 @@ class TcpTransport:
 
 
 class Dialog:
-    """Base class of instrument protocols, which forwards its methods to a ByteStream."""
+    """Base class of instrument protocols; it forwards its methods to a `ByteStream`."""
 
     def __init__(self, transport: ByteStream) -> None:
         self._transport = transport
@@ -180,7 +180,7 @@ def read_until(
 
 
 def read_rest(transport: ByteStream, limit_s: float) -> bool:
-    """Discard incoming bytes until the line is silent; False if bytes still arrive at the limit."""
+    """Discard bytes until the line is silent; False if bytes still arrive after `limit_s`."""
     deadline_s = time.monotonic() + limit_s
     while transport.read(_QUIET_S):
         if time.monotonic() > deadline_s:
@@ -192,7 +192,7 @@ def run_dry(transport: ByteStream, complaint: str, limit_s: float) -> None:
     """Discard incoming bytes until the line is silent; some instruments never stop sending.
 
     Raises:
-        TargetError: bytes still arrive after the limit; the text is `complaint`.
+        TargetError: bytes still arrive after `limit_s`; the text of the error is `complaint`.
     """
     if not read_rest(transport, limit_s):
         raise TargetError(complaint)
@@ -251,9 +251,10 @@ def pyserial(needed_by: str = "serial meters") -> Any:
 
 
 def serial_refusal(path: str, exc: Exception) -> TargetError:
-    """Explain why a port cannot be opened, from the error number of `exc` or of its context.
+    """Explain why a port cannot be opened, based on an error number.
 
-    pyserial raises some exceptions without a number; the number is then in the context.
+    The number is in `exc`, or in its context, because pyserial raises some exceptions without a
+    number.
     """
     for cause in (exc, exc.__context__):
         code = cause.args[0] if cause is not None and cause.args else None

@@ -32,7 +32,7 @@ from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Un
 from edgebench.protocol.errors import TargetError, UsageError
 
 BAUD_RATE = 9600
-"""Speed between the tester and its own Bluetooth chip; ignored by the host's port."""
+"""Speed of the line between the tester and its own Bluetooth chip; the host's port ignores it."""
 RECORD_BYTES = 130
 RATE_HZ = 2.0
 """Default polling rate, sufficient for the update rate of the tester."""
@@ -47,18 +47,20 @@ _RESPONSE_S = 1.0
 _QUIET_S = 0.05
 """Once enough bytes for a record have arrived, a silence of this length ends the response."""
 _UNANSWERED_MAX = 5
-"""Number of consecutive requests without a response after which the tester counts as gone."""
+"""Number of consecutive requests without a response after which the tester is considered
+disconnected."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
-"""Lowest voltage of USB, at which an error in digits is the largest share of the value."""
+"""Lowest voltage of USB; at this voltage, an error that is stated in digits is largest relative to
+the value."""
 _ASSUMED = "assumed: no RuiDeng data sheet was available"
 """Source of range limits, gains and digits. If a tester is less accurate than assumed, the stated
-uncertainty is too small; if its range is smaller, clipped values have no flag."""
+uncertainty is too small; if its range is smaller than assumed, clipped values are not flagged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Um25cModel:
-    """Properties of a model that differ among the three models."""
+    """Properties in which the three models differ."""
 
     name: str
     volt: float
@@ -191,7 +193,7 @@ class Um25cDecoder(PolledDecoder):
     """Makes a point from each record; a damaged record becomes a missing value."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Return the point of a polling round, which has a single record."""
+        """Return the point of a polling round; each round has a single record."""
         [(time_ns, content)] = readings
         record = content or b""
         try:
@@ -212,7 +214,7 @@ class Um25cDecoder(PolledDecoder):
 
 
 def make_meter(options: Options) -> Um25c:
-    """Create the meter of the tester bound to this serial port."""
+    """Create the meter for the tester at this serial port."""
     rate_hz = options.number("rate", RATE_HZ) or 0.0
     if not 0.1 <= rate_hz <= RATE_MAX_HZ:
         raise UsageError(f"UM25C rate must be 0.1 to {RATE_MAX_HZ:g} Hz, got {rate_hz:g}")
@@ -249,7 +251,7 @@ def _uncertainty(model: Um25cModel, rate_hz: float) -> tuple[UncertaintyTerm, ..
         term(
             Kind.VOLTAGE,
             voltage + digits_ratio,
-            f"{_ASSUMED}: with two digits at {_LOWEST_V:g} V",
+            f"{_ASSUMED}: including two digits at {_LOWEST_V:g} V",
         ),
         term(Kind.GAIN, current, _ASSUMED),
         term(Kind.OFFSET, 4 * model.ampere, f"{_ASSUMED}: four digits", Unit.AMPERE),

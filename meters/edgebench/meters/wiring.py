@@ -1,4 +1,4 @@
-"""Wiring of a device, which its owner declares when starting the agent; runs cannot change it.
+"""Wiring of a device, as its owner declares it at the start of the agent; runs cannot change it.
 
 `edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same options.
 The driver of a meter is imported only when the meter is checked, so an idle agent has loaded no

@@ -78,8 +78,8 @@ _SIGNED_TIMES = frozenset(
         *("first_rx_ns", "last_rx_ns", "came_ns"),
     )
 )
-"""Names of the time fields that may be negative, because their clock has an arbitrary zero, such as
-a meter's clock."""
+"""Names of the time fields that may be negative, because the zero of their clock, such as a
+meter's clock, is arbitrary."""
 
 
 def bounds_of(name: str, *, is_whole: bool) -> Bounds:

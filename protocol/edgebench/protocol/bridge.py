@@ -33,7 +33,7 @@ class PortReport:
     board: str | None = None
     """Name that the board reported; None if the port was not probed, or no board replied."""
     model: str | None = None
-    """Model on the board at the time of the probe; None if the board has or reports no model."""
+    """Model on the board at the time of the probe; None if the board has none or reports none."""
     baud_rate: int | None = None
     used_by: tuple[str, ...] = ()
     """Programs that have the port open, each as NAME (PID), as far as this user may see them."""
@@ -48,16 +48,16 @@ class BoardFit:
     board: str
     fits: bool
     is_linked: bool
-    """Whether the model fits only when it is linked into the firmware, which keeps the model in
+    """Whether the model fits only if it is linked into the firmware; a linked model is stored in
     flash."""
     flash_max_bytes: int
     """Space that the board has for the model, in flash or in RAM."""
     ram_max_bytes: int
     """RAM that the board has for the tensor arena and the input of the model."""
     firmware_flash_bytes: int
-    """Flash of the firmware without a model."""
+    """Flash that the firmware uses, without a model."""
     firmware_ram_bytes: int
-    """RAM of the firmware, without the stack and the model."""
+    """RAM that the firmware uses, without the stack and the model."""
     stack_bytes: int
     """RAM that is reserved for the stack."""
 
@@ -112,7 +112,8 @@ class FlashCommand(Protocol):
         """Run the command and return the output of the tool.
 
         Raises:
-            TargetError: a program uses the board, the tool failed, or the tool did not end in time.
+            TargetError: another program uses the board, the tool failed, or the tool did not end in
+                time.
         """
         ...
 

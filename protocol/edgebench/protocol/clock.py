@@ -6,7 +6,7 @@ device clock is ahead of the host clock by ((t1 − t0) + (t2 − t3)) / 2; in a
 this offset is at most half the round trip (t3 − t0) − (t2 − t1). Probes with the shortest round
 trip have the smallest error, so the model keeps only the best probe of each group, and fits a line
 through the kept probes. The slope of the line is the median of the slopes between all pairs of
-probes, so a single bad group has little effect.
+kept probes, so a single bad probe has little effect.
 
 The error of the line is at most `error_ns` at the first and the last probe, and therefore also
 between them. Before the first and after the last probe, the error grows with the distance, because
@@ -105,7 +105,7 @@ class ClockModel:
     explain them."""
 
     def error_ns_at(self, host_ns: int) -> float:
-        """Bound on the error of converting this host time; it grows with the distance to probes."""
+        """Error bound at this host time; it grows before the first and after the last probe."""
         since_ns = host_ns - self.reference_ns
         return self.error_ns + self.slope_error * max(-since_ns, since_ns - self.span_ns, 0)
 
@@ -198,12 +198,12 @@ class _ProbePair:
 
     @property
     def least_rate(self) -> float:
-        """Lower bound on the device time that passed per host time."""
+        """Lower bound on the ratio of elapsed device time to elapsed host time."""
         return (self.later.t2 - self.earlier.t1 - 1) / (self.later.t3 - self.earlier.t0)
 
     @property
     def most_rate(self) -> float:
-        """Upper bound on the device time that passed per host time."""
+        """Upper bound on the ratio of elapsed device time to elapsed host time."""
         return (self.later.t1 - self.earlier.t2 + 1) / (self.later.t0 - self.earlier.t3)
 
     def least_step_ns(self, low: float, high: float) -> float:
@@ -219,9 +219,9 @@ def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
     """Step that explains the probes; None if no step is needed, or if no single step is enough.
 
     Every message arrives after it was sent, so each pair of successive probes bounds the rate
-    between them. Of several possible steps, the chosen step is the one with which the rate deviates
-    least between all other probes. A clock that stands still for a while is more likely than a
-    clock with a very wrong rate.
+    between them. Of several possible steps, the chosen step is the one for which the rate between
+    all other probes deviates least from 1. A clock that stands still for a while is more likely
+    than a clock with a very wrong rate.
     """
     pairs = [
         _ProbePair(index, earlier, later)

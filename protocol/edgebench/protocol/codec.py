@@ -37,8 +37,8 @@ MAX_FRAME_BYTES = 4 + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES
 MAX_DEPTH = 16
 """Maximum levels of nesting in a message; the deepest real message has 6 levels."""
 MAX_NUMBER = 2**53 - 1
-"""Largest request number. A double represents it exactly, because some languages store all numbers
-as doubles."""
+"""Largest request number. Up to this limit, a double represents every request number exactly; some
+languages store all numbers as doubles."""
 
 _SIZE = struct.Struct("<I")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RuntimeReport:
-    """State of a runtime on a device: the version if it is usable, or the reason why it is not."""
+    """State of a runtime on a device: its version, or the reason why the runtime is not usable."""
 
     name: str
     formats: tuple[str, ...]
@@ -69,8 +69,8 @@ class CpuDescription:
     kinds: tuple[tuple[int, ...], ...] | None = None
     """Numbers of the CPUs that the agent's process may run on, grouped by type, the fastest type
     first. CPUs whose capacity, or highest frequency, differs by at most `SAME_CLUSTER_RATIO` have
-    the same type. None if the kernel reports neither value for some CPU. Older agents send None,
-    too."""
+    the same type. None if the kernel reports neither the capacity nor the highest frequency of at
+    least one CPU. Older agents send None, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,5 +169,5 @@ class SystemDescription:
     keys. None if such code could not open them, or if no model is opened on this machine. Older
     agents send None, too."""
     usable_cpus: tuple[int, ...] | None = None
-    """Numbers of the CPUs that a model may be bound to; None if binding is not supported, and from
-    older agents."""
+    """Numbers of the CPUs that a model may be bound to; None if binding is not supported, or if the
+    agent is too old to report the CPUs."""

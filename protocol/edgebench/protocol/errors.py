@@ -36,7 +36,7 @@
     │   ├── NoLoadCode               a run has no load code to align a file with
     │   ├── NoLoadgenLog             a run has no LoadGen log that may be exported
     │   └── NotComparable            runs differ in properties that have to be equal
-    │       └── MetersDiffer             their joules come from two meters, or two boundaries
+    │       └── MetersDiffer             their energies come from different meters or boundaries
     ├── TargetError              the device cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file is not accepted
@@ -62,7 +62,7 @@
     │   ├── MeterLost                an open energy meter has disappeared
     │   ├── NotPermitted             the user lacks the permission for an instrument
     │   ├── BoardLost                a microcontroller has disappeared
-    │   ├── BoardSilent              a microcontroller does not respond, or in an unknown dialect
+    │   ├── BoardSilent              a microcontroller does not respond, or uses an unknown protocol
     │   ├── BoardRestarted           a microcontroller restarted during an operation
     │   ├── BoardRefusal             a microcontroller rejects a command with an error of its own
     │   ├── BoardFault               a microcontroller stopped in a fault of its processor
@@ -142,7 +142,7 @@ class ErrorCode(IntEnum):
     """Stable numbers of the errors that an agent may send; never renumber."""
 
     UNKNOWN = 0
-    """Stands for every code that this version does not define because a newer agent sent the
+    """Replaces every code that this version does not define; only a newer agent sends such a
     code."""
     USAGE = 1
     TARGET = 2
@@ -216,7 +216,7 @@ class EdgebenchError(Exception):
         return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the attributes, because the constructors of some classes take more than a text."""
+        """Pickle the attributes, because some constructors have parameters besides the text."""
         return _unpickled, (type(self), self.args, self.__dict__)
 
 
@@ -253,7 +253,7 @@ class NoSuchRun(UsageError):
 
 
 class NoSecondSide(UsageError):
-    """All runs that were given for a comparison belong to the same one of its two sides."""
+    """All runs that were named for a comparison belong to the same side of the comparison."""
 
     def __init__(
         self, text: str, comparison_id: str | None = None, *, sides: tuple[str, ...] = ()
@@ -393,7 +393,8 @@ class MeterNotServed(UsageError):
 class FileRefused(UsageError):
     """A file to import is damaged, incomplete, or of an unknown kind.
 
-    `works_with` lists words of command-line options with which the file was read successfully.
+    `works_with` lists pairs of an option and its value. The file was read successfully with these
+    command-line options.
     """
 
     works_with: tuple[tuple[str, ...], ...] = ()
@@ -454,7 +455,7 @@ class NoLoadCode(UsageError):
 
 
 class NoLoadgenLog(UsageError):
-    """A run has no log of MLPerf's LoadGen, or is invalid, so that no log is exported."""
+    """No log of MLPerf's LoadGen is exported, because the run has no log or the run is invalid."""
 
 
 class NotComparable(UsageError):
@@ -469,7 +470,7 @@ class NotComparable(UsageError):
 
 
 class MetersDiffer(NotComparable):
-    """Two energies come from different meters or measurement boundaries; no option allows this."""
+    """Two energies come from different meters or boundaries; no option makes them comparable."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, [])
@@ -598,7 +599,7 @@ class WorkerTimeout(TargetError):
 
 
 class TooHot(TargetError):
-    """The device is hotter than the limit in its profile, at which a run has to end."""
+    """The device is hotter than the temperature in its profile at which a run has to end."""
 
     code = ErrorCode.TOO_HOT
 
@@ -660,7 +661,7 @@ class BoardFault(TargetError):
 
 
 class OtherBoard(TargetError):
-    """The name that the microcontroller at a port reports has changed since the port was probed."""
+    """The microcontroller at a port reports another name than when the port was probed."""
 
     code = ErrorCode.OTHER_BOARD
 
@@ -670,7 +671,7 @@ class LineDamaged(TargetError):
 
 
 class LeaseHeld(TargetError):
-    """Another client holds the lease of the device, which is the right to measure on it."""
+    """Another client holds the lease of the device (the right to measure on the device)."""
 
     code = ErrorCode.LEASE_HELD
     retryable = True
@@ -685,8 +686,8 @@ class LeaseHeld(TargetError):
     ) -> None:
         super().__init__(text)
         self.stoppable_on = stoppable_on
-        """Name of the device, if the caller started its run in progress and may therefore stop the
-        run; else None."""
+        """Name of the device, if the caller started the run in progress on the device and may
+        therefore stop the run; else None."""
         self.is_by_this_host = is_by_this_host
         """Whether the holder of the lease has the same user name and machine name as the caller."""
         self.waited_s = waited_s
@@ -694,7 +695,7 @@ class LeaseHeld(TargetError):
 
 
 class OtherEnvironment(TargetError):
-    """The agent on this machine and the command run in different Python environments."""
+    """The agent on this machine uses another Python environment than the command."""
 
     def __init__(self, text: str, *, pid: int | None = None) -> None:
         super().__init__(text)
@@ -913,7 +914,7 @@ class TraceOfAnotherRun(TraceRefused):
 
 
 class SamplesUnknown(TraceRefused):
-    """A power trace has too few samples unless they are averages, which is not known."""
+    """A power trace has enough samples only if they are averages, and it is unknown if they are."""
 
 
 class StoreError(EdgebenchError):
@@ -985,10 +986,10 @@ UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 @contextmanager
 def os_error_as(kind: type[EdgebenchError], what: str, place: object = None) -> Iterator[None]:
-    """Translate an OSError of the block to an error of class `kind` that says what failed, and why.
+    """Translate an OSError of the block to a `kind` error, which states what failed, and why.
 
     Without `place`, the error text contains the file name of the OSError, if there is a file name.
-    An OSError of a library may have only a text.
+    An OSError that a library raises may have only a text, but no error number and no file name.
 
     Raises:
         EdgebenchError: the block raised an OSError; the class of the error is `kind`.

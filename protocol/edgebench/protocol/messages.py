@@ -30,8 +30,8 @@ from edgebench.protocol.record import Outcome, Phase, PhaseProgress
 from edgebench.protocol.spec import RunSpec
 
 PROTOCOL_VERSION = 5
-"""Version of the protocol. A change that an older peer would misinterpret increases it by one; a
-change that breaks compatibility increases it by two.
+"""Version of the protocol. A change that an older peer would misinterpret increases the version
+by one; a change that breaks compatibility increases it by two.
 
 Peers whose versions differ by one work together, because the newer peer sends only what the older
 peer supports. Version 3 introduced six columns of queries and changed the worker's record; version
@@ -384,7 +384,7 @@ class RunAcknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Two-way clock probe; it holds no time, because the host keeps the time of sending."""
+    """Two-way clock probe; it has no timestamp, because the host stores the time of sending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +437,7 @@ class ClaimOutcome(Enum):
     BUSY = "busy"
     """A command of another Python environment started the agent, which is in use."""
     SERVES = "serves"
-    """The agent and the command run in different Python environments, and the agent does not exit
+    """The agent runs in another Python environment than the command, and the agent does not exit
     by itself."""
 
 

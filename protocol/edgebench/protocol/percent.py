@@ -1,7 +1,7 @@
 """Formatting of ratios in percent, for agent and host.
 
-This module imports nothing, which avoids a cycle of imports. The metrics import the reasons of
-results, and the reasons import this module.
+This module imports nothing, which avoids a cycle of imports. The modules that compute metrics
+import `edgebench.host.result.reasons`, which imports this module.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Strict conversion between dataclasses and plain values.
 
 By default, cattrs converts "5" into 5 and "abc" into ("a", "b", "c"). In this module, a value of
-the wrong type is an error, because only a bug of the program that sent or wrote the value can cause
-it. Numbers are checked against the bounds of their unit (`bounds`) when a dataclass is created from
-them.
+the wrong type is an error, because its only possible cause is a bug in the program that sent or
+wrote the value. Numbers are checked against the bounds of their unit (`bounds`) when a dataclass is
+created from them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _structured(converter: Converter, value: Any, kind: type[_T]) -> _T:
 
 
 def make_strict(converter: Converter) -> Converter:
-    """Make a converter accept only values of the exact type; a float may also be an integer."""
+    """Make a converter accept only values of the exact type; an integer is accepted as a float."""
     for kind in (int, str, bool, bytes):
         converter.register_structure_hook(kind, _strict(kind))
     converter.register_structure_hook(float, _structure_float)

@@ -88,8 +88,8 @@ class QuantizedOperands:
     """Number of bits of the widest weight. This is the width of the element type, or 7 if the
     weights use only a reduced range of int8."""
     is_qdq: bool
-    """Whether the operator works on floats between DequantizeLinear and QuantizeLinear, in which
-    case the runtime decides how to compute it."""
+    """Whether the operator works on floats between DequantizeLinear and QuantizeLinear; if so, the
+    runtime decides how to compute the operator."""
 
 
 FIRMWARE_FORMAT = "firmware"
@@ -166,7 +166,7 @@ class MemoryFacts:
 
 @dataclass(frozen=True, slots=True)
 class BindingFacts:
-    """Latency of a model with a single addition, through the runtime's Python binding and in C."""
+    """Latency of a model with a single addition, called through Python and through C."""
 
     p50_ns: int | None = None
     """Median latency through the Python binding, as the timed loop reports it."""
@@ -277,11 +277,12 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class YardstickReading:
-    """Speed of the device at the start or end of a run, measured by fixed work in many parts.
+    """Speed of the device at the start or end of a run, measured with a fixed amount of work.
 
-    Each part takes less than a millisecond. Times and rates are computed from the first decile of
-    the parts' times, because other processes slow down some parts. Each spread field is the
-    interquartile range of the parts' times, divided by their median.
+    The work is divided into many parts. Each part takes less than a millisecond. Times and rates
+    are computed from the first decile of the parts' times, because other processes slow down some
+    parts. Each spread field is the interquartile range of the parts' times, divided by their
+    median.
     """
 
     integer_ns_per_unit: float
@@ -295,7 +296,7 @@ class YardstickReading:
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Speed of the device at the same fixed work, before the warm-up and after the timed loop."""
+    """Speed of the device before the warm-up and after the timed loop, for the same work."""
 
     before: YardstickReading
     after: YardstickReading
@@ -316,11 +317,11 @@ class RealtimeLimit:
     """The kernel's limit on real-time tasks, and the time that the worker left to other tasks."""
 
     runtime_s: float | None
-    """CPU time that real-time tasks may use in each period; the kernel stops them for the rest of
-    the period. None if the kernel has no limit."""
+    """CPU time that real-time tasks may use in each period; tasks that have used it are stopped by
+    the kernel for the rest of the period. None if the kernel has no limit."""
     period_s: float
     paused_s: float = 0.0
-    """Time for which the timed loop paused between queries, so that the kernel need not stop it."""
+    """Time for which the timed loop paused between queries, so that the kernel did not stop it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +458,7 @@ class TimedPathFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimedPathFacts:
-    """Comparison of the timed calls with the calls of the checks, made after the timed loop."""
+    """Result of comparing timed calls with calls of the checks; computed after the timed loop."""
 
     inference_count: int = 0
     """Number of timed inferences whose outputs were compared; 0 if the comparison is undecided."""
@@ -486,7 +487,10 @@ class LoadCode:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """A falling edge of the line to a meter's digital input, on the device's monotonic clock."""
+    """A falling edge of the line to a meter's digital input.
+
+    Its times are on the device's monotonic clock.
+    """
 
     before_ns: int
     """Timestamp immediately before the write that makes the line fall."""
@@ -511,7 +515,7 @@ class SyncFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """Record of a run by the worker process."""
+    """A run's record, made by the worker process."""
 
     model: ModelFacts
     runtime: RuntimeFacts
@@ -533,8 +537,8 @@ class WorkerRecord:
     sample_count: int
     """Number of prepared samples."""
     inputs_clipped_ratio: float | None = None
-    """Share of the user's input values that are beyond the range of a quantised input. The largest
-    share of all inputs counts. None if no given value was quantised."""
+    """Share of the user's input values that are beyond the range of a quantised input. With several
+    inputs, this is the largest share of any input. None if no given value was quantised."""
     placement: tuple[OperatorPlacement, ...] = ()
     """Places (such as delegates) where the operators ran; empty if the runtime does not report
     them."""
@@ -613,7 +617,7 @@ class Window:
     count: int
     ticks: int | None
     """Difference of the two timestamps on the target's own counter; None if the timestamps are
-    pulses of a pin, which only a meter records."""
+    pulses of a pin, because only a meter records pulses."""
     tick_rate_hz: float | None
 
     @property
@@ -626,7 +630,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """Record of a run by the process that drove a target."""
+    """A run's record, made by the process that drove a target."""
 
     model: ModelFacts
     runtime: RuntimeFacts
@@ -640,8 +644,8 @@ class TargetRecord:
     windows: tuple[Window, ...]
     is_interrupted: bool
     inference_ticks: tuple[int, ...] = ()
-    """Duration of each inference in ticks, in the order of the windows, as far as the firmware
-    stored the durations; empty if the firmware does not time single inferences."""
+    """Duration of each inference in ticks, in the order of the windows. Only the durations that the
+    firmware stored are included; empty if the firmware does not time single inferences."""
     upload_s: float | None = None
     """Time for sending the model to the target; None if the model was there already."""
     is_read_back: bool = True
@@ -700,8 +704,8 @@ class Safeguard:
 
     is_applied: bool
     detail: str = ""
-    """Description of the mechanism. If it was not applied, the text gives the reason and says what
-    the worker can therefore do."""
+    """Description of the mechanism. If the mechanism was not applied, the text states the reason,
+    and what the worker can do as a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -711,9 +715,9 @@ class Confinement:
     is_root: bool
     """Whether the agent, and so the worker, ran as root."""
     privileges: Safeguard
-    """Safeguard by which programs cannot gain privileges."""
+    """Safeguard that prevents programs from gaining privileges."""
     capabilities: Safeguard
-    """Safeguard by which the worker has no capabilities of root."""
+    """Safeguard that removes root's capabilities from the worker."""
     calls: Safeguard
     """Safeguard that blocks system calls for sockets, programs and processes."""
     files: Safeguard
@@ -738,8 +742,7 @@ class RunRecord:
     """Record of the worker; None if the run failed before the first measurement."""
     error_code: int = 0
     error: str | None = None
-    """Reason, on one line, if the outcome is failed or the device itself ended the run; else
-    None."""
+    """Reason, on one line, why the run failed or why the device itself ended the run; else None."""
     load_1m_after: float | None = None
     telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
     expected: Expectation = field(default_factory=Expectation)
@@ -754,7 +757,8 @@ class RunRecord:
     """Seconds of simulated heating and cooling per second of the run; None for real devices, and
     from older agents."""
     confinement: Confinement | None = None
-    """Confinement of the worker; None if no worker was confined yet, and from older agents."""
+    """Confinement of the worker; None if no worker was confined yet, or if the agent is too old to
+    report it."""
     target: TargetRecord | None = None
     """Record of a device that timed its inferences itself; `worker` is None for such a device. None
     for all other devices."""

@@ -2,11 +2,11 @@
 
 A driver is a module that implements `Runtime`. A driver imports the inference library inside its
 methods, never at module level, so that an agent starts without the library. The life cycle of a
-model is `load → set_inputs → invoke… → outputs → close`; the timed loop calls only the callables
-that `prepare()`, `invoker()` and `reader()` return, which copy a sample in, run the model, and copy
-the outputs out. Facts about the model (`placement`, `profile`, `arena_bytes`) are queried outside
-the timed loop, and never during the load. A fact that the runtime does not report is an empty tuple
-or None, never a guess.
+model is `load → set_inputs → invoke… → outputs → close`. The timed loop calls only the callables
+that `prepare()`, `invoker()` and `reader()` return; these callables copy a sample in, run the
+model, and copy the outputs out. Facts about the model (`placement`, `profile`, `arena_bytes`) are
+queried outside the timed loop, and never during the load. A fact that the runtime does not report
+is an empty tuple or None, never a guess.
 
 `edgebench-agent check-runtime` checks that a driver's methods behave as described here
 (docs/add-a-runtime.md).
@@ -97,7 +97,7 @@ class LoadedModel(Protocol):
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """Delegates or execution providers that run operators, as far as the runtime reports."""
+        """Delegates or execution providers that run operators, as far as they are reported."""
         ...
 
     @property
@@ -137,9 +137,10 @@ class LoadedModel(Protocol):
     def reader(self) -> Callable[[], Any]:
         """Create a callable that copies all outputs of the last inference to numpy.
 
-        The callable has minimal overhead. Call this method after the first inference, because
-        before it, some runtimes can provide only a slower callable with checks. The return value of
-        the callable differs between runtimes; `read_outputs` returns the same arrays as a list.
+        The callable has minimal overhead. Call this method after the first inference: before the
+        first inference, some runtimes can provide only a slower callable with checks. The return
+        value of the callable differs between runtimes; `read_outputs` returns the same arrays as a
+        list.
         """
         ...
 

@@ -22,7 +22,7 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_distinct_sizes(*sizes_bytes: float) -> list[str]:
-    """Format sizes for a comparison; in bytes if different sizes would get equal texts.
+    """Format sizes for a comparison; if different sizes would have equal texts, all are in bytes.
 
     >>> format_distinct_sizes(2**30, 2**20), format_distinct_sizes(2**30 + 1, 2**30)
     (['1.00 GiB', '1.00 MiB'], ['1,073,741,825 B', '1,073,741,824 B'])

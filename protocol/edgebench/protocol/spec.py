@@ -43,7 +43,7 @@ class ScenarioTraits:
     """Properties of a scenario; all code that depends on the scenario reads them here."""
 
     headline: str
-    """Key of the main latencies of a run under `metrics` in run.json."""
+    """Key, under `metrics` in run.json, of the main latencies of a run."""
     compared: str
     """Metric by which two runs are compared, unless the user names another metric."""
     loadgen_name: str
@@ -51,8 +51,8 @@ class ScenarioTraits:
     counted: str = "queries"
     """Plural of the unit that `min_query_count` counts: queries or samples."""
     is_single: bool = False
-    """Whether each query is a single inference and the next query waits for its end, so that the
-    energy and the operators of single inferences can be distinguished."""
+    """Whether each query is a single inference and starts only after the previous inference has
+    ended, so that the energy and the operators of single inferences can be distinguished."""
     is_grouped: bool = False
     """Whether a query has `samples_per_query` inferences."""
     is_scheduled: bool = False
@@ -124,8 +124,8 @@ MAX_BRIGHTNESS = 255
 """Maximum brightness of the screen. Source:
 `android.provider.Settings.System.SCREEN_BRIGHTNESS`."""
 MAX_LENGTH_S = 7 * 86400.0
-"""Maximum duration, timeout or wait, seven days; a longer time is probably a mistake in the
-unit."""
+"""Maximum of every duration, timeout and waiting time: seven days. A longer time is probably a
+mistake in the unit."""
 MIN_MEMORY_BYTES = 128 * 2**20
 """Smallest memory limit that a user may set; with less memory, Python and a runtime may fail at any
 place, with misleading errors."""
@@ -202,7 +202,7 @@ class RunSpec:
     delegate: str | None = None
     """Requested delegate or execution provider; None: the runtime's own default."""
     signature: str | None = None
-    """Signature in a .tflite file whose graph is measured; None: the first graph of the file. An
+    """Signature of the graph that is measured in a .tflite file; None: the file's first graph. An
     agent of an earlier version always measures the first graph."""
     seed: int = 0
     """Seed of the generated inputs, of their order, and of the arrival times of queries."""
@@ -227,12 +227,12 @@ class RunSpec:
     """Maps the name of an input with open dimensions to its shape; by default, an open dimension
     has the size 1."""
     inputs_sha256: str | None = None
-    """SHA-256 of a file on the device that maps names of inputs to arrays; None: no file. The first
-    axis of each array is the sample. Inputs that are not in the file are generated from the
+    """SHA-256 of a file on the device; None: no file. The file maps names of inputs to arrays. The
+    first axis of each array is the sample. Inputs that are not in the file are generated from the
     seed."""
     dataset_sha256: str | None = None
-    """SHA-256 of a file on the device with a labelled data set, for which the accuracy is measured;
-    None: no data set."""
+    """SHA-256 of a file on the device; None: no data set. The file contains a labelled data set,
+    for which the accuracy is measured."""
     dataset_sample_count: int | None = None
     """Number of samples of the data set to run, drawn with the seed; None: all samples. An agent of
     an earlier version runs all samples."""
@@ -249,14 +249,13 @@ class RunSpec:
     """Maximum time to wait until the device is cool; None: the time in the device's profile; 0: do
     not wait."""
     meter: str | None = None
-    """Energy meter at the agent that records during the run; None: no meter at the agent
-    records."""
+    """The agent's energy meter that records during the run; None: no meter of the agent records."""
     idle_duration_s: float = 0.0
     """Idle time before the worker loads the model, and after the worker has ended."""
     load_code_chip_s: float | None = None
     """Duration of a chip, the shortest interval of the load code; None: no load code. The load code
-    is a sequence of active and idle intervals before the warm-up and after the timed loop, by which
-    a meter's trace is aligned with the device's clock."""
+    is a sequence of active and idle intervals before the warm-up and after the timed loop; it is
+    used to align a meter's trace with the device's clock."""
     jitter_s: float | None = None
     """Longest random gap between two queries of the timed loop; None or 0: no gaps. Without gaps, a
     meter with instantaneous samples may sample in step with the queries. An agent of an earlier
@@ -419,7 +418,8 @@ class RunSpec:
         arrival_limit = min(self.max_query_count, MAX_ARRIVALS)
         _require(
             arrival_count <= arrival_limit,
-            f"{arrival_count:g} arrivals are more than {arrival_limit}: choose a shorter duration",
+            f"{arrival_count:g} arrivals exceed the limit of {arrival_limit}: choose a shorter "
+            "duration",
         )
         _require(
             self.engine is Engine.NATIVE or self.target_latency_s is not None,
@@ -443,12 +443,12 @@ MAX_NAME_CHARS = 80
 MAX_SAMPLES = 65536
 MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
-"""Maximum number of query arrivals in a schedule, because the schedule is kept in memory. At 1000
-arrivals per second, the longest schedule lasts a quarter of an hour."""
+"""Maximum number of query arrivals in a schedule; the number is limited because the schedule is
+kept in memory. At 1000 arrivals per second, the longest schedule lasts a quarter of an hour."""
 MAX_CPUS = 4096
 MAX_SUSTAINED_QUERIES = 10_000_000
 """Maximum number of queries of a sustained run. This number of queries takes 480 MB of memory on
-the device; with a model that takes 120 µs per query, it takes 20 minutes."""
+the device; a model that takes 120 µs per query reaches this number after 20 minutes."""
 MAX_IDLE_S = 600.0
 MIN_CHIP_S, MAX_CHIP_S = 1e-3, 10.0
 """Shortest and longest chip (interval of a load code). A sleep of less than a millisecond does not
@@ -510,7 +510,7 @@ LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
 """Maps each preset to a lower limit on the maximum duration of a run; `MAX_DURATION_RATIO` may give
 a longer maximum duration. With up to 1.75 s per inference, a model completes the 1024 queries of
 the default preset within half an hour; with up to 0.47 s, it completes the 128 queries of the quick
-preset within a minute, a time for which users wait."""
+preset within a minute. Users are willing to wait for a minute."""
 MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
 """Maps each preset to the ratio of a run's `max_duration_s` to its `duration_s`."""
 
@@ -568,7 +568,9 @@ def check_cpus(device: str, cpus: Iterable[int], usable: Iterable[int]) -> None:
     """
     if unusable := set(cpus) - set(usable):
         wrong, there = (",".join(map(str, sorted(some))) for some in (unusable, usable))
-        error = UsageError(f"CPU {wrong} is not available to models on {device}, only {there}")
+        error = UsageError(
+            f"CPU {wrong} is not available to models on {device}; available: {there}"
+        )
         error.meant = f"--cpus {there}"
         raise error
 

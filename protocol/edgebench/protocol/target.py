@@ -28,7 +28,8 @@ MEMORY_FILE = "boards.json"
 """File in an agent's state directory in which the driver stores the targets that it has
 identified."""
 OnBytes = Callable[[int, int], None]
-"""Callback for an upload, with the number of bytes on the target and the total number of bytes."""
+"""Callback during an upload; its arguments are the number of bytes that are on the target, and the
+total number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class TimedWindow:
     inference_ticks: tuple[int, ...] = ()
     is_repeated: bool = False
     """Whether an earlier attempt at this window may have run on the target, too. In energy mode,
-    the pulses of the earlier attempt then come before the pulses of this window."""
+    the pulses of such an attempt precede the pulses of this window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ class OpenTarget(Protocol):
 
     @property
     def busy_s(self) -> float:
-        """Maximum time that `close` waits for interrupted inferences to end; 0 if none runs."""
+        """Maximum time that `close` waits for running inferences to end; 0 if none is running."""
         ...
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ import textwrap
 
 MAX_LINE_CHARS = 200
 _WORD = r"(?!\()(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"])+"
-"""Pattern of a word in a command line, which may have quoted parts; a word with an opening
-parenthesis at the beginning is not part of the command."""
+"""Pattern of a word in a command line; the word may have quoted parts. A word that begins with an
+opening parenthesis is not part of the command."""
 _COMMAND = re.compile(rf"\b(?:edgebench|edgebench-agent|pip|sudo|ssh)(?: {_WORD}(?<![;,.?)]))+")
 """Pattern of a command in a sentence, without the punctuation after the command."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"

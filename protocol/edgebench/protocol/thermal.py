@@ -1,4 +1,4 @@
-"""Properties that a device's profile expects, kept with a run so that the run can be verified.
+"""Properties that a device's profile expects, stored with a run to verify the run later.
 
 A stored run is verified with the profile at the time of the run, because a later version of the
 profile may differ.
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 FREQ_REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
-"""Sources of a CPU's frequency that contain the requested frequency, not the actual frequency, on
-devices with `is_freq_a_request`."""
+"""Sources of a CPU's frequency. On devices with `is_freq_a_request`, these sources contain the
+requested frequency, not the actual frequency."""
 SLOWING_PREFIXES = (
     *("cpufreq", "thermal-cpufreq"),
     *("devfreq", "thermal-devfreq", "thermal-gpufreq"),
@@ -86,19 +86,19 @@ class Mismatch:
 
 
 class CooldownOutcome(Enum):
-    """Result of the wait until the device has cooled down."""
+    """Result of waiting for the device to cool down."""
 
     COOL = "cool"
     TIMED_OUT = "timed_out"
     NO_SENSOR = "no_sensor"
-    """No temperature can be read, so there was no wait."""
+    """No temperature can be read, so the run did not wait."""
     NOT_ASKED = "not_asked"
     STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class CooldownFacts:
-    """Facts about the wait before a run until the device is cool."""
+    """Facts about waiting for the device to cool down before a run."""
 
     outcome: CooldownOutcome = CooldownOutcome.NOT_ASKED
     waited_s: float = 0.0

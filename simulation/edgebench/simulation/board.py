@@ -13,7 +13,7 @@ Files = Mapping[str, str | bytes]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A cpufreq policy: CPUs that share a clock, numbered by the first of these CPUs."""
+    """A cpufreq policy: CPUs that share a clock; the first CPU's number is the policy's number."""
 
     cpus: range
     highest_khz: int
@@ -37,12 +37,12 @@ class SimulatedZone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBoard:
-    """A kind of board, with its files, heat and controller."""
+    """A kind of board, with its files, thermal properties and controller."""
 
     name: str
     compatible: tuple[str, ...] = ()
-    """`compatible` entries of its device tree, which select its profile; empty without a device
-    tree."""
+    """`compatible` entries of the board's device tree, by which the board's profile is selected;
+    empty without a device tree."""
     zones: tuple[SimulatedZone, ...]
     policies: tuple[Policy, ...]
     controller: Callable[[int], Controller]

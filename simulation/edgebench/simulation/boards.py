@@ -28,8 +28,8 @@ from edgebench.simulation.heat import Body
 from edgebench.simulation.n100 import N100_FILES
 
 BARE_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0)
-"""Raspberry Pi 5 without a cooler. A unit test checks that it cools down as published, to within
-4 °C."""
+"""Raspberry Pi 5 without a cooler. A unit test checks that the simulated board cools down as a
+real board did in a published observation, to within 4 °C."""
 COOLED_BOARD = Body(
     junction_k_per_w=2.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0
 )

@@ -20,12 +20,12 @@ POWER_EXPONENT = 2.5
 """Power is proportional to the clock raised to this exponent, which exceeds 1 because the voltage
 rises with the clock."""
 BUDGET_NOISE_S = 1e-6
-"""Tolerance of the energy budget, which covers the rounding errors of hundreds of small steps."""
+"""Tolerance of the energy budget; it exceeds the rounding errors of hundreds of small steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """State of a device under a controller, both the actual state and the state that it reports."""
+    """State of a device under a controller: both the actual and the reported state."""
 
     clock: float = 1.0
     """Actual frequency relative to the nominal frequency, 0…1."""
@@ -107,9 +107,9 @@ class BangBang:
 
 @dataclass(slots=True)
 class StepWise:
-    """The kernel's step_wise governor, which throttles a step more or less in each period.
+    """The kernel's step_wise governor, which changes the throttling by one step in each period.
 
-    Above the trip point it throttles a step more, otherwise a step less.
+    Above the trip point, the governor throttles by one step more, otherwise by one step less.
     """
 
     trip_c: float = 85.0
@@ -120,7 +120,7 @@ class StepWise:
     next_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Change the state by a step; the cap and the cooling device show the state."""
+        """Change the state by a step; `scaling_max_freq` and the cooling device show the state."""
         if time_s >= self.next_s:
             self.next_s = time_s + self.period_s
             step = 1 if junction_c > self.trip_c else -1
@@ -179,7 +179,7 @@ class PowerLimit:
 
 @dataclass(slots=True)
 class Dips:
-    """A clock that is lower in random dips; the seed determines the times of the dips."""
+    """A clock that is lowered at random times (dips); the seed determines these times."""
 
     seed: int
     rate_per_s: float

@@ -1,9 +1,10 @@
 """A simulated device for a real model: the model's work heats the device, which slows the model.
 
-The device is a tree of files, and a file that it shares with the worker. The agent's sampler,
-profile matcher and cool-down read the tree instead of /proc and /sys. The shared file has two
-numbers: the speed of the device, by which the worker extends each inference, and the time for which
-the worker has kept the device busy. A task of the daemon updates all files ten times per second.
+The device is represented by a tree of files, and by a file that it shares with the worker. The
+agent's sampler, profile matcher and cool-down read the tree instead of /proc and /sys. The shared
+file has two numbers: the speed of the device, by which the worker extends each inference, and the
+time for which the worker has kept the device busy. A task of the daemon updates all files ten times
+per second.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class SimulatedDevice:
             last_s = now_s
 
     def advance(self, real_s: float) -> None:
-        """Advance the simulation by a real time."""
+        """Advance the simulation by an interval of real time."""
         busy = self._load.share(real_s)
         left_s = real_s * self.board.time_scale
         while left_s > 0:
@@ -149,8 +150,8 @@ class _Load:
     def share(self, passed_s: float) -> float:
         """Load since the last call, 0…1.
 
-        The worker reports an inference when it ends. If an inference took longer than `passed_s`,
-        the rest of its time counts in the following calls.
+        The worker reports an inference when the inference ends. If an inference took longer than
+        `passed_s`, the rest of its time counts in the following calls.
         """
         _, worked_s = SHARED.unpack(self._path.read_bytes())
         self._owed_s += worked_s - self._last_s

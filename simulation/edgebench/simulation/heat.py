@@ -1,4 +1,4 @@
-"""Two-node thermal model: the junction follows the load in seconds, the case in minutes.
+"""Two-node thermal model: the junction follows the load within seconds, the case within minutes.
 
         power ──▶ junction ──(R_j)──▶ case ──(R_c)──▶ ambient
                     C_j                 C_c
@@ -38,13 +38,13 @@ class BoardHeat:
     case_c: float
 
     def advance(self, seconds: float, power_w: float, *, case_k_per_w: float | None = None) -> None:
-        """Advance by a time at constant power.
+        """Advance by an interval at constant power.
 
         Args:
             seconds: Simulated time.
             power_w: Power of the board.
-            case_k_per_w: Thermal resistance of the case, which a fan lowers; None: that of the
-                body.
+            case_k_per_w: Thermal resistance between case and ambient, which a fan lowers; None: the
+                resistance in `body`.
         """
         body = self.body
         to_ambient = body.case_k_per_w if case_k_per_w is None else case_k_per_w

@@ -20,7 +20,8 @@ MARKS = ("system/build.prop", f"{COMMANDS}/getprop")
 because tools on a PC set them too."""
 COMMAND_TIMEOUT_S = 10.0
 MAX_OUTPUT_BYTES = 2**20
-"""Maximum bytes that are kept of a command's output; `dumpsys power` prints about 10 000 bytes."""
+"""Maximum number of bytes of a command's output that are kept; `dumpsys power` prints about 10 000
+bytes."""
 _REFUSALS = (r"^Permission Denial: .*", r"^Can't find service: .*", r"^.*SecurityException.*")
 """Output of a command that was denied or has no data. Source: platform/frameworks/native,
 cmds/dumpsys; platform/frameworks/base, `DumpUtils.checkDumpPermission`."""

@@ -1,10 +1,10 @@
 """Settings of Android that are changed temporarily, and restored in any case.
 
 Theory of operation. Before any change, the previous values are written to a file, called the mark.
-A shell, called the guard, is started as a separate process and waits for the end of a pipe. When
-the process that changed the settings ends for any reason, the pipe ends; the guard then restores
-the values and removes the mark. If the guard is killed as well, for example by the end of adbd, the
-mark remains, and the next agent restores the values.
+A shell, called the guard, is started as a separate process and waits until a pipe is closed. When
+the process that changed the settings ends for any reason, the pipe is closed; the guard then
+restores the values and removes the mark. If the guard is killed as well, for example by the end of
+adbd, the mark remains, and the next agent restores the values.
 
 The system of a vendor may ignore a change, and yet report success. So each setting is read back
 after it is set.
@@ -51,10 +51,10 @@ class AndroidSetting:
     put: tuple[str, ...]
     """The command, to which the value is appended."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Maps a value that `get` prints to the argument of `put`; has only values for which these
-    differ."""
+    """Maps a value that `get` prints to the argument of `put`; contains only values for which the
+    two differ."""
     unset: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Maps the text that `get` prints for a setting that was never set to the value of this
+    """For a setting that was never set: maps the text that `get` prints to the value of the
     setting."""
     is_lost_at_boot: bool = False
     needs: str = ""
@@ -103,7 +103,7 @@ class ChangedSettings:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def change(self, wanted: Mapping[str, str]) -> None:
-        """Change settings until `restore` is called; settings with the wanted value are skipped.
+        """Change settings until `restore` is called; skip settings that have the wanted value.
 
         Args:
             wanted: Maps names in `SETTINGS` to wanted values, in the order of the changes.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser that rejects abbreviated options, which a new option could make ambiguous in scripts.
+    """Parser that rejects abbreviated options: in scripts, new options could make them ambiguous.
 
     The parsers of subcommands have this class too.
     """

@@ -63,7 +63,7 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def may_control(uid: int) -> bool:
-    """Whether a user may control an agent of this process's user; only root and this user may."""
+    """Whether a user is root or this process's user; only these may control the user's agents."""
     return uid in (0, os.geteuid())
 
 
@@ -105,10 +105,10 @@ class ControlAddress:
                 self.remove()
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Connect to the agent, which runs as this user, as root, or as the directory's owner.
+        """Connect to the agent if it runs as this user, as root, or as the directory's owner.
 
         Args:
-            timeout_s: Maximum wait for a listener whose queue is full; 0: do not wait.
+            timeout_s: Maximum time to wait for a listener whose queue is full; 0: do not wait.
 
         Returns:
             A blocking socket.

@@ -1,4 +1,4 @@
-"""Check whether a model file is complete, for the advice after a runtime has refused the file.
+"""Check whether a model file is complete; used for advice after a runtime has refused the file.
 
     .tflite   FlatBuffer: the tables and the data of all buffers are inside the file
     .onnx     protobuf: the fields of the outermost message fill the file

@@ -1,7 +1,8 @@
 """Python environment of a command: the interpreter, libraries and settings of its measurements.
 
 A local agent still runs for some seconds after the command that started it has ended. A command in
-another virtual environment must not use this agent, because it has other runtimes and variables.
+another virtual environment must not use this agent, because the agent has other runtimes and
+variables.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class PythonCommand:
     directory: str | None
     """Working directory; None: the working directory of the process that starts the command."""
     environment: dict[str, str]
-    """All of its environment variables."""
+    """All environment variables of the interpreter."""
 
 
 def python_command(

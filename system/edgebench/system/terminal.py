@@ -38,7 +38,7 @@ def echo(line: str, *, end: str = "\n") -> None:
 
 
 def echo_hint(hint: str) -> None:
-    """Print a hint on stderr; on a terminal, each of its steps starts a new line.
+    """Print a hint on stderr; on a terminal, each step of the hint starts a new line.
 
     Args:
         hint: The steps, separated by "; or", "; then" and the like.

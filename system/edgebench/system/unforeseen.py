@@ -38,8 +38,8 @@ KEPT_FILES = 20
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 """Error numbers of the system for a file that the user may not open, create or change."""
 MAX_FILE_BYTES = 2**18
-"""Limit on the size of a file; of a longer traceback, such as after an endless recursion, the
-middle is left out."""
+"""Limit on the size of a file; the middle of a longer traceback, such as after an endless
+recursion, is left out."""
 
 
 def named_error(exc: BaseException, where: str = "") -> EdgebenchError:

@@ -86,7 +86,7 @@ def worker_environment(
 
 
 def listed_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables that are on the list, or that the agent's owner has added to it.
+    """Variables that are in `LISTED`, or that the agent's owner has added by EDGEBENCH_VARIABLES.
 
     >>> listed_variables({"OMP_NUM_THREADS": "2", "GITHUB_TOKEN": "x", "ORT_API_KEY": "y"})
     {'OMP_NUM_THREADS': '2'}

@@ -180,7 +180,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Wait until everything below a directory is written to disk, except the directory's entry.
+    """Wait until everything below a directory is on disk; the directory's own entry is not synced.
 
     Raises:
         OSError: the directory cannot be read, or the disk failed.
@@ -192,7 +192,7 @@ def sync_tree(path: Path) -> None:
 
 
 def _try_exchange(path: Path, other: Path) -> bool:
-    """Exchange two names atomically; returns False if C library or file system do not support it.
+    """Exchange two names atomically; False if the C library or the file system cannot do this.
 
     Source: renameat2(2).
     """

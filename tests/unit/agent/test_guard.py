@@ -104,7 +104,8 @@ def test_device_without_a_sensor_is_measured_and_the_record_says_so() -> None:
     case = Case()
     case.start(BLIND)
     assert case.guard.error is None
-    assert case.events == [(UNWATCHED, "no temperature of a thermal zone, limit 88 °C")]
+    said = "no thermal zone reports a credible temperature; the profile's limit is 88 °C"
+    assert case.events == [(UNWATCHED, said)]
 
 
 def test_sampler_that_tells_nothing_lets_nobody_start(monkeypatch: pytest.MonkeyPatch) -> None:

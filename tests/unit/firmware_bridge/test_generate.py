@@ -233,7 +233,9 @@ def test_factor_that_the_board_refuses_is_refused_by_the_generator(code: int) ->
     out = Tensor("y", tb.INT16, (1, 1, 1, 1), scales=(0.25 / 127,))
     assert generate(model(Graph((*tensors, out), operators, inputs="x")), model_id="x")
     text = refused(Graph((*tensors, replace(out, scales=(0.25 / 129,))), operators, inputs="x"))
-    assert text == "scales of 'w' and 'y' multiply sums of int16 by 129, which must be below 2^7"
+    assert text == (
+        "scales of 'w' and 'y' multiply sums of int16 by 129; this factor must be below 2^7"
+    )
 
 
 def test_addition_of_int16_whose_scales_are_about_powers_of_two_is_refused() -> None:

@@ -225,7 +225,7 @@ def test_bytes_have_the_time_at_which_they_were_read(terminal: tuple[str, int]) 
         ("nosuch://x", 115_200, "serial port nosuch://x cannot be opened"),
         ("socket://127.0.0.1", 115_200, "a socket address must be socket://HOST:PORT"),
         ("socket://127.0.0.1:x", 115_200, "address must be HOST or HOST:PORT"),
-        ("/dev/ttyACM0", 1200, "never opened at 1200 baud, which starts bootloaders"),
+        ("/dev/ttyACM0", 1200, "never opened at 1200 baud, because this speed starts"),
     ],
 )
 def test_addresses_that_cannot_be_opened(address: str, baud_rate: int, text: str) -> None:

@@ -88,7 +88,7 @@ def test_gauge_of_a_laptop_tells_power(tmp_path: Path, clock: Ticks, power: int)
 def test_power_that_is_no_microwatts_is_refused(tmp_path: Path, power: int) -> None:
     """Otherwise a gauge that breaks the kernel's rule would make 18 mW of 18 W."""
     folder = laptop(tmp_path, power_now=power)
-    assert "may not be in uW" in refused(BatteryMeter(tmp_path))
+    assert "is probably not in uW" in refused(BatteryMeter(tmp_path))
     writing(folder, power_now=0)()
     assert "a power of 0 while discharging" in refused(BatteryMeter(tmp_path))
 

@@ -223,7 +223,7 @@ def test_device_without_its_supply_is_not_powered(tmp_path: Path, path: str, off
     opened(meter)
     with (
         pytest.raises(
-            TargetError, match=f"{path} has cut the device's supply because its current range"
+            TargetError, match=f"{path} has cut the device's supply because the range of current"
         ) as refusal,
         meter.session(tmp_path / "recording"),
     ):

@@ -134,7 +134,7 @@ def test_unit_is_the_one_that_is_named() -> None:
         (OtiiEmulator(license=None), "No license; log in to Otii, and reserve an Automation"),
         (OtiiEmulator(is_main_on=False), "the main output of this Ace is off: switch it on"),
         (OtiiEmulator(names=()), "the server has none"),
-        (OtiiEmulator(rate_hz=0), "returned 0 to arc_get_channel_samplerate"),
+        (OtiiEmulator(rate_hz=0), "to arc_get_channel_samplerate: 0"),
     ],
 )
 def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> None:
@@ -149,13 +149,13 @@ def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> No
 @pytest.mark.parametrize(
     ("command", "data", "said"),
     [
-        ("otii_get_devices", {"devices": 3}, "returned 3 to otii_get_devices"),
+        ("otii_get_devices", {"devices": 3}, "to otii_get_devices: 3"),
         *(
-            ("arc_get_main_voltage", {"value": value}, f"{value!r:.60} to arc_get_main_voltage")
+            ("arc_get_main_voltage", {"value": value}, f"to arc_get_main_voltage: {value!r:.60}")
             for value in (float("inf"), float("nan"), True, "x", -1, 10**400)
         ),
-        ("arc_get_channel_samplerate", {"value": True}, "True to arc_get_channel_samplerate"),
-        ("arc_get_channel_samplerate", {"value": float("inf")}, "inf to arc_get_channel_sampler"),
+        ("arc_get_channel_samplerate", {"value": True}, "to arc_get_channel_samplerate: True"),
+        ("arc_get_channel_samplerate", {"value": float("inf")}, "channel_samplerate: inf"),
     ],
 )
 def test_server_that_answers_nonsense_is_told(
@@ -177,7 +177,8 @@ def test_count_that_is_none_ends_the_recording(
     command = "recording_get_channel_data_count"
     answer(monkeypatch, command, data)
     _, trouble = recorded(OtiiEmulator(), tmp_path / "r")
-    assert trouble == f"the Otii server returned {data.get('count')!r} to {command}"
+    value = data.get("count")
+    assert trouble == f"the Otii server returned an invalid value to {command}: {value!r}"
 
 
 def test_project_without_a_number_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_project_without_a_number_is_told(monkeypatch: pytest.MonkeyPatch, tmp_p
     with OtiiEmulator() as server:
         meter = find_meter(f"otii:{server.address}")
         assert isinstance(meter.open(), Header)
-        with pytest.raises(TargetError, match="returned None to otii_create_project"):
+        with pytest.raises(TargetError, match="to otii_create_project: None"):
             meter.session(tmp_path / "r").__enter__()
         meter.close()
 

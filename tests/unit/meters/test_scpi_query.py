@@ -171,8 +171,8 @@ def test_errors_are_those_of_the_data_sheet_if_the_user_states_them() -> None:
 @pytest.mark.parametrize(
     ("answer", "options", "said"),
     [
-        (b"5.0;0.25", "query=MEAS:POW?", "'5.0;0.25' to `MEAS:POW?`, which is not power"),
-        (b"OFF", "query=MEAS:POW?", "'OFF' to `MEAS:POW?`, which is not a number"),
+        (b"5.0;0.25", "query=MEAS:POW?", "to `MEAS:POW?` is not power: '5.0;0.25'"),
+        (b"OFF", "query=MEAS:POW?", "to `MEAS:POW?` is not a number: 'OFF'"),
         (b"1.5", "query=MEAS:POW?,answer=current", "as in supply=3.3"),
         (b"1.5", "query=MEAS:POW?,answer=power,supply=5", "supply requires answer=current"),
         (b"1.5", "query=MEAS:POW?,channel=2", "M8811 has no option 'channel'"),

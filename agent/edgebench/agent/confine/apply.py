@@ -31,7 +31,7 @@ MAX_THREADS = 512
 largest board."""
 MAX_FILES = 1024
 """Maximum number of open files of a worker; a runtime opens about ten. The limit also bounds the
-disk space of files that are deleted while they are open, which no directory shows."""
+disk space of files that are deleted while they are open; no directory lists such files."""
 GRACE_S = 5
 """CPU time, in seconds, from the signal that announces the limit until the worker is killed."""
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
@@ -56,7 +56,8 @@ class ConfinementResult:
 
     record: Confinement
     moved: dict[str, str]
-    """Maps each path of the run that can no longer be opened to a new name that can be opened."""
+    """Maps each path of the run that has become inaccessible to a new name by which its file can be
+    opened."""
 
     def path(self, name: str) -> str:
         """Name by which a file of the run can be opened."""
@@ -147,10 +148,10 @@ def _protected_files(
 
 
 def _die_with(kernel: Kernel, parent: int, death_signal: int) -> None:
-    """Set the signal of the parent's death again, after a change of user or rights.
+    """Restore the parent-death signal of this process after a change of user or rights.
 
-    Such a change clears the signal. It also takes away the right to read the files of this process
-    in /proc, from this process and from other processes of its user. This function restores both.
+    Such a change clears the signal. It also removes the right of this process, and of other
+    processes of its user, to read the files of this process in /proc. This function restores both.
     """
     with suppress(OSError):
         kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -223,7 +224,7 @@ def _try_in_child(apply: Callable[[], str]) -> None:
         finally:
             os._exit(0)
     if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
-        raise OSError("the system kills processes that attempt the restriction")
+        raise OSError("the system kills processes that restrict themselves")
 
 
 def _set_no_new_privs(kernel: Kernel) -> str:
@@ -265,7 +266,10 @@ def _enter_view(kernel: Kernel, paths: AllowedPaths, *, has_own_mounts: bool) ->
 
 
 def _rehearse_view(kernel: Kernel, paths: AllowedPaths) -> str:
-    """Enter the view in a child process; it gets new mounts, else it would share its parent's."""
+    """Enter the view in a child process, in a new mount namespace.
+
+    Without the new namespace, the child would change the mounts of its parent.
+    """
     mounts = _namespace("mnt")
     kernel.unshare(_CLONE_NEWNS)
     return _enter_view(kernel, paths, has_own_mounts=_namespace("mnt") != mounts)
@@ -341,7 +345,11 @@ def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> 
 
 
 def _can_work(paths: AllowedPaths) -> bool:
-    """Whether the run's files can be opened; access(2) is not used, as it counts dropped rights."""
+    """Whether the run's files can be opened.
+
+    The function opens the files, because access(2) also considers rights that this process has
+    dropped.
+    """
     try:
         for path in (os.__file__, __file__, *paths.readable):
             with suppress(FileNotFoundError):

@@ -19,7 +19,7 @@ from edgebench.agent.confine.syscalls import (
 _PR_GET_PDEATHSIG = 2
 """Source: include/uapi/linux/prctl.h."""
 _CAPABILITY_VERSION = 0x20080522
-"""`_LINUX_CAPABILITY_VERSION_3` of capget(2), with which sets of capabilities have 64 bits."""
+"""`_LINUX_CAPABILITY_VERSION_3` of capget(2), the version in which capability sets have 64 bits."""
 
 
 class Kernel:

@@ -1,4 +1,4 @@
-"""Restricts the files that a worker may open by Landlock, which needs no privileges.
+"""Uses Landlock, which needs no privileges, to restrict the files that a worker may open.
 
 All accesses that the kernel's version of Landlock handles are denied first, and then allowed
 beneath specific paths. Operations that Landlock does not handle (permissions of files, links to
@@ -27,8 +27,8 @@ can deny the same accesses as the highest key below it."""
 _TCP_SINCE, _TCP = 4, 0b11
 """First version of Landlock that can restrict TCP, and mask of the rights to bind and connect."""
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""First version of Landlock with scopes, and a mask of the denied scopes. These are abstract unix
-sockets of processes outside this confinement, and signals to such processes."""
+"""First version of Landlock with scopes, and a mask of the denied scopes. The denied scopes
+are abstract unix sockets of processes outside this confinement, and signals to such processes."""
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_REGULAR

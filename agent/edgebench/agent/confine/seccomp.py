@@ -2,9 +2,9 @@
 
 Theory of operation. The kernel runs the program before each call. The program first refuses calls
 of another architecture, such as int 0x80 on x86-64, because their numbers have other meanings. It
-then finds the range that contains the number of the call by bisection, which takes 8 comparisons.
-Since Linux 5.11, the kernel also caches which calls are allowed with any arguments, and does not
-run the program for these calls.
+then finds, by a bisection of 8 comparisons, the range that contains the number of the call. Since
+Linux 5.11, the kernel also caches which calls are allowed with any arguments, and does not run the
+program for these calls.
 
 If the effect of a call depends on an argument (a command, a flag, the number of a process), the
 program checks that argument. A filter cannot follow a pointer, so calls whose effect depends on
@@ -13,8 +13,8 @@ memory behind a pointer fail with ENOSYS, like unknown calls.
 The tables of `syscalls` list the calls that are refused. A list of allowed calls would be stricter.
 But runtimes are third-party C++ code, with any C library on four architectures, and a missing entry
 would end a measurement on a user's board. A refused call returns EPERM and does not kill the
-process, because a runtime may try a call that it does not need (a socket for a name service, a
-program that reports the CPU), and then continues. Calls that are newer than the tables fail with
+process: a runtime may try a call that it does not need (a socket for a name service, a program that
+reports the CPU), and can continue after the error. Calls that are newer than the tables fail with
 ENOSYS, so that the tables need not be extended for each new kernel.
 
 Source: Documentation/userspace-api/seccomp_filter.rst; include/uapi/linux/{seccomp,filter}.h.
@@ -53,9 +53,9 @@ speculative stores, which slows down every inference
 (Documentation/admin-guide/hw-vuln/spectre.rst). The protection is not needed, because the worker
 contains no secrets of others."""
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_MM, _PR_SCHED_CORE = 1, 4, 35, 62
-"""Options of prctl(2) that are refused. With these, in this order, a worker could outlive the
-daemon; hide /proc/PID/io, from which the daemon reads how much the worker has written; look like
-another process; and share a core with another process.
+"""Options of prctl(2) that are refused. In the order of this list, the options would let a worker
+outlive the daemon; hide /proc/PID/io, from which the daemon reads how much the worker has written;
+look like another process; and share a core with another process.
 
 Source: include/uapi/linux/prctl.h."""
 _CLONE_THREAD = 0x00010000
@@ -112,8 +112,8 @@ to the file instead, and Python's tempfile uses files with names."""
 def _argument(index: int) -> Instruction:
     """Load the lower 32 bits of an argument, on a little-endian architecture.
 
-    The kernel takes all checked arguments as int, unsigned int or pid_t, and uses only the lower
-    half of the flags of clone(2), so the upper half has no effect there either.
+    The upper half of a checked argument has no effect: the kernel takes these arguments as int,
+    unsigned int or pid_t. Of the flags of clone(2), the kernel also uses only the lower half.
     """
     return (LOAD, 0, 0, 16 + 8 * index)
 

@@ -19,8 +19,8 @@ from edgebench.agent.confine.kernel import Kernel
 from edgebench.agent.confine.landlock import AllowedPaths
 
 FIRST_USER, USER_COUNT = 0x7EDB0000, 0x10000
-"""First user id, and number of user ids, that no system assigns to accounts or containers; the user
-id of a worker is derived from its process id.
+"""First id, and number of ids, in a range of user ids that no system assigns to accounts or
+containers; the user id of a worker is derived from its process id.
 
 Source: systemd, docs/UIDS-GIDS.md: nothing uses 1879048192 to 2147352575."""
 SPARE_USER = 65533
@@ -96,7 +96,7 @@ def _nodes(path: str) -> list[str]:
 
 
 def _readable(allowed: AllowedPaths) -> list[str]:
-    """Files that must be readable, which are the run's files, Python, and Python's packages."""
+    """Files that must be readable: the run's files, Python, and Python's packages."""
     paths = [os.__file__, __file__, *allowed.readable]
     for folder in filter(os.path.isdir, sys.path):
         paths.append(folder)

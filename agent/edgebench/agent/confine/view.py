@@ -16,9 +16,9 @@ The directories that lead to a bound path belong to the new file system, and eve
 them. A worker with another user can therefore open bound files in the home of root, but no other
 files there.
 
-Mounts beneath a path are bound together with the path, because in a namespace of a less privileged
-user, the kernel does not reveal the files that another mount covers. Such a namespace also has to
-keep the flags of mounts that it inherited.
+Mounts beneath a path are bound together with the path. The kernel requires this in a namespace of a
+less privileged user, because it does not reveal files that are hidden by another mount. Such a
+namespace also has to keep the flags of mounts that it inherited.
 
 Source: mount_namespaces(7), pivot_root(2) ("pivot_root(".", ".")"), mount(2).
 """
@@ -50,7 +50,7 @@ times."""
 _MAX_LINKS = 40
 """Maximum number of links that are followed for a path, as in the kernel: path_resolution(7)."""
 _COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
-"""Errors of remounting a mount that has no path, because another mount covers it."""
+"""Errors of a remount that fails because another mount hides the mount point."""
 _EMPTY = "/mnt"
 """Directory over which the tree is mounted if a worker has no directory of its own, as in tests and
 benchmarks."""
@@ -100,7 +100,7 @@ class _View:
         self._kernel = kernel
         self._base = base
         self._covered = covered
-        """Descriptor of the directory that the base covers."""
+        """Descriptor of the directory over which the base is mounted."""
         self._ways: set[str] = set()
         """Directories and links that lead to bound paths."""
         self._bound: dict[str, bool] = {}

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 _NAMES = {"float16": "fp16", "float32": "fp32", "float64": "fp64"}
 _REDUCED = bytes(range(65)) + bytes(range(192, 256))
-"""Byte values of int8 weights from -64 to 64, which is the 7-bit range plus the value 64."""
+"""Byte values of int8 weights from -64 to 64: the 7-bit range and the value 64."""
 
 
 def arithmetic_name(*, activation: str, stored: str, multiplied: str) -> str:
@@ -42,7 +42,7 @@ def is_float(kind: str) -> bool:
 
 
 def precision_of(weight_counts: Mapping[str, int]) -> str | None:
-    """Precision of a model, which is the arithmetic of most weights; None without weights."""
+    """Precision of a model: the arithmetic of most weights; None without weights."""
     return max(weight_counts, key=lambda name: weight_counts[name], default=None)
 
 
@@ -53,5 +53,5 @@ def bits_of(kind: str, raw: bytes) -> int:
 
 
 def element_name(kind: str) -> str:
-    """Name of the precision of arithmetic in which all operands have this element type."""
+    """Name of the arithmetic whose operands all have this element type."""
     return _NAMES.get(kind, kind)

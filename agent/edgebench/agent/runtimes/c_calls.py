@@ -1,10 +1,10 @@
 """Runs an inference as a call of a C function, if the runtime's library exports such a function.
 
 tflite-runtime exports its C++ methods, so a method of the interpreter that Python created is
-called. LiteRT does not export its interpreter, and its C interface has another class, which does
-more work around the kernels, so LiteRT is not supported. Newer wheels of ONNX Runtime contain a
-second library next to the Python module, `libonnxruntime.so`, with the C interface and its own
-kernels, so a second session is created.
+called. LiteRT is not supported: it does not export its interpreter, and its C interface has a
+different class, which does more work outside the kernels. Newer wheels of ONNX Runtime
+contain a second library, `libonnxruntime.so`, next to the Python module. This library has the C
+interface and its own kernels, so a second session is created.
 
 The wheels do not contain the headers; the declarations are taken from the sources that are named
 next to the constants. Memory is not freed, and a wrong declaration would read invalid memory, so
@@ -74,7 +74,7 @@ class CCall:
 
 
 def by_ctypes(function: c_void_p, arguments: Sequence[Any]) -> Callable[[], int]:
-    """A ctypes call of a C function, whose arguments, all machine words, are converted once."""
+    """A ctypes call of a C function; its arguments are machine words and are converted once."""
     call = ctypes.CFUNCTYPE(ctypes.c_int)(function.value or 0)
     return partial(call, *(c_void_p(getattr(word, "value", word)) for word in arguments))
 

@@ -30,9 +30,9 @@ class InterpreterModel:
 
     The timed calls go directly to the native object behind the library's class, because the checks
     of that class take 120 ns per call. With a model of 64 input bytes, `SetTensor` takes 240 ns and
-    `GetTensor` 270 ns. Writing through a view of the tensor's memory would take 55 ns, but the
-    interpreter moves the memory when a tensor of unknown size grows during an inference, which
-    invalidates all views.
+    `GetTensor` 270 ns. Writing through a view of the tensor's memory would take 55 ns. But the
+    interpreter moves the memory when a tensor of unknown size grows during an inference, and this
+    move invalidates all views.
     """
 
     def __init__(
@@ -134,7 +134,9 @@ class InterpreterModel:
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
         """Times of the operators, from the library's profiler; the interpreter has no profiler."""
         if not self._graph.is_first:
-            raise ModelRefused("only the first graph of a file is profiled, not another signature")
+            raise ModelRefused(
+                "only the first graph of a file is profiled, but another signature was selected"
+            )
         inputs, outputs = self._values(self._input_details), self._values(self._output_details)
         return self._profiler(ModelTensors(inputs, outputs), run_count)
 

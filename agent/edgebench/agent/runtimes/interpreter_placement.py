@@ -1,10 +1,10 @@
 """Finds the operators that a delegate took over in a TensorFlow Lite graph.
 
 Theory of operation. A delegate does not remove the nodes that it takes over. The interpreter keeps
-these nodes in its list, and appends a DELEGATE node for each delegated part of the graph, which
-runs in their place. The inputs of a DELEGATE node are all tensors, including constants, that the
-part uses but does not produce. The outputs are the tensors that the part produces and that the
-caller or other nodes use.
+these nodes in its list, and appends a DELEGATE node for each delegated part of the graph; the
+DELEGATE node runs in place of the nodes of that part. The inputs of a DELEGATE node are all
+tensors, including constants, that the part uses but does not produce. The outputs are the tensors
+that the part produces and that the caller or other nodes use.
 
     inputs of the part ─▶ [ taken over … taken over ] ─▶ outputs of the part
 
@@ -97,7 +97,7 @@ def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> 
 
 
 def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
-    """Indices of the nodes of `rest` that these tensors need, directly or through such nodes."""
+    """Indices of the nodes of `rest` that these tensors need, directly or through other nodes."""
     producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
     needed: set[int] = set()
     waiting = list(tensors)

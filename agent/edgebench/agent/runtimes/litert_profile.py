@@ -71,14 +71,15 @@ def profile_model(
     """Run a model file under the profiler.
 
     Args:
-        tensors: Inputs for the runs, and outputs of the interpreter, whose sizes are compared.
+        tensors: Inputs for the runs, and outputs of the interpreter; their sizes are compared with
+            the sizes of the buffers.
         run_count: Number of profiled runs; a first run, which is not profiled, is not counted.
         path: The model file.
         version: Version of ai-edge-litert.
         threads: Threads of the kernels.
         kernels: `xnnpack` or `builtin`; the library also accepts `reference`, but then does not run
             reference kernels.
-        delegate: Name of the delegate, which is stored as the place of its kernels.
+        delegate: Name of the delegate; it is recorded as the place of the delegate's kernels.
 
     Raises:
         ModelRefused: this version is not supported, or the profiler rejects this model.
@@ -90,7 +91,7 @@ def profile_model(
         runs = [operators(model.profiled_run()) for _ in range(run_count)]
     shapes = {tuple((event.tag, event.is_delegated) for event in run) for run in runs}
     if len(shapes) > 1:
-        raise ModelRefused("no profile: two runs did not run the same operators")
+        raise ModelRefused("no profile: two profiled runs executed different operators")
     return tuple(
         OperatorTime(
             index=index,

@@ -1,17 +1,17 @@
 """Runs an ONNX Runtime session on bound tensors, or on a dictionary if the model has strings.
 
-Theory of operation. In every call, `session.run` looks up names and copies inputs, which takes 3 to
-7 µs that do not belong to the model. `BoundCall` instead binds a buffer for each input once; the
-native run reads these buffers, and each sample is copied into the buffers in place. Times to set an
-input of 256 bytes, in ns: assigning a memoryview to another memoryview 57, numpy's assignment 146,
-binding another value (without a copy) 174, the library's `update_inplace` 226, `copyto` 241,
-`ctypes.memmove` 316. The library takes 340 ns to copy an output. Reading an output from a buffer
-that this driver allocates would take 160 ns, but would work only for outputs whose shape is known
-before the inference.
+Theory of operation. In every call, `session.run` looks up names and copies inputs. This takes 3 to
+7 µs, which are not part of the inference itself. `BoundCall` instead binds a buffer for each input
+once; the native run reads these buffers, and each sample is copied into the buffers in place. Times
+to set an input of 256 bytes, in ns: assigning a memoryview to another memoryview 57, numpy's
+assignment 146, binding another value (without a copy) 174, the library's `update_inplace` 226,
+`copyto` 241, `ctypes.memmove` 316. The library takes 340 ns to copy an output. Reading an output
+from a buffer that this driver allocates would take 160 ns, but would work only for outputs whose
+shape is known before the inference.
 
-Each run is passed an options object that is created once and contains only defaults: without it,
-the library creates an options object in each call, which takes 0.9 µs. Called in this way, a run is
-as fast as a run by the library's C interface and ctypes (docs/performance.md).
+Each run receives an options object that is created once and contains only defaults: without it, the
+library creates an options object in each call, which takes 0.9 µs. Called in this way, a run is as
+fast as a run by the library's C interface and ctypes (docs/performance.md).
 
 Writing in place requires a session that reads the memory of this process. For a session on a GPU or
 another device, binding creates a copy in the memory of that device. In such a session, and if
@@ -76,7 +76,7 @@ class BoundCall:
         return partial(self._native.run_with_iobinding, bound, self._run_options)
 
     def reader(self) -> Callable[[], Any]:
-        """A function that copies the outputs; where that could crash, the function checks first."""
+        """A function that copies the outputs; if they may be missing, it checks for them first."""
         read: Callable[[], Any] = self._binding._iobinding.copy_outputs_to_cpu
         # Outputs that are never bound again stay computed.
         return read if self._has_fixed_outputs and self._is_computed() else self._read_checked

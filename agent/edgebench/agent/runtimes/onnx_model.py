@@ -80,7 +80,11 @@ class OnnxModel:
         )
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Operator times from the session's profiler; fewer runs if its file would be too large."""
+        """Operator times from the session's profiler.
+
+        Fewer than `run_count` runs are profiled if the profiler's file would otherwise be too
+        large.
+        """
         if not self._is_profiled:
             raise ModelRefused("the session was created without profiling")
         self._is_profiled = False

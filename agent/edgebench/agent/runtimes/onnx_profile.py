@@ -3,9 +3,9 @@
 Theory of operation. A session with profiling records an event for each operator that it runs, and
 an event `model_run` at the end of each run. The session writes all events to a file when the
 profiling ends. Times are whole microseconds and include the time of the profiler itself: 3 to 15 µs
-per operator, which is the largest part in a small model. The time of an operator that contains
-graphs (`Loop`, `If`) includes the time of the operators in these graphs, so these inner operators
-are omitted.
+per operator. In a small model, most of the time of an operator is the time of the profiler. The
+time of an operator that contains graphs (`Loop`, `If`) includes the time of the operators in these
+graphs, so these inner operators are omitted.
 
 Source: onnxruntime/core/framework/sequential_executor.cc, onnxruntime/core/common/profiler.cc.
 """
@@ -26,7 +26,7 @@ from edgebench.protocol.record import OperatorTime
 FILE_PREFIX = "profile-of-operators"
 """Prefix of the name of the profile, a file in the directory in which the worker runs."""
 MAX_FILE_BYTES = 8 * 2**20
-"""Maximum size of the profile's file; reading a file takes ten times its size in memory."""
+"""Maximum size of the profile's file; reading the file takes memory of ten times its size."""
 BYTES_PER_EVENT = 800
 """Upper bound for the bytes of an event in the file; 600 to 750 were observed."""
 NS_PER_US = 1000
@@ -69,7 +69,7 @@ def read_profile(path: str, run_count: int) -> tuple[OperatorTime, ...]:
     finally:
         Path(path).unlink(missing_ok=True)
     if len(runs) < run_count:
-        raise ModelRefused(f"onnxruntime profiled {len(runs)} runs of {run_count}")
+        raise ModelRefused(f"onnxruntime profiled {len(runs)} of {run_count} runs")
     by_operator: dict[tuple[str, str], list[_Event]] = {}
     for run in runs[-run_count:]:
         for event in _outermost(run):

@@ -73,7 +73,7 @@ def _built_in() -> dict[str, Runtime]:
 
 
 def built_in_for(driver: Runtime) -> list[Runtime]:
-    """Built-in drivers that share a format with this driver; empty if it is built in itself."""
+    """Built-in drivers that share a format with this driver; empty if this driver is built in."""
     if type(driver) in BUILT_IN:
         return []
     return [other for other in _built_in().values() if set(other.formats) & set(driver.formats)]
@@ -97,10 +97,11 @@ def probe_all() -> tuple[RuntimeReport, ...]:
 
 
 def _is_lasting(driver: Runtime, report: RuntimeReport) -> bool:
-    """Whether a report is valid until packages change, like one on a packaged or missing library.
+    """Whether a report is valid until packages change: its library is packaged or missing.
 
-    A report on a build tree or on a third-party driver is not stored, because these may change
-    unnoticed; nor is a report on a library that fails, because it may work the next time.
+    A report on a build tree or on a third-party driver is not stored, because the tree or the
+    driver may change unnoticed. A report on a library that fails is not stored either, because the
+    library may work the next time.
     """
     if type(driver) not in BUILT_IN or not isinstance(driver, LibraryRuntime):
         return False
@@ -139,7 +140,7 @@ def probe(driver: Runtime) -> RuntimeReport:
         return report
     reason = (
         f"{report.reason}; without confinement, the runtime works; list the directories of its "
-        f"libraries in the agent's variable {READABLE_VARIABLE}"
+        f"libraries in the agent's environment variable {READABLE_VARIABLE}"
     )
     return replace(report, reason=reason, install=None)
 

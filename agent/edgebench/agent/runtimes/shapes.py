@@ -11,7 +11,8 @@ from edgebench.protocol.errors import InputsRefused
 from edgebench.protocol.record import TensorSpec
 
 Dimension: TypeAlias = "int | str"
-"""Size of a dimension, or name of an open dimension; dimensions of one name have one size."""
+"""Size of a dimension, or name of an open dimension; dimensions with the same name have the same
+size."""
 Shape: TypeAlias = tuple[int, ...]
 DEFAULT_SIZE = 1
 """Size of an open dimension that is not specified."""
@@ -64,8 +65,9 @@ def _choose(
 def refuse_other_shapes(inputs: Sequence[TensorSpec], chosen: Mapping[str, Shape]) -> None:
     """Reject a chosen shape that differs from the shape of the loaded model's input.
 
-    Samples from a file may have another shape, such as flat or with channels last. A shape that the
-    user has written must match exactly, because it specifies the inputs to measure.
+    Samples from a file may have another shape, for example a flat shape, or a shape with the
+    channels last. A shape that the user has written must match exactly, because it specifies the
+    inputs to measure.
 
     Args:
         inputs: Inputs of the loaded model.

@@ -29,7 +29,7 @@ from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntim
 NO_DELEGATE = "none"
 XNNPACK = "xnnpack"
 DELEGATE_NODE = "DELEGATE"
-"""Name of the node that replaces the nodes that a delegate has taken over."""
+"""Name of the node that runs in place of the nodes taken over by a delegate."""
 _OLD_TFLITE_PYTHON = (3, 12)
 """First version of Python for which tflite-runtime has no wheel."""
 
@@ -131,7 +131,7 @@ class LiteRt(InterpreterRuntime):
 
         def profile(tensors: ModelTensors, run_count: int) -> tuple[OperatorTime, ...]:
             if not options.is_profiled:
-                raise ModelRefused("the model was not loaded for a profile")
+                raise ModelRefused("the model was loaded without a profiler")
             return profile_model(
                 tensors,
                 run_count,
@@ -154,7 +154,9 @@ def _kernels(options: LoadOptions) -> str:
         return "xnnpack"
     if options.delegate == NO_DELEGATE:
         return "builtin"
-    raise DelegateRefused(f"litert profiles {XNNPACK} and {NO_DELEGATE}, not {options.delegate}")
+    raise DelegateRefused(
+        f"litert profiles with delegate {XNNPACK} or {NO_DELEGATE}, not with {options.delegate}"
+    )
 
 
 def _arguments(library: Any, path: str, options: LoadOptions) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads the types that are multiplied by the operators of a TensorFlow Lite file.
+"""Reads, from a TensorFlow Lite file, which element types its operators multiply.
 
 Theory of operation. A .tflite file is a FlatBuffer:
 
@@ -54,7 +54,8 @@ _MULTIPLYING = {3, 4, 9, 16, 24, 27, 35, 44, 46, 52, 126, 132, _TRANSPOSE_CONV, 
 LSTM, RNN, SVDF, unidirectional and bidirectional sequence RNN and LSTM, BATCH_MATMUL, CONV_3D,
 TRANSPOSE_CONV and CONV_3D_TRANSPOSE."""
 _ACTIVATION = {_TRANSPOSE_CONV: 2, _CONV_3D_TRANSPOSE: 2}
-"""Maps an operator to the position of the activation among its inputs, if it is not the first."""
+"""Maps an operator to the position of the activation among its inputs, if the activation is not the
+first input."""
 _VAR_HANDLE = 142
 _UNPACKING = {6, 124}
 """Codes of the operators that unpack weights or convert them to floats: DEQUANTIZE and DENSIFY."""

@@ -69,7 +69,7 @@ def why_it_fails(runtime: Runtime, library: str) -> str | None:
 
 
 def is_for_old_numpy(error: BaseException) -> bool:
-    """Whether a library failed because it was built with numpy 1 and numpy 2 is installed."""
+    """Whether a library failed because numpy 2 is installed, although it was built with numpy 1."""
     import numpy as np
 
     if int(np.__version__.partition(".")[0]) < 2:

@@ -11,7 +11,7 @@ FACTS_FILE = "sampled.json"
 """File with the sensors that the sampler found, and the sampler's CPU time; the content becomes
 part of the run's record."""
 WATCHED, UNWATCHED = b"+", b"-"
-"""Messages which tell a sampler that its device now has watchers, or no longer has watchers."""
+"""Two messages to a sampler: its device now has watchers; its device no longer has watchers."""
 READY = "ready"
 """First line that a sampler prints, when its sources are open and the worker may start."""
 

@@ -22,7 +22,7 @@ from edgebench.protocol.live import MAX_SAMPLES, WATCH_HZ
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
-"""Number of readings in a row that must show a state, because one may fail or be wrong."""
+"""Number of consecutive readings that must show a state; a single reading may fail or be wrong."""
 SANE_C = (-40.0, 125.0)
 """Range of temperatures that are accepted from a zone that the profile does not list."""
 

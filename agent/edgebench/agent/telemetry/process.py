@@ -35,7 +35,8 @@ SILENCE_S = 30.0
 
 A sampler reports once a second, and takes some seconds to start on a small board."""
 END_TIMEOUT_S = 120.0
-"""Maximum time for the last readings and for the trace; a small board sorts it in half a minute."""
+"""Maximum time for the last readings and for the trace; a small board sorts the trace in half a
+minute."""
 MAX_LINE_BYTES = 4096
 LOG_FILE = "sampler.log"
 """File with the sampler's standard error, from which the reason of a failure is read."""

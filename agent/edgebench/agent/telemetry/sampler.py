@@ -7,8 +7,8 @@ does not delay other readings.
 
 Once a second, the sampler prints temperature and CPU frequency as a line of JSON. It prints another
 line when the heat state of the device changes, for example when a zone reaches the temperature at
-which the run must end. While the seat has watchers, which the daemon signals on standard input, the
-line of each second also contains the samples since the previous line.
+which the run must end. The daemon signals on standard input whether the seat has watchers. While it
+has watchers, the line of each second also contains the samples since the previous line.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class KeptFile:
 
     The kernel generates the content of a file in /sys or /proc for every read at offset 0. Reading
     through an open descriptor takes a quarter of the time of opening the file for each read. If the
-    object that the file describes disappears and returns, such as a CPU that is switched off and
-    on, the file is opened again.
+    described object disappears and returns, as a CPU does when it is switched off and on, the file
+    is opened again.
     """
 
     def __init__(self, path: Path, size: int = 4096) -> None:
@@ -189,7 +189,7 @@ def denial(path: Path) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """Text of a small file, without blanks, NULs and line ends around it; empty if unreadable."""
+    """Text of a small file, stripped of blanks, NULs and line ends; empty if unreadable."""
     try:
         return path.read_text(errors="replace").strip("\0 \n")
     except OSError:

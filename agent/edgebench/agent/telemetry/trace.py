@@ -1,4 +1,4 @@
-"""The telemetry of a run in memory, and as columns on disk."""
+"""Telemetry of a run: collected in memory, and written to disk as columns."""
 
 from __future__ import annotations
 

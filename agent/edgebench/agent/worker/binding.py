@@ -1,21 +1,22 @@
 """Overhead of a runtime's Python binding per invocation, measured with a trivial model.
 
-Theory of operation. An empty loop does not include the work of the binding inside a call, where the
-binding parses arguments, and releases and reacquires Python's global lock. So a model with next to
+Theory of operation. Timing an empty loop would not be enough, because the binding works inside the
+call: it parses arguments, and releases and reacquires Python's global lock. So a model with next to
 no work is run in two ways: through the driver, in the same loop as the model under test, and
 through the C function of the library, if the library exports it (see `c_calls`). The C function is
 called with ctypes in the same loop; the cost of ctypes itself is measured with an empty C function,
 and subtracted. The three kinds of calls alternate in rounds, and the time of a fast round of each
 kind is used.
 
-The difference between driver and C function is a lower bound of the cost. After a real model, which
-fills the caches with its data and code, calls take longer, both calls through a binding and calls
-of a C function from Python (docs/performance.md).
+The difference between the times of the driver and of the C function is a lower bound of the
+binding's cost. A real model fills the caches with its data and code. After an inference of such a
+model, both kinds of calls take longer: calls through a binding, and calls of a C function from
+Python (docs/performance.md).
 
-The worker measures the binding last, when all results are on disk. The worker's memory, which is a
-result, then does not include the trivial model, and if the library crashes or hangs, only the cost
-of the binding is unknown. A child process would isolate the measurement as well, but a confined
-worker cannot start processes.
+The worker measures the binding last, when all results are on disk. The worker's reported memory
+then does not include the trivial model. If the library crashes or hangs, only the cost of the
+binding is unknown. A child process would isolate the measurement as well, but a confined worker
+cannot start processes.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ ROUND_INVOCATIONS = 100
 """Invocations per round and kind of call. Measured: all rounds take 15 ms; with the loading of the
 model, they take 30 to 150 ms."""
 FAST_ROUND = 2
-"""Index of the round that is used after the rounds of a kind of call are sorted, fastest first. The
-round at this index is the first decile. Other programs only make rounds slower, and may have been
-idle during most inferences of the model under test."""
+"""For each kind of call, the rounds are sorted, fastest first; the round at this index, which is
+the first decile, is used. A fast round is used, because other programs only make rounds slower, and
+most inferences of the model under test may have run while other programs were idle."""
 TIMEOUT_S = 3
-"""Seconds after which the kernel ends a worker that is still measuring; 20 times the 150 ms that
-the measurement takes at most, for slow boards."""
+"""Seconds after which the kernel ends a worker that is still measuring. For slow boards, this is 20
+times the longest measured time of 150 ms."""
 _THREADS = 1
 """Number of threads of the trivial model, which is a single addition and cannot be divided."""
 _TEXT = "object"
@@ -88,7 +89,7 @@ def _measure(runtime: Runtime) -> BindingFacts:
 
 
 def _in_turns(sides: dict[str, Calls]) -> dict[str, float]:
-    """Median invocation time of each side in its `FAST_ROUND`; the sides run alternately."""
+    """Median invocation time of each kind of call in its `FAST_ROUND`; the kinds alternate."""
     medians: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(ROUNDS):
         for name, calls in sides.items():

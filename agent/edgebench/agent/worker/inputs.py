@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 MAX_SAMPLES_BYTES = 64 * 2**20
 """Maximum memory for all prepared samples; for large inputs, fewer samples are prepared."""
 CLIPPED_LIMIT_RATIO = 0.01
-"""A quantised input may clip at most this share of its given values. Above this share, the given
-values must have a different range from the input, such as images of 0 to 255 for an input of 0 to
-1.
+"""A quantised input may clip at most this share of its given values. If the share is larger, the
+given values evidently have another range than the input, such as images of 0 to 255 for an input of
+0 to 1.
 
 A calibration by percentiles clips at most 0.1 % of the calibration data. Source: Wu et al., Integer
 Quantization for Deep Learning Inference (2020), 3.3 and table 5: percentiles 99.9 to 99.9999.
@@ -124,8 +124,8 @@ def clipped_ratio(
         ratio = clipped_count / values.size
         if ratio > CLIPPED_LIMIT_RATIO:
             text = (
-                f"{_range_text(spec)} and clips {format_percent(ratio, 2)} of its "
-                f"values, {float(values.min()):.4g} to {float(values.max()):.4g}; "
+                f"{_range_text(spec)} and clips {format_percent(ratio, 2)} of the given "
+                f"values, which are {float(values.min()):.4g} to {float(values.max()):.4g}; "
                 f"limit {format_percent(CLIPPED_LIMIT_RATIO)}"
             )
             raise InputsRefused(library_line(text))
@@ -249,7 +249,8 @@ def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
     if is_real and dtype.kind in "iu" and dtype.itemsize == 1:
         raise SampleTypeRefused(
             f"samples of the data set are {dtype.name}, but input {spec.name!r} takes real values, "
-            "such as float32; convert by (number - zero point) * scale, or to float if unquantised"
+            "such as float32; convert the samples by (number - zero point) * scale, or to float if "
+            "they are unquantised"
         )
 
 
@@ -286,11 +287,11 @@ def _range_text(spec: TensorSpec) -> str:
     bounds = np.iinfo(spec.dtype)
     assert spec.scale is not None
     first, last = (spec.scale * (n - (spec.zero_point or 0)) for n in (bounds.min, bounds.max))
-    return f"input {spec.name!r} holds {first:.4g} to {last:.4g}"
+    return f"input {spec.name!r} represents {first:.4g} to {last:.4g}"
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether shapes are equal, apart from axes of length 1, flattening or channels-first order."""
+    """Whether shapes are equal, ignoring axes of length 1, flattening and channels-first order."""
     plain, model = ([size for size in dimensions if size != 1] for dimensions in (shape, wanted))
     is_flat = min(len(plain), len(model)) == 1 and math.prod(plain) == math.prod(model)
     return plain == model or is_flat or [*plain[-1:], *plain[:-1]] == model

@@ -23,7 +23,7 @@ MEMORY_PER_MODEL_BYTE = 8
 """Allowed memory per byte of the model file. The weights may be in memory three times (as read,
 unpacked and repacked), and models with larger weights have larger activations."""
 LOADGEN_BYTES_PER_QUERY = 400
-"""Memory of LoadGen per query, because it generates all queries before it starts. Measured: 317
+"""Memory that LoadGen takes per query; it generates all queries before it starts. Measured: 317
 bytes, and 397 bytes in the offline scenario."""
 TRACE_BYTES_PER_QUERY = 100
 """Memory for the times of a query: 24 bytes in a block of the timed loop, plus 48 bytes in the
@@ -92,15 +92,15 @@ class DiskUse:
 
         The first count is the size of the files present, the second is the kernel's count of
         written bytes, which includes deleted files. Some kernels have no such count, and no kernel
-        counts writes to a file system in memory. Without the kernel's count, or if the worker can
-        allocate space without writing, the decrease of the disk's free space is a third count,
-        because a worker cannot hide it. If there are more than `MAX_FILES` files, the result is
-        `sys.maxsize`, which exceeds any limit.
+        counts writes to a file system in memory. The third count is the decrease of the disk's free
+        space, which a worker cannot hide. It is used if the kernel's count is missing, or if the
+        worker can allocate space without writing. If there are more than `MAX_FILES` files, the
+        result is `sys.maxsize`, which exceeds any limit.
 
         Args:
             pid: The worker's process.
-            is_counted: Whether the kernel's count is complete, because the system-call filter stops
-                the worker from allocating disk space without writing.
+            is_counted: Whether the kernel's count is complete; it is if the system-call filter
+                stops the worker from allocating disk space without writing.
         """
         io = read_text(Path(f"/proc/{pid}/io"))
         counted = re.search(r"^write_bytes: (\d+)$", io, re.MULTILINE)

@@ -5,7 +5,7 @@ device is active and idle in a pattern that resembles no shifted copy of itself,
 searches for that pattern in the trace. The pattern is drawn from the id of the run, so that the
 recording of another run does not contain it. Patterns are drawn until a pattern has about as many
 active as idle chips, many changes, and small aperiodic side lobes. A pattern begins and ends with
-an active chip, so that its first and last edges are visible against the idle time around it.
+an active chip, so that its first and last edges differ from the idle time before and after it.
 
 The record of a code contains the actual times of the edges, not the scheduled times; a timestamp is
 taken right after each change. Each chip is scheduled relative to the beginning of the code, so that
@@ -40,8 +40,8 @@ MAX_SHIFT_CHIPS = 1 / 16
 """Largest shift of an edge in either direction, in chips. The range of the shifts is 1/8 chip,
 because the slowest meter for which a code is played takes eight samples per chip."""
 MAX_SIDE_LOBE = 6
-"""A pattern is drawn again if a side lobe of its aperiodic autocorrelation (peak: 31) is above
-this. The largest side lobe of an m-sequence of 31 chips is 5 or more; about 1 of 60 drawn patterns
+"""A pattern is drawn again if a side lobe of its aperiodic autocorrelation (peak: 31) is above this
+value. The largest side lobe of an m-sequence of 31 chips is 5 or more; about 1 of 60 drawn patterns
 has no side lobe above 6."""
 
 

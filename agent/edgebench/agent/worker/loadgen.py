@@ -26,13 +26,14 @@ from edgebench.protocol.errors import RuntimeUnavailable
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 _SEED_MASK = 2**32 - 1
-"""Number of bits that LoadGen uses of a 64-bit seed, because `std::mt19937` takes 32 bits."""
+"""Mask for the bits of a 64-bit seed that LoadGen uses: `std::mt19937` takes 32 bits."""
 PARK_TIMEOUT_S = 5.0
-"""After a stop, the longest wait for the end of the current inference and for LoadGen's thread to
-reach the next query. The next query may arrive much later, so the wait has a limit."""
+"""Longest time that the worker waits after a stop until the current inference has ended and
+LoadGen's thread has reached the next query. The time is limited, because the next query may arrive
+much later."""
 _MADE_RATIO = 2.0
-"""Number of queries that LoadGen generates before it starts, relative to the expected number in the
-duration. `limits.LOADGEN_BYTES_PER_QUERY` is the memory of such a query.
+"""Number of queries that LoadGen generates before it starts, relative to the number that is
+expected in the duration of the run. `limits.LOADGEN_BYTES_PER_QUERY` is the memory of such a query.
 
 Source: mlcommons/inference, loadgen/loadgen.cc, `GenerateQueries`."""
 
@@ -64,11 +65,12 @@ class _Test:
         self._is_parked = Event()
 
     def run(self, start: Callable[[], None], timeout_s: float | None) -> None:
-        """Start LoadGen and wait for it; a stop ends the wait and the queries.
+        """Start LoadGen and wait until it has ended; after a stop, no further query runs.
 
         Args:
             start: Function that runs the test.
-            timeout_s: Time after which the queries are ended too; None: only LoadGen ends them.
+            timeout_s: Time after which no further query runs, even if LoadGen has not finished;
+                None: no limit.
 
         Raises:
             Exception: LoadGen or the model raised it.

@@ -60,9 +60,9 @@ them, and the search for them reads a file of each installed package."""
 CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, for display only; their time limit is `CHECK_TIMEOUT_S`."""
 _UNKNOWN = BindingFacts(reason="the worker ended before the measurement of the binding")
-"""Cost of the binding in a record that is written before the cost is measured."""
+"""Placeholder for the cost of the binding in a record that is written before the measurement."""
 _NOT_COMPARED = TimedPathFacts(reason="the worker ended during its checks")
-"""Comparison of the timed calls in a record that is written before the comparison."""
+"""Placeholder for the result in a record that is written before the timed calls are compared."""
 _WITH_VARIABLES = TimedPathFacts(
     reason="the model has variables, which the runtime does not reset", is_repeatable=False
 )
@@ -165,7 +165,7 @@ def _execute(
 
 
 def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
-    """Write and remove the files of a finished run, so that errors occur before the loop."""
+    """Write and then remove trial files of a run, so that errors occur before the loop."""
     now = facts.read_moment(Path(job.root))
     nothing = LoopRecord(
         warmup=new_times(),

@@ -71,7 +71,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
         self._held: bytes | None = None
-        """Line that `settle` has read for `follow`; None if there is none."""
+        """Line that `settle` has read and `follow` has yet to process; None if there is none."""
         self.is_stopping = False
         self._is_session_ended = False
         """Whether the worker's session was killed after the worker had ended."""
@@ -138,7 +138,7 @@ class WorkerProcess:
             await asyncio.wait_for(self._process.wait(), seconds)
 
     async def settle(self) -> None:
-        """Wait until the process is ready for `go` or has ended, at most `SETTLE_TIMEOUT_S`."""
+        """Wait until the process is ready for `go` or has ended, for at most `SETTLE_TIMEOUT_S`."""
         with contextlib.suppress(asyncio.TimeoutError):
             self._held = await asyncio.wait_for(self._read_line(), SETTLE_TIMEOUT_S)
 

@@ -33,8 +33,8 @@ from edgebench.protocol.record import RealtimeLimit
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 MARGIN_S = 0.01
-"""A pause is longer by this time than the time that the kernel reserves for other tasks, because
-these tasks begin late."""
+"""Time by which a pause exceeds the time that the kernel reserves for other tasks; these tasks
+begin some time after the pause begins."""
 
 
 def realtime_limit(root: Path = Path("/")) -> RealtimeLimit | None:

@@ -23,7 +23,7 @@ MAX_RECORD_BYTES = 2**20
 MAX_PARSED_BYTES = 3 * 2**20
 """Limit on the memory of the parsed record: enough for the times of 2500 operators."""
 _VALUE_BYTES, _LIST_BYTES, _DICT_BYTES = 64, 64, 240
-"""Memory in bytes per comma (which stands for a value), per list and per dict; CPython 3.10 to
+"""Memory in bytes per comma (which stands for a value), per list and per dict in CPython 3.10 to
 3.13, rounded up."""
 
 _T = TypeVar("_T", WorkerRecord, TargetRecord)
@@ -32,8 +32,8 @@ _T = TypeVar("_T", WorkerRecord, TargetRecord)
 def write_record(path: Path, record: WorkerRecord | TargetRecord) -> None:
     """Write a record completely or not at all, because the worker may die in the later checks.
 
-    Operator times with which the record would exceed a limit are left out, and the record states
-    the reason.
+    If the operator times would make the record exceed a limit, they are left out, and the record
+    contains the reason.
     """
     text = json.dumps(to_plain(record))
     if (excess := _excess(text.encode())) and record.check.operators:

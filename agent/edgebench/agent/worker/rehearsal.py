@@ -1,4 +1,4 @@
-"""Before the timed loop, try out those steps after the loop that depend on the outputs.
+"""Tries out, before the timed loop, the steps that process the outputs after the loop.
 
 A model whose outputs cannot be kept is refused at once, not after a minute of measuring. The trial
 uses the outputs of the first inference, because all outputs have the same type and size.
@@ -34,8 +34,8 @@ def attempt(what: str, action: Callable[[], _T]) -> _T:
     """Run an action and return its result; if the action fails, the model is refused.
 
     Args:
-        what: Beginning of the error, which names the failed step.
-        action: The action; it may run code of a library, which raises any type.
+        what: Beginning of the error message; it names the failed step.
+        action: The action; it may run code of a library, which may raise any type of exception.
 
     Raises:
         ModelRefused: the action failed.

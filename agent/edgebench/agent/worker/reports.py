@@ -35,8 +35,8 @@ PIPE_BYTES_PER_S = 1024
 """Bytes that a worker may send for each second of its life, beyond `MAX_PIPE_BYTES`; a line of
 progress has 100 bytes, and is sent once a second."""
 REACHED_LEAST_S = 0.2
-"""Shortest interval between lines of progress that the caller gets; lines in between are
-dropped."""
+"""Shortest interval between two lines of progress that are passed to the caller; lines in between
+are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class WorkerReports:
         self._has_waited = False
         self._is_phase_reached = False
         self.confinement: Confinement | None = None
-        """Confinement that the worker reports before it reads the model; None before that report,
-        and always for a target."""
+        """Confinement that the worker reports before it reads the model; None before that report;
+        for a target, always None."""
         self.failure: EdgebenchError | None = None
         """Failure that the worker reported; None if it reported none."""
         self.is_complete = False
@@ -104,7 +104,7 @@ class WorkerReports:
         return self.phase is Phase.CHECKING and self._job.target is not None
 
     def take(self, line: bytes, now_s: float) -> PhaseStart | PhaseProgress | None:
-        """Process a line; returns the phase that starts with it, progress to forward, or None.
+        """Process a line; return the phase that it starts, the progress to forward, or None.
 
         Raises:
             WorkerDied: the line is malformed, out of order, or exceeds the limit of bytes.

@@ -50,8 +50,9 @@ def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
 def arrivals(spec: RunSpec) -> list[int]:
     """Arrivals of a Poisson process, nanoseconds after the start; determined by the seed.
 
-    The list is long enough for both the duration and the least number of queries, up to the maximum
-    number of queries. Apart from the first arrival, no arrival is after the maximum duration.
+    The list is long enough for both the duration and the least number of queries, but has at most
+    the maximum number of queries. Apart from the first arrival, no arrival is after the maximum
+    duration.
 
     Raises:
         UsageError: the run has no rate of arrivals.

@@ -21,7 +21,7 @@ from edgebench.protocol.errors import TargetError
 from edgebench.protocol.record import Pulse
 
 LOW_NS = 2_000_000
-"""Low time of a GPIO; the byte that a serial port sends takes less time."""
+"""Duration for which a GPIO is low; the byte that a serial port sends takes less time."""
 _FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 

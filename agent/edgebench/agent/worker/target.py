@@ -2,9 +2,9 @@
 
 Theory of operation. A real target runs five windows (timed series of inferences), each with a
 different input, because MLPerf Tiny requires the median of five windows. A trial window determines
-the number of inferences per window. An emulated target whose instructions are counted runs a single
-inference per window, because further inferences would have the same count, and a number of
-inferences that a trial determines would depend on the load of this machine.
+the number of inferences per window. If the target is emulated and its instructions are counted, a
+window is a single inference, because further inferences would have the same count. There is no
+trial window either, because its result would depend on the load of this machine.
 
 A stop during a window discards this window, and the earlier windows are kept. An error of the
 target has the same effect as a stop, and is also reported. Before the windows, the first inputs of
@@ -71,10 +71,11 @@ TRIAL_S = 0.5
 UNTIMED_TRIAL_RATIO = 0.1
 """Length of the trial window on a target that reports no time, relative to a measured window."""
 CLOCKS_MARGIN = 1.02
-"""Factor on the length of windows, because the clocks of the target and of this machine differ."""
+"""Factor by which windows are lengthened, because the clocks of the target and of this machine
+differ."""
 UNTIMED_MARGIN = 1.1
-"""Replaces `CLOCKS_MARGIN` for a target that reports no time, because its lines may be late by
-milliseconds at both ends of a window."""
+"""Replaces `CLOCKS_MARGIN` for a target that reports no time: the lines that it sends at the
+beginning and at the end of a window may be late by milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ def measure_target(
 
 
 def _profile(target: OpenTarget, sample: bytes, window: Window, check: CheckFacts) -> CheckFacts:
-    """Time every operator, in inferences that take about `PROFILE_BUDGET_S`.
+    """Time every operator, in a number of inferences that take about `PROFILE_BUDGET_S` in total.
 
     On an emulated target whose instructions are counted, `TARGET_WINDOWS` inferences are run, so
     that the result does not depend on the load of this machine.
@@ -302,7 +303,8 @@ def _run_windows(
     """Run the windows, each with the next sample, and append their results to `series`.
 
     Raises:
-        LineDamaged: a window was run twice, although its time is known only from its pulses.
+        LineDamaged: a window was run twice; its time is known only from pulses, and the pulses of
+            the two runs cannot be distinguished.
     """
     for number in range(TARGET_WINDOWS):
         pipe.reached(number, TARGET_WINDOWS, ProgressUnit.WINDOWS)
@@ -311,7 +313,7 @@ def _run_windows(
         # The last pulses count as those of the windows, so only the first window may be repeated.
         if series.windows and timed.is_repeated and timed.window.ticks is None:
             raise LineDamaged(
-                f"a reply of {target.firmware.name} was damaged, and its window was run twice: "
+                f"a reply of {target.firmware.name} was damaged, so the window was run twice: "
                 "the pulses of the two runs cannot be distinguished"
             )
         if len(series.outputs) < len(samples):
@@ -334,8 +336,8 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
     if dataset is not None:
         if first.ticks is None:
             raise UsageError(
-                f"{target.firmware.name} is in energy mode, in which pulses of a data set would "
-                "count as those of the timed windows; run the data set in performance mode"
+                f"{target.firmware.name} is in energy mode, so the pulses of a data set would "
+                "count as pulses of the timed windows; run the data set in performance mode"
             )
         dataset.rehearse(target, limit_s=spec.dataset_limit_s)
     if _is_counted(target):

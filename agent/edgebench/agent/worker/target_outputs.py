@@ -209,7 +209,7 @@ def compare_with_reference(
         directory: Directory of the run.
     """
     if not job.model_path:
-        return replace(check, reference_error="the model is part of the firmware, without a file")
+        return replace(check, reference_error="the model is part of the firmware and has no file")
     try:
         write_samples(directory / SAMPLES_FILE, samples)
         with STOP.armed():

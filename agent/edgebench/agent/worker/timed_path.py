@@ -2,10 +2,10 @@
 
 Theory of operation. The loop calls the functions that `prepare`, `invoker` and `reader` return; the
 checks of the outputs call `set_inputs`, a new `invoker` and `read_outputs`. A driver whose timed
-calls copy no inputs, skip inferences or read old outputs is fast, and passes every check of the
-outputs. So after the loop, both kinds of calls run the same samples on the same loaded model. The
-last of these samples is the sample with which the loop ended. Except for `carried`, the model is
-reset before each inference:
+calls copy no inputs, skip inferences or read old outputs would appear fast, and would still pass
+every check of the outputs. So after the loop, both kinds of calls run the same samples on the same
+loaded model. The last of these samples is the sample with which the loop ended. Except for
+`carried`, the model is reset before each inference:
 
     held       outputs after the loop, by its `reader`
     timed      s1 s2 … last    by the calls of the loop
@@ -14,13 +14,13 @@ reset before each inference:
     carried    last            by the calls of the checks, without a reset
 
 `timed` must equal `checked`. If `carried` equals the last outputs in `checked`, the model has no
-state, and `held` must equal them as well.
+state, and `held` must also equal these outputs.
 
 If a driver skips every second inference in its timed calls, every second step of `timed` is wrong.
 If a driver skips inferences in all its calls, `timed` and `checked` are wrong at the same steps,
 and `again` is wrong at the other steps, because the number of samples is even. In this case,
 `checked` and `again` differ, and contain outputs of other samples. For a model that draws random
-numbers, `checked` and `again` differ too, but their outputs are those of no other sample.
+numbers, `checked` and `again` differ too, but do not contain outputs of other samples.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ BUDGET_S = 0.3
 """Limit on the expected time of all inferences; for slower models, fewer samples are compared. The
 time is short because each of the eight runs of a quick set makes the comparison."""
 LIMIT_S = 60.0
-"""A model is not compared if even the least number of samples is expected to take longer than
-this."""
+"""A model is not compared if even the least number of samples is expected to take longer than this
+limit."""
 SAME_RATIO = 0.05
-"""Outputs count as equal if their RMS difference, divided by the RMS deviation of all samples'
-outputs from their mean, is at most this.
+"""Two outputs count as equal if this quotient is at most `SAME_RATIO`: their RMS difference,
+divided by the RMS deviation of all samples' outputs from their mean.
 
 The outputs of the built-in runtimes are equal to the last bit. Kernels that add in a varying order,
-as on GPUs, change values by about 1e-6 of themselves. For outputs of two different samples, the
-quotient is about 1.4, the square root of 2."""
+as on GPUs, change values by a relative error of about 1e-6. For outputs of two different samples,
+the quotient is about 1.4, the square root of 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def compare(outputs: PathOutputs) -> TimedPathFacts:
         return TimedPathFacts(len(pairs), len(unequal), TimedPathFault.OTHER_SAMPLE)
     if unequal:
         text = "repeated inferences have different outputs: the model draws random numbers, or has "
-        reason = f"{text}a state that its driver does not reset"
+        reason = f"{text}a state that the runtime's driver does not reset"
         return TimedPathFacts(reason=reason, is_repeatable=False)
     if differing:
         # `held` may have the outputs of a sample that was not compared.
@@ -190,7 +190,7 @@ def _are_of_other_samples(
     unequal: Sequence[int],
     is_same: OutputComparison,
 ) -> bool:
-    """Whether outputs that differ on repetition equal the outputs of other samples.
+    """Whether the outputs that differ between repetitions are equal to outputs of other samples.
 
     If there are few distinct outputs, as for a model that draws a class at random, equality is no
     evidence, and the result is False.

@@ -1,14 +1,13 @@
 """Time limits of a worker, which the daemon derives from the worker's job only, and enforces.
 
-Theory of operation. A worker may be hostile, so no report from it extends these times. The phases
-of a worker come in the order of `PHASES`, and some may be missing. Each phase has a time limit, and
-so has the whole run.
-A worker may report the expected duration of a phase. The report can shorten the limit of the phase,
-but not extend it beyond the limit that follows from the specification.
+Theory of operation. A worker may be hostile, so no report from it extends these times. A worker
+reports its phases in the order of `PHASES`, and may omit some. Each phase has a time limit, and so
+has the whole run. A worker may report the expected duration of a phase. The report can shorten the
+limit of the phase, but not extend it beyond the limit that follows from the specification.
 
-The time to reach a number of queries is unknown before the first query. The first inference has to
-end within the load timeout, so no inference is expected to take longer than this timeout, and all
-inferences together no longer than `COUNTED_LIMIT_S`.
+The time that a given number of queries takes is unknown before the first query. The first inference
+has to end within the load timeout, so no inference is expected to take longer than this timeout.
+All inferences together are expected to take no longer than `COUNTED_LIMIT_S`.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ COUNTED_LIMIT_S = 4 * 3600.0
 """Limit on the expected time to reach a number of inferences: 14 s for each of the default 1024
 inferences."""
 UPLOAD_BYTES_PER_S = 2000.0
-"""Lowest allowed rate of an upload of a model to a target: about a fifth of the rate at 115200
-baud, as on a serial line that loses frames."""
+"""Lowest allowed rate at which a model is uploaded to a target. It is about a fifth of the rate at
+115200 baud, for a serial line that loses frames."""
 MARKS_S = 1.0
-"""Upper limit of the time for the pulses on a sync line and the idle time around them."""
+"""Upper limit of the time for the pulses on a sync line and the idle time before and after them."""
 FIRST_INFERENCES_S = 60.0
 """Time for the first inferences of a target, whose duration is still unknown."""
 FIRST_SOUND_S = 1200.0

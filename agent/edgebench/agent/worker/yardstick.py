@@ -9,10 +9,10 @@ MiB); on a device with a larger cache, the copy shows the speed of the cache.
 
 Each kind of work takes about 20 ms, in many parts that are timed separately. Other processes make
 parts slower, never faster, so the figure is the first decile of the times of the parts. The memory
-work runs between two halves of the integer work, so that another process has to interfere for the
-whole 40 ms to change the figure of the integer work. The number of units in a part is determined
-once, so both readings of a run do the same integer work. No reading is repeated, because a slightly
-throttled device could cool down in the meantime.
+work runs between two halves of the integer work. Another process therefore changes the figure of
+the integer work only if it interferes for the whole 40 ms. The number of units in a part is
+determined once, so both readings of a run do the same integer work. No reading is repeated, because
+a slightly throttled device could cool down in the meantime.
 
 The buffers are mapped, not allocated by malloc, because the release of a large block would raise
 glibc's threshold for mapped blocks, and change how the runtime allocates memory during the timed
@@ -41,9 +41,9 @@ from edgebench.protocol.record import YardstickReading
 WORK_NS = 20_000_000
 """Duration of each kind of work."""
 PART_COUNT = 40
-"""Number of parts of the integer work. A part takes 0.5 ms, less than the time slice of 3 ms for
-which Linux runs another process in between. Source: Linux, kernel/sched/fair.c,
-sysctl_sched_base_slice: 0.7 ms, times 1 + log2 of the number of CPUs, at most 8 CPUs."""
+"""Number of parts of the integer work. A part takes 0.5 ms; a process that interrupts the work gets
+a longer time slice from Linux, 3 ms. Source: Linux, kernel/sched/fair.c, sysctl_sched_base_slice:
+0.7 ms, times 1 + log2 of the number of CPUs, which is capped at 8."""
 CALIBRATION_COUNT = 32
 """Number of trial units; the fastest of them determines the number of units in a part."""
 MODULUS = 2**521 - 1
@@ -148,8 +148,8 @@ def _copy_ns(clock: Clock) -> list[int] | None:
 def _on_fastest_cpus(root: Path) -> Iterator[None]:
     """Keep this thread on the fastest of the run's CPUs, to which Linux also moves a busy model.
 
-    Without this, a reading from an efficiency core could be compared with a reading from a
-    performance core.
+    Otherwise, a reading from an efficiency core could be compared with a reading from a performance
+    core.
     """
     allowed = own_cpus()
     fastest = fastest_cpus(allowed, root)

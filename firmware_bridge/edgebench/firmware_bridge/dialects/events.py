@@ -21,8 +21,8 @@ class Quirk(Enum):
     JOINED_LINES = "joined_lines"
     """The end of a line was lost, so the next line continues it without a line break."""
     TEXT_IN_WINDOW = "text_in_window"
-    """The board prints extra lines while it runs timed inferences, so their time includes
-    printing."""
+    """The board prints extra lines while it runs timed inferences, so the measured time includes
+    the printing."""
     NOT_TEXT = "not_text"
     """The board sends bytes that are not ASCII, because the speed is wrong or the line is bad."""
 
@@ -221,7 +221,7 @@ class CyclesHead:
     total_count: int
     """Number of inferences of the last `infer`."""
     kept_count: int
-    """Number of the most recent inferences whose ticks the board has kept."""
+    """Number of inferences whose ticks the board has stored; they are the most recent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +237,9 @@ class OperatorsHead:
 
     tick_rate_hz: int
     run_count: int
-    """Number of inferences that the profile (times of the operators) covers."""
+    """Number of inferences in the profile (times of the operators)."""
     overhead_ticks: int
-    """Ticks that run_count · operator_count readings of the counter take, without the operators."""
+    """Ticks that run_count · operator_count readings of the counter take, without any operator."""
     operator_count: int
 
 

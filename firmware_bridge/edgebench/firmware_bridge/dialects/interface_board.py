@@ -8,9 +8,9 @@
 The interface board itself replies at once, so its `m-ready` arrives even if the board behind it
 does not reply. The serial line is half duplex: nothing is sent while the board transmits.
 
-If EEMBC's IO Manager is configured to do so, it prints `m-lap-us-N` by its own clock whenever the
-board pulls the timestamp pin. These laps appear between the lines of the board, the first before
-`m-infer-start`, and are not laps of the board itself.
+EEMBC's IO Manager can be configured to print `m-lap-us-N`, by its own clock, whenever the board
+pulls the timestamp pin. These laps appear between the lines of the board, but are not laps of
+the board itself. The first lap appears before `m-infer-start`.
 
 Source: mlcommons/tiny, benchmark/interface, InterfaceMenu::Passthrough; the logs of energy runs in
 mlcommons/tiny_results_v1.0.
@@ -34,7 +34,8 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import MLPERF_TINY
 
 PREFIX = "dut "
 CHUNK_BYTES = 26
-"""Number of input bytes per `db` command, as in MLPerf Tiny's runner; at most 64 characters."""
+"""Number of input bytes per `db` command, as in MLPerf Tiny's runner; the command has at most 64
+characters."""
 _MARK = re.compile(r"\[dut\]: ?")
 _OWN = InterfaceName | OtherText
 """Types of the events for lines that the interface board prints about itself."""

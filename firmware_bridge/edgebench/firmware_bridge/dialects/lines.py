@@ -171,7 +171,7 @@ class LineDialect:
         return not begin
 
     def _parts(self, line: str) -> list[str]:
-        """Split a line where further lines begin inside it, because line ends were lost."""
+        """Split a line at each point where a further line begins because a line break was lost."""
         begins = [match.start() for match in self._beginning.finditer(line)]
         if not begins or begins == [0]:
             return [line] if line else []

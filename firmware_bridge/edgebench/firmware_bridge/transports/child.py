@@ -16,13 +16,13 @@ from edgebench.protocol.errors import BoardLost, TargetError
 from edgebench.protocol.text import one_line
 
 _END_S = 2.0
-"""Time in seconds that a program gets to exit before it is killed."""
+"""Maximum time in seconds that a program may take to exit; then it is killed."""
 
 
 class ChildProcess:
     """A child process with a pseudo-terminal as its standard input and output.
 
-    The process ends with the thread that starts it.
+    The process is killed when the thread that started it ends.
     """
 
     baud_rate = None

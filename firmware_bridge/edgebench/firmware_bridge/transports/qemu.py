@@ -145,7 +145,10 @@ def qemu_version(program: str = PROGRAM) -> str | None:
 
 
 class QemuBoard:
-    """A board that QEMU emulates, from its reset; QEMU ends with the thread that starts it."""
+    """A board that QEMU emulates, from the board's reset on.
+
+    QEMU is killed when the thread that started it ends.
+    """
 
     baud_rate = None
     is_emulated = True

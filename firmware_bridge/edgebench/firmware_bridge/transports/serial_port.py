@@ -20,7 +20,7 @@ from edgebench.meters.transport import TcpTransport, pyserial, serial_refusal, s
 from edgebench.protocol.errors import BoardLost, ErrorCode, TargetError, UsageError
 
 BOOTLOADER_BAUD_RATE = 1200
-"""Speed at which opening the port of a board with native USB starts its bootloader (Arduino)."""
+"""Speed at which a board with native USB starts its bootloader when its port opens (Arduino)."""
 BITS_PER_BYTE = 10
 """Bits on the line per byte: a start bit, eight data bits and a stop bit."""
 DRAIN_FIRST_S, DRAIN_LAST_S = 0.0002, 0.05
@@ -38,7 +38,7 @@ class SerialLine:
 
         Raises:
             UsageError: the speed is not allowed.
-            NotPermitted: the user may not use the port, which needs membership in a group.
+            NotPermitted: the user may not use the port, because membership in a group is needed.
             TargetError: the port does not exist, or is in use.
         """
         _check_speed(baud_rate)
@@ -185,7 +185,7 @@ def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
 
     Raises:
         UsageError: the address lacks a port, or the speed is not allowed.
-        TargetError: as for `SerialLine` and `SocketLine`.
+        TargetError: in the same cases as for `SerialLine` and `SocketLine`.
     """
     socket = check_address(address)
     return SerialLine(address, baud_rate) if socket is None else SocketLine(*socket)
@@ -220,5 +220,6 @@ def _check_speed(baud_rate: int) -> None:
         raise UsageError(f"speed of a line must be at least 1 baud, got {baud_rate}")
     if baud_rate == BOOTLOADER_BAUD_RATE:
         raise UsageError(
-            f"boards are never opened at {BOOTLOADER_BAUD_RATE} baud, which starts bootloaders"
+            f"boards are never opened at {BOOTLOADER_BAUD_RATE} baud, because this speed starts "
+            "bootloaders"
         )

@@ -54,7 +54,8 @@ WORDS: dict[AdbState, tuple[str, str]] = {
     AdbState.RESCUE: ("in rescue mode, not in Android", "start Android: adb -s {serial} reboot"),
     AdbState.BOOTLOADER: ("in its bootloader", "start Android: fastboot -s {serial} reboot"),
     AdbState.NO_SHELL_V2: (
-        "without shell_v2: the phone's adb shell reports no exit codes, as before Android 7",
+        "without shell_v2: the phone's adb shell reports no exit codes, as is the case before "
+        "Android 7",
         "use a newer phone or a newer adb; list the features: adb -s {serial} features",
     ),
     AdbState.ABSENT: (

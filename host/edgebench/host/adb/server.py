@@ -31,7 +31,7 @@ within a second."""
 START_TIMEOUT_S = 30.0
 """Time limit of `adb start-server`, which takes a second or two."""
 MAX_REQUEST_BYTES = 0xFFFF
-"""Maximum length of a request; a greater length does not fit into its four hexadecimal digits. An
+"""Maximum length of a request, because a request states its length in four hexadecimal digits. An
 old server accepts only 1024 bytes."""
 SHELL_V2 = "shell_v2"
 """Name of the feature by which a phone's shell reports exit codes and separates its output
@@ -56,7 +56,7 @@ class ServerAddress:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     path: str = ""
-    """Path of the socket file; empty: the server listens at `host` and `port`."""
+    """Path of the socket file; if empty, the server listens at `host` and `port`."""
 
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
@@ -162,7 +162,7 @@ class AdbServer:
     def open_service(
         self, serial: str, service: str, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> socket.socket:
-        """Open a stream to a service on a phone; the socket keeps the timeout `timeout_s`.
+        """Open a stream to a service on a phone; `timeout_s` remains the timeout of the socket.
 
         Args:
             serial: Serial number of the phone.

@@ -1,8 +1,8 @@
-"""Arithmetic of the analysis, in which floating-point errors raise and times are bounded.
+"""Arithmetic of the analysis: floating-point errors raise exceptions, and times are bounded.
 
 On overflow, division by zero and invalid operations, numpy only warns and continues with infinity
-or NaN, which would end up in a result. Values that a valid run may lack, such as the power of a
-window without a reading, are masked where they are computed.
+or NaN. Such a value would end up in a result. Values that a valid run may lack, such as the power
+of a window without a reading, are masked where they are computed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Names of delegates, and the hardware that they run on.
 
-Requested delegates and the places in which operators run have the same names. A name is `builtin`
-for a runtime's own kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow
-Lite, which may be the path of a library.
+Requested delegates and the places in which operators run have the same names. A name is
+`builtin` for a runtime's own kernels, the name of an execution provider of ONNX Runtime, or, for a
+delegate of TensorFlow Lite, its name or the path of its library.
 
 Source: onnxruntime.ai/docs/execution-providers, its table of providers by kind of hardware (oneDNN
 and Arm Compute Library are kernels for CPUs); for libraries, the file names in the vendors' guides
@@ -65,7 +65,7 @@ def operator_places(worker: WorkerRecord) -> Counter[str]:
     """Maps each place (CPU or delegate) to its number of operators; empty if not reported.
 
     If the runtime reports places only in its profile, as older versions of onnxruntime do, the
-    operators in the profile are counted, which are the operators after fusion.
+    operators in the profile are counted. These are the operators after fusion.
     """
     counts: Counter[str] = Counter()
     for part in worker.placement:

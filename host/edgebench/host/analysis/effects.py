@@ -23,7 +23,7 @@ from edgebench.host.result.marks import ResultMarks, together
 from edgebench.host.result.verdict import State
 
 MIN_ROUNDS = 3
-"""A place (combination of the other factors) counts if both levels share this many rounds."""
+"""A place (combination of other factors) counts if the levels share at least this many rounds."""
 
 Levels = Mapping[str, Hashable]
 
@@ -49,7 +49,7 @@ class FactorEffect:
     ratio: float
     """Metric at this level, divided by the metric at the baseline level."""
     ci95: tuple[float, float]
-    """95 % interval of the ratio for these places, from the differences of the runs."""
+    """95 % interval of the ratio for the measured places, from the differences between runs."""
     lowest_ratio: float
     """Lowest ratio at any place, that is, at any combination of the other factors."""
     highest_ratio: float

@@ -1,19 +1,19 @@
 """Further runs of a set, which replace runs that were disturbed for a moment.
 
-Another program that is active for a second of a set may spoil a run or two, and the device is quiet
-again when the set ends. Such runs are made again, after the planned runs.
+If another program is active for one second during a set, it may spoil a run or two, although the
+device is quiet again when the set ends. Such runs are made again, after the planned runs.
 
 The choice must not bias the result, so no run is chosen by its value. A slow run without a recorded
 disturbance stays in the set, and a disturbed run is replaced whether it was slow or fast. A run is
 replaced if all of the following hold:
 
-1. A rule with a cause of `_PASSING` failed in it, so the disturbance itself was recorded.
-2. All other rules that failed in it are consequences of a disturbance (`_CONSEQUENCES`). A
+1. A rule whose cause is in `_PASSING` failed in the run, so the disturbance itself was recorded.
+2. All other rules that failed in the run are consequences of a disturbance (`_CONSEQUENCES`). A
    throttled device or a wrong output would occur in the next run, too.
 3. Fewer than half of the runs of the set are disturbed. Otherwise the disturbance belongs to the
    conditions of the measurement, and results without it would not be those of this machine.
-4. The set is not valid without a replacement, or more than one of eight runs is disturbed. The
-   other runs can outvote one of eight runs in every number.
+4. The set is not valid without a replacement, or more than one of eight runs is disturbed. If only
+   one of eight is disturbed, the other runs outvote it in every number of the set.
 
 In a comparison, whole sets are left out if they are disturbed (`compare/blocks.py`). The number of
 such sets is not limited, and sets of a model that slows itself down would be left out as well. So a
@@ -76,7 +76,7 @@ def external_disturbances_of(run: Run) -> tuple[str, ...]:
 
 
 def is_mostly(disturbed_count: int, run_count: int) -> bool:
-    """Whether at least half of a set's runs are disturbed, so that the disturbance lasts."""
+    """Whether at least half of a set's runs are disturbed, which shows a lasting disturbance."""
     return 2 * disturbed_count >= run_count
 
 
@@ -106,7 +106,7 @@ def without_disturbed_sets(
 
 
 def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
-    """Place in the set of the next further run; None if no run is to be replaced.
+    """Position of the next further run in its set; None if no run is to be replaced.
 
     Args:
         runs: All runs of the set so far, including replaced runs; at least one.
@@ -121,5 +121,5 @@ def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
     if run_set.verdict.state is State.VALID and is_outvoted:
         return None
     member, run_id = disturbed[0].member, disturbed[0].run_id
-    assert member is not None, "a set of several runs has members"
+    assert member is not None, "each run in a set of several runs is a member"
     return replace(member, replaces=Replacement(run_id, disturbances_of(disturbed[0])))

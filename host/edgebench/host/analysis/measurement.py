@@ -103,7 +103,7 @@ class Measurement:
 
     @property
     def warmup_change_ratio(self) -> float | None:
-        """Relative change of the median if the detected warm-up counted, too; None without one."""
+        """Relative change of the median if it included the warm-up; None if none was detected."""
         issued = self.traces.queries.warmup_count
         if self.first_row <= issued:
             return None
@@ -203,7 +203,7 @@ def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
 
     The warm-up of a server run is excluded, because it has no gaps. In the timed part, other data
     replaces the model's data in the caches during the gaps between arrivals. If the latencies of
-    the warm-up return later in the run, it is not cut.
+    the warm-up return later in the run, the warm-up is not cut.
     """
     timed = slice(queries.warmup_count, None)
     if not spec.scenario.traits.is_scheduled:

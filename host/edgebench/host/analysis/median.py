@@ -98,7 +98,7 @@ def is_too_wide(interval: tuple[float, float], middle: float) -> bool:
 
 @cache
 def _ranks(count: int) -> tuple[int, float, float]:
-    """Rank of the narrowest pair of values that covers the median with `LEVEL`; two coverages.
+    """Rank of the narrowest pair that covers the median with `LEVEL`, and two coverages.
 
     The rank counts from either end; it is 1 if no pair reaches the level. The coverages belong to
     this pair and to the next narrower pair.

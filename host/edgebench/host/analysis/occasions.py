@@ -9,7 +9,7 @@ With x the logarithms of the medians of k sets of a model, s² = Σ (x - mean)²
 ratio of the next set to the present set is within exp(±t(0.975, k - 1) · s · sqrt(2)). If a model
 has too few sets, the deviations of all models of the device are pooled, where each set's deviation
 is from the mean of its own model. The medians vary between launches, too, so s contains the random
-error of a set with its number of runs.
+error of a set, which depends on its number of runs.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; ISO 5725-3,
 intermediate precision.
@@ -26,7 +26,7 @@ from edgebench.host.analysis.median import t_quantile
 
 MIN_OCCASIONS = 3
 """Minimum number of a model's sets for an estimate. For several models together, the minimum number
-of degrees of freedom is one less."""
+of degrees of freedom is one less than this number."""
 OCCASION_S = 600.0
 """A set belongs to an occasion if it starts within this time after the occasion's first set.
 

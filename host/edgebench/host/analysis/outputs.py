@@ -1,4 +1,4 @@
-"""Quality of a model's outputs, which is their agreement with reference kernels and accuracy."""
+"""Quality of a model's outputs: their accuracy, and their agreement with reference kernels."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def accuracy(
         is_each_once = index.ndim == 1 and len(np.unique(index)) == len(index)
         if not is_each_once or not np.isin(index, np.arange(count)).all():
             raise MeasurementError(
-                f"outputs are not those of different samples, or not of the {count} labelled"
+                f"each output must belong to a different one of the {count} labelled samples"
             )
         labels = labels[index]
         inputs = None if inputs is None else inputs[index]

@@ -50,7 +50,7 @@ def profile_of_target(target: TargetRecord, measured: WindowMeasurement) -> Prof
 
 
 def sum_difference(profile: ProfileResult) -> tuple[float, float] | None:
-    """Difference of operators' sum and whole inference, and the part that the counter explains.
+    """Difference of operator sum and whole inference, and the part that the counter may explain.
 
     Both are relative to the time of the whole inference, which includes one reading of the counter
     that the operators' times do not include. None if the target did not time whole inferences.

@@ -151,8 +151,8 @@ def headline_over(counted: Sequence[Run]) -> tuple[Metric, SetMetric] | None:
 def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     """A metric over the runs that have it; None if no run has it.
 
-    A tail percentile without an interval in some run is left out: the median of the remaining runs
-    would be that of the runs with the shortest latencies.
+    A tail percentile is left out if it has no interval in some run: the remaining runs would be
+    those with the shortest latencies, so their median would be biased.
     """
     having = [run for run in runs if metric.bounded_value(run) is not None]
     if not having or (metric.is_tail and len(having) < len(runs)):
@@ -210,7 +210,7 @@ def _with_warmups(
     if not 0 < sum(change is not None for change in changes) < len(runs) / 2:
         return interval
     whole = median_interval(values * [1 + (change or 0.0) for change in changes])
-    assert whole is not None, "as many values as those of the interval"
+    assert whole is not None, "`interval` was computed from the same number of values"
     return min(interval[0], whole[0]), max(interval[1], whole[1])
 
 
@@ -283,7 +283,7 @@ def _end_ratio(runs: Sequence[Run]) -> float:
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
-    """Path of the metric that the scenario compares, if all runs have it; else of the median.
+    """Path of the headline: the metric that the scenario uses if all runs have it, else the median.
 
     For devices that time themselves, the path of their own headline.
     """
@@ -303,7 +303,8 @@ def _variance(
 
     With V_w the variance of a run's value by its own queries, V_b the variance between launches, c
     the cost of a launch, d the length of the loop and d0 its present length, n runs take n (c + d)
-    and their mean has the variance (V_b + V_w d0 / d) / n, least for d = sqrt(c V_w d0 / V_b).
+    and their mean has the variance (V_b + V_w d0 / d) / n. The variance is least for
+    d = sqrt(c V_w d0 / V_b).
 
     Source: Kalibera & Jones (2013), 9.2, r = sqrt(c_2/c_1 · T_1²/T_2²), with
     T_2² = S_2² - S_1²/r (corrected by the authors after print).
@@ -402,9 +403,9 @@ def _broken_by_runs(
     """The worst finding of each failed rule of the runs, with the number of runs that failed it.
 
     If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
-    count in the set, so their failures make the set suspect at most, if any run counts. A rule that
-    harms a number in only a few runs does not harm it in the set if, without these runs, the number
-    stays inside its interval.
+    count in the set. So if at least one run counts, the failures of invalid runs make the set
+    suspect at most. A rule that harms a number in only a few runs does not harm it in the set if,
+    without these runs, the number stays inside its interval.
     """
     findings = []
     refused_ids = {run.run_id for run in runs if run.verdict.is_refused}
@@ -468,7 +469,7 @@ def _is_outvoted(kind: NumberKind, others: Sequence[Run], metrics: Mapping[str, 
 
 
 def _worst(findings: Sequence[Finding]) -> Finding | None:
-    """The finding that is farthest beyond its limit; None if they cannot be compared."""
+    """The finding that is farthest beyond its limit; None if the findings cannot be compared."""
     if len({finding.reason for finding in findings}) > 1:
         return None
     beyond = [

@@ -29,7 +29,7 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TargetRecord, Window
 
 EDGE_TICKS = 2
-"""Possible difference, in ticks, between equal windows, which begin and end within a tick."""
+"""Possible difference, in ticks, between equal windows: a tick at either end of a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ def measure_windows(
 
     Args:
         target: The target's record of the run.
-        metered_s: Durations of the windows, shape (windows,), for a target that reports no time,
-            from edges in a meter's recording. None without such edges.
+        metered_s: Durations of the windows, shape (windows,), from edges in a meter's recording,
+            for a target that reports no time. None without such edges.
 
     Raises:
         MeasurementError: the record has no window, or an impossible window.
@@ -105,7 +105,7 @@ def measure_windows(
 def _metered(
     target: TargetRecord, counts: NDArray[np.int64], metered_s: Sequence[float] | None
 ) -> WindowMeasurement:
-    """Numbers of a target that reports no time, by the clock of a meter that recorded it.
+    """Numbers of a target that reports no time, computed from the recording of a meter.
 
     An interface board may time each inference of streaming firmware. A window is then as long as
     its audio, regardless of how long an inference takes.
@@ -163,7 +163,9 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
     """
     windows_ns = sum(window.end_ns - window.begin_ns for window in windows)
     if not windows_ns:
-        raise MeasurementError("the windows took no time by the connected machine's clock")
+        raise MeasurementError(
+            "the windows took no time according to the clock of the connected machine"
+        )
     return float(times_s.sum() * 1e9 / windows_ns)
 
 

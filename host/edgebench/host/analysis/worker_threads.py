@@ -12,8 +12,8 @@ most this share. So a thread with less than a tenth shortens an inference by at 
 whatever it does. Housekeeping threads of runtimes have less than 0.01.
 """
 ACCOUNTED_RATIO = 0.9
-"""The list of threads counts as complete if they have at least this share of the worker's CPU time.
-A thread that begins and ends within the loop is in neither of the lists made before and after the
+"""The listed threads count as complete if they have at least this share of the worker's CPU time. A
+thread that begins and ends within the loop is in neither of the lists made before and after the
 loop."""
 
 

@@ -49,7 +49,7 @@ def work_of(run: Run) -> tuple[object, ...]:
 
 
 def usual_speed(runs: Sequence[Run], earlier: Iterable[Run]) -> UsualSpeed | None:
-    """Speed during these runs, relative to earlier runs; None if too few are comparable."""
+    """Speed during these runs, relative to comparable earlier runs; None if those are too few."""
     now_ns = [
         integer_ns(readings) for run in runs if (readings := run.conditions.yardstick) is not None
     ]

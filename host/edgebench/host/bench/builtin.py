@@ -22,8 +22,8 @@ _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 
 NAME_CUTOFF = 0.8
 """Smallest similarity, as difflib defines it, at which an unknown name counts as a misspelled name
-of a model. Different names with the same suffix must stay below the limit: `dir.tflite` and
-`digits_int8.tflite` have a similarity of 0.7."""
+of a model. The similarity of different names with the same suffix must stay below the limit:
+`dir.tflite` and `digits_int8.tflite` have a similarity of 0.7."""
 
 
 def builtin_models(*, precision: str | None = None) -> list[Model]:

@@ -13,7 +13,7 @@ from edgebench.protocol.errors import EdgebenchError
 
 
 class Interrupted(Exception):
-    """A run was cancelled; `run` has the part that was measured, or is None without one."""
+    """A run was cancelled; `run` is its measured part, or None if nothing was measured."""
 
     def __init__(self, run: Run | None) -> None:
         super().__init__("interrupted")
@@ -68,7 +68,7 @@ class Cancellation:
         """Perform an action once if cancellation is requested before the end of the block.
 
         If cancellation was already requested, the action is performed immediately. The action must
-        not raise, because the thread that cancels then performs the other actions.
+        not raise an exception, because the cancelling thread still has other actions to perform.
         """
         with self._lock:
             is_late = self.is_requested

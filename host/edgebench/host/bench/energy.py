@@ -1,8 +1,8 @@
 """Add energy to a stored run, from the file of an instrument that edgebench does not drive.
 
-The samples become the run's power.parquet, the file is copied to raw/, and the run is recomputed
-from its raw files, as by `edgebench verify`. If the file yields no energy, nothing is stored and
-the run is unchanged.
+The samples are stored as the run's power.parquet, and the instrument's file is copied to raw/; then
+the run is recomputed from its raw files, as `edgebench verify` does. If the file yields no energy,
+nothing is stored and the run is unchanged.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import make_directory, whole_file, write_whole
 
 NEIGHBOURS = 100
-"""Number of runs before and number of runs after a run that are compared with the power file, which
-may also contain the load codes of these runs."""
+"""Maximum number of runs before a run, and of runs after it, that are compared with the power file,
+because the file may also contain the load codes of these runs."""
 SAME_PLACE_NS = 100_000_000
 """Largest difference between the clock offsets of two runs that are aligned with the same power
 file. The drift of the clocks is added to this limit, which is a few times the shortest on or off
@@ -142,7 +142,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
 
 
 def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceRequest, ImportFile]:
-    """Write the file's samples to power.parquet; return the unaligned request, and the file."""
+    """Write a file's samples to power.parquet; return a request without alignment, and the file."""
     gain_ratio = options.gain_ratio
     if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
         shown = format_percent(gain_ratio, 3)
@@ -214,7 +214,7 @@ def _refuse_unknown_samples(power: PowerFile, energy: EnergyResult) -> None:
         rate = power.header.capability.rate_hz
         raise SamplesUnknown(
             f"the file does not state whether its {rate:.4g} samples per second are means over "
-            f"their intervals or instants; if they are instants, {energy.refused}"
+            f"their intervals or instantaneous values; if they are instantaneous, {energy.refused}"
         )
 
 
@@ -237,7 +237,7 @@ _OtherRun = tuple[RunRecord, HostFacts]
 
 
 def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_OtherRun]:
-    """The device's runs before and after this run, whose load codes the file may also contain."""
+    """Runs of the device before and after this run; the file may also contain their load codes."""
     ids = store.run_ids()
     place = ids.index(run_id)
     for name in ids[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]:
@@ -250,7 +250,7 @@ def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_Othe
 
 
 def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> list[RunRecord]:
-    """Other runs of the set whose load codes are the same time apart as those of this run."""
+    """Other runs of the set that have the same times between load codes as this run."""
     if facts.member is None:
         return []
     codes = load_codes(record)
@@ -279,8 +279,8 @@ def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
         apart_ns = abs(request.reference_ns - other_trace.reference_ns)
         if abs(request.offset_ns - other_trace.offset_ns) > RATE_LIMIT * apart_ns + SAME_PLACE_NS:
             raise TraceOfAnotherRun(
-                f"{request.name}: the load codes in the trace belong to run {other.run_id}, whose "
-                "energy is from this file",
+                f"{request.name}: the load codes in the trace belong to run {other.run_id}; the "
+                "energy of that run is from this file",
                 other.run_id,
             )
 

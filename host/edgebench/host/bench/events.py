@@ -64,7 +64,7 @@ class MeterMissing:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelected:
-    """A device will be measured, one of `device_count`; further events of the device follow."""
+    """One of `device_count` devices will be measured; further events of this device follow."""
 
     device: str
     device_count: int
@@ -139,7 +139,7 @@ class ReferenceSkipped:
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """A run begins, or was rejected before a runtime was chosen; `runtime` is then empty."""
+    """A run begins or was rejected; `runtime` is empty if a rejection preceded its choice."""
 
     device: str
     shown_name: str
@@ -151,7 +151,7 @@ class RunBegan:
 
 @dataclass(frozen=True, slots=True)
 class ExtraRunPlanned:
-    """An extra run of a set follows, which replaces a disturbed run."""
+    """An extra run follows, which replaces a disturbed run of its set."""
 
     device: str
     model: str

@@ -1,7 +1,7 @@
 """Compute the result of a fetched run, in a separate process if several devices are measured.
 
 The analysis of a million queries holds Python's global interpreter lock for up to a third of a
-second. During that time, a meter that another thread reads loses samples (its buffer of 64 KiB
+second. During that time, a thread that reads a meter loses samples (the meter's buffer of 64 KiB
 holds 160 ms at a PPK2's rate), and clock probes take longer.
 """
 
@@ -137,8 +137,8 @@ def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
 def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recording | None:
     """Open the meter's recording, which the agent, this host or another host has made.
 
-    If the host lost its connection, the end of its recording is unknown; energy is refused for
-    every window that the recording does not cover.
+    If the host lost its connection, the end of its recording is unknown; no energy is computed for
+    a window that is not completely recorded.
     """
     path = directory / RAW_DIRECTORY / METER_FILE
     if not path.exists():
@@ -191,7 +191,7 @@ class FinishingProcess:
         return from_document(json.loads((directory / RUN_FILE).read_bytes()))
 
     def _ask(self, request: bytes) -> bytes:
-        """Send a request and return the reply; empty if the process has died."""
+        """Send a request and return the reply, which is empty if the process has died."""
         requests, answers = _pipes(self._process)
         with suppress(BrokenPipeError):
             requests.write(request)
@@ -234,7 +234,7 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class FinishReply:
-    """Reply of the analysing process: the analysis' error; after a success, no field is set."""
+    """Reply of the analysing process: error of the analysis; no field is set after a success."""
 
     code: int | None = None
     """Code of an `EdgebenchError`."""

@@ -115,10 +115,11 @@ def _take_over(device: OpenDevice, run_id: str) -> None:
 def _joined(
     left: Sequence[list[ClockProbe]], later: Sequence[list[ClockProbe]]
 ) -> list[list[ClockProbe]]:
-    """Clock probes of the earlier process, and of this process if this machine's clock ran on.
+    """Clock probes of the earlier process, and of this one if the clock has run without a break.
 
-    The clock restarts at boot, and stops while the machine sleeps. In both cases, only the probes
-    of the earlier process are used, because its meter recording has timestamps of the same clock.
+    The clock of this machine restarts at boot, and stops while the machine sleeps. In both cases,
+    only the probes of the earlier process are used, because its meter recording has timestamps of
+    the same clock.
     """
     if not left or not later or not left[-1] or not later[0]:
         return [*left, *later]

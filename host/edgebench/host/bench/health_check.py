@@ -55,7 +55,7 @@ _CHANGES: SpecChanges = {
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }
-"""Settings that make the run short, because the check needs its success, not its speed."""
+"""Settings that make the run short; the check tests whether the run succeeds, not its speed."""
 
 
 def refused(name: str, error: EdgebenchError) -> HealthCheck:

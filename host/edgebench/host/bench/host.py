@@ -94,7 +94,7 @@ class BenchHost:
         return find_devices(self.files, timeout_s=timeout_s, state=self.agent_state, record=record)
 
     def pair(self, text: str, decide: Decide | None) -> KnownDevice:
-        """Pair with an agent; if it replaces a paired device, the device's records are kept."""
+        """Pair with an agent; the records of a paired device that the agent replaces are kept."""
         from edgebench.host.devices.pairing import pair
 
         pairing = pair(self.files, text, decide=decide)
@@ -165,7 +165,7 @@ class BenchHost:
         Args:
             device: The device.
             any_environment: Whether this machine's agent may run in another Python environment than
-                this process, which is allowed if nothing is measured.
+                this process; only allowed if nothing is measured.
 
         Raises:
             TransportError: the device cannot be reached.

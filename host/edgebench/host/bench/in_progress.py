@@ -15,8 +15,8 @@ from edgebench.protocol.record import Phase
 OnNotice = Callable[[Progress | Telemetry], None]
 
 PROBED_WARMUP_S = 0.5
-"""Minimum expected duration of a warm-up for which the device's clock is probed in the warm-up. In
-a shorter warm-up, the probe could extend into the timed loop and disturb the measurement."""
+"""Minimum expected duration of a warm-up during which the device's clock is probed. In a shorter
+warm-up, the probe could extend into the timed loop and disturb the measurement."""
 
 
 def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice) -> OnNotice:

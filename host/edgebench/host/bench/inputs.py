@@ -43,7 +43,7 @@ def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
         raise UsageError(f"{_NEED}, got no array: {path}")
     for name, array in arrays.items():
         if array.ndim < 1 or not array.size:
-            raise UsageError(f"{_NEED}, {name[:40]} has shape {list(array.shape)}: {path}")
+            raise UsageError(f"{_NEED}; {name[:40]} has shape {list(array.shape)}: {path}")
         if array.dtype.kind not in "biufU":
             raise UsageError(f"inputs must be numbers, {name[:40]} has {array.dtype}: {path}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():

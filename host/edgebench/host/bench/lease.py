@@ -105,7 +105,7 @@ def _wait_until_free(
     *,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Repeat `attempt`, which takes a time to wait, until it succeeds or the whole time is over."""
+    """Repeat `attempt`, whose argument is a waiting time, until success or the end of `wait_s`."""
     cancellation.check()
     begin_s = time.monotonic()
     refusal = attempt(0.0)

@@ -110,7 +110,9 @@ def open_model(path: Path, name: str | None = None) -> Model:
         with path.open("rb") as file:
             facts = path.stat()
             if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-                raise ModelNotFetched(f"model is a pointer of Git LFS, not fetched: {path}")
+                raise ModelNotFetched(
+                    f"model is only a pointer of Git LFS; the model itself was not fetched: {path}"
+                )
     except FileNotFoundError as exc:
         raise NoSuchModel(f"no such model: {path}") from exc
     except OSError as exc:

@@ -218,7 +218,7 @@ def refuse_impossible(
 def refuse_unseen_edges(
     request: BenchRequest, steps: Sequence[Step], meter: OpenMeter | None
 ) -> None:
-    """Reject runs of a board whose windows a meter could not find from the last recorded edges.
+    """Reject a board's runs if windows could not be found from the last edges that a meter records.
 
     Raises:
         UsageError: pulses of a data set would come after those of the windows, or the recording

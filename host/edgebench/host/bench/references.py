@@ -35,7 +35,7 @@ def with_references_first(
 
 
 def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str, ReferenceAccuracy]:
-    """Map each runtime to the accuracy that a reference model had on it, the newest run last.
+    """Map each runtime to the accuracy of a reference model, in the order of the newest runs.
 
     Invalid runs are ignored, because their accuracy cannot be trusted.
     """

@@ -123,8 +123,8 @@ class BenchRequest:
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
     options: HostOptions = field(default_factory=HostOptions)
-    """Options as the user gave them. Code reads an option here, unless the option has already been
-    converted into another field of the request."""
+    """Options as the user gave them. Code reads an option from this field only if the option has
+    not been converted into another field of the request."""
     command: CommandFacts | None = field(default=None, compare=False)
     """The command that makes the request; None in a campaign."""
 
@@ -220,7 +220,7 @@ class BenchRequest:
 
 
 class BenchOptions(SpecChanges, HostOptions, total=False):
-    """Settings of a measurement; without a key, or with None, preset or device set the value.
+    """Settings of a measurement; the preset or the device sets a value that is missing or None.
 
     Most settings correspond to options of the command line, whose help texts are in
     `host/options/bench.py`.
@@ -360,7 +360,7 @@ def _changes(options: BenchOptions) -> SpecChanges:
 def _run_count(
     wanted: int | None, spec: RunSpec, *, is_comparison: bool, is_for_trace: bool
 ) -> int:
-    """Number of runs of each model; None selects the default, 1 if only a single run is possible.
+    """Number of runs of each model; None means the default, which is 1 if only one run is possible.
 
     Raises:
         UsageError: the number is out of bounds, or above 1 for a request about a single run.

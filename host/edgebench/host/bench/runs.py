@@ -147,7 +147,7 @@ class BenchRuns(RunPlan):
 
     def orders(self, session: RunSession) -> Iterator[RunOrder]:
         """Yield an order for each planned run, then an order for each extra run of a set."""
-        assert isinstance(session, DeviceSession), "a bench measures on the devices of its host"
+        assert isinstance(session, DeviceSession), "edgebench bench uses devices of this host"
         system = session.describe()
         for report in system.runtimes:
             if self._request.runtime == ALL_RUNTIMES and not report.is_usable:

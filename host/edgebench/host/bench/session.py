@@ -67,7 +67,7 @@ class RunOrder:
     pair: Pair | None = None
     member: SetMember | None = None
     references: Mapping[str, ReferenceAccuracy] = field(default_factory=dict)
-    """Maps each runtime to the accuracy of the model's reference, the newest run last."""
+    """Maps each runtime to the accuracy of the reference, in the order of the newest runs."""
     new_id: Callable[[], str] | None = None
     """Function that makes the id of the run right before its start; None selects `new_run_id`."""
 

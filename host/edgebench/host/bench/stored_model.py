@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def comparison_request(
     store: Store, baseline: str, candidate: str, **options: Unpack[PairOptions]
 ) -> BenchRequest:
-    """Build a request to compare two models, named as for `find_sides`, in pairs of runs.
+    """Build a request to compare two models in pairs of runs; `find_sides` explains their names.
 
     Raises:
         UsageError: a model is not found, a setting is invalid, or settings contradict each other.

@@ -41,7 +41,7 @@ _SENTENCE_WITH_NUMBERS = re.compile(
     r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
     r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
 )
-"""Keys of sentences that are the only place of their numbers in documents of older versions."""
+"""Keys of sentences whose numbers documents of older versions contain nowhere else."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -103,7 +103,7 @@ def _is_reworded(difference: Difference) -> bool:
 
 
 def _trace_differences(directory: Path, record: RunRecord, version: int) -> list[Difference]:
-    """Differences between stored traces and raw files, which make it useless to check metrics."""
+    """Differences between traces and raw files; if there are any, checking metrics is useless."""
     if not record.has_measured:
         return []
     if record.worker is not None:
@@ -162,8 +162,8 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
 def verify_session(directory: Path) -> list[Difference]:
     """All differences between the stored samples of a session and its decoded raw bytes.
 
-    If the raw bytes contain no reason for an early end of the session, a stored reason is ignored:
-    the process that recorded may have detected it in another way.
+    If the raw bytes contain no reason for an early end of the session, a stored reason is ignored,
+    because the process that recorded the session may have detected the early end in another way.
 
     Raises:
         UsageError: the session has no raw bytes, for example after an import.

@@ -231,7 +231,7 @@ def _lane_state(note: LaneNote | None, *, is_running: bool) -> str:
 
 
 def _values(run: Run) -> dict[str, float]:
-    """Map each metric for which effects of factors are computed to its value in a run."""
+    """Values of a run, by metric: the metrics for which effects of factors are computed."""
     metric = headline(run)
     values = {metric.path: metric.value(run)}
     if run.metrics.energy is not None:

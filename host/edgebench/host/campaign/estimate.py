@@ -10,8 +10,9 @@ from edgebench.host.campaign.state import CampaignState, RunState
 from edgebench.protocol.spec import RunSpec
 
 START_UP_S = 3.0
-"""Time that a run takes besides its loop, warm-up and idle times, for loading and checking the
-model, fetching and analysis. Measured with the built-in models on two noisy cores: 1.6 to 4 s."""
+"""Time that a run takes in addition to its loop, warm-up and idle times: for loading and checking
+the model, and for fetching and analysing the run. Measured with the built-in models on two noisy
+cores: 1.6 to 4 s."""
 
 
 def expected_run_s(spec: RunSpec) -> float:

@@ -86,7 +86,7 @@ class JournalRecord:
     """Maps the id of each run to the time at which its start was announced."""
     refused: dict[str, Refusal] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    """Runs that their device did not have when it was asked."""
+    """Runs that were not on their device when the device was queried."""
     lanes: dict[str, LaneNote] = field(default_factory=dict)
     """The last entry about each device."""
 

@@ -94,9 +94,10 @@ def make_runs(
 
 
 def is_over(state: CampaignState, device: str) -> bool:
-    """Whether a device has no remaining runs, and was told that all of its runs are stored.
+    """Whether a device has no remaining runs, and its host has acknowledged all of its runs.
 
-    A device keeps a run until the host acknowledges it, which a killed host may have failed to do.
+    A device keeps a run until the host acknowledges the run; a host that was killed may not have
+    done so.
     """
     note = state.lanes.get(device)
     is_left = state.count(RunState.LEFT, RunState.UNSETTLED, device=device)

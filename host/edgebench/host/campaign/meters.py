@@ -61,5 +61,5 @@ def refuse_own_meter(meter: str | None) -> None:
     if meter is not None and meter != FARM_METER and is_of_host(meter):
         raise UsageError(
             "a campaign over several lab hosts must set "
-            f'meter = "{FARM_METER}", for the meters in their farm files, got {meter!r}'
+            f'meter = "{FARM_METER}" to use the meters in their farm files, got {meter!r}'
         )

@@ -20,8 +20,8 @@ class NewestCampaigns:
         self._store = store
         self._campaigns: dict[str, Campaign] = {}
         self._known: dict[str, tuple[object, CampaignProgress]] = {}
-        """Maps the id of each campaign that is not running to its journal's stamp and its
-        progress."""
+        """Maps the id of each campaign that is not running to the modification time and size of its
+        journal, and to its progress."""
 
     def read(self) -> list[CampaignProgress]:
         """Progress of the newest campaigns, newest first; unreadable campaigns are left out.

@@ -254,7 +254,7 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
 
 
 def _setting(name: str, level: Level) -> str:
-    """The value of an axis as text, after the axis' name, with its unit.
+    """Name of an axis, followed by its value as text, with the unit.
 
     >>> _setting("threads", 4), _setting("delegate", None), _setting("supply_v", 1.8)
     ('threads 4', 'delegate default', 'supply 1.8 V')

@@ -125,7 +125,7 @@ class CampaignRuns(RunPlan):
         self._work.journal.note_lane(self.device, "measuring", at=self._at())
 
     def on_progress(self, run_id: str) -> InProgress:
-        """Follow a run of this campaign, started by an earlier process; wait for any other run."""
+        """Follow a run of this campaign that an earlier process started; wait for any other run."""
         return InProgress.FOLLOW if is_of_campaign(run_id, self._work.plan.id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
@@ -277,7 +277,7 @@ class CampaignRuns(RunPlan):
         }
 
     def _references_first(self, order: list[PlannedRun]) -> list[PlannedRun]:
-        """The order, with reference models before the models that are compared with them."""
+        """Sort runs by repeat; in the first repeat, reference models come before other models."""
         cells, digests = self._work.plan.cells, self._work.plan.digests
         references = self._reference_digests()
         return sorted(
@@ -321,7 +321,7 @@ class CampaignRuns(RunPlan):
 
 
 class Pause:
-    """Computes the pauses while waiting for a device, and when the wait has reached its limit."""
+    """Computes the pauses during a wait for a device, and whether the wait has become too long."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -330,7 +330,7 @@ class Pause:
         self._is_link = False
 
     def is_over(self, error: EdgebenchError) -> bool:
-        """Whether errors have lasted too long, or the full wait for the lease was in vain."""
+        """Whether errors have lasted too long, or the lease was unavailable for the full wait."""
         if isinstance(error, LeaseHeld) and error.waited_s:
             return True
         self._is_link = isinstance(error, TransportError)
@@ -344,12 +344,12 @@ class Pause:
         return pause_s
 
     def reached(self) -> None:
-        """Restart pause and wait, because the device was reached after an error of the link."""
+        """Reset the pauses and the wait: the device was reached after an error of the link."""
         if self._is_link:
             self.made()
 
     def made(self) -> None:
-        """Restart pause and wait after a run was made, which shows that the problem is gone."""
+        """Reset the pauses and the wait: a run was made, which shows that the problem is gone."""
         self._since_s, self._pause_s = None, FIRST_PAUSE_S
 
 

@@ -54,8 +54,8 @@ MAX_CELLS = 10_000
 MAX_COMBINATIONS = 100_000
 """Maximum number of combinations of levels before exclusions, ten times `MAX_CELLS`."""
 MAX_COMPARISONS = 1_000_000
-"""Maximum product of the number of axis values and the number of exclusions, because each value is
-compared with each exclusion."""
+"""Maximum product of the number of axis values and the number of exclusions; each value is compared
+with each exclusion."""
 MAX_RUNS = 100_000
 """Maximum number of runs, which is the number of cells times the repeats. A farm of 50 boards, each
 with one run per minute, needs a day and a half for this number of runs."""
@@ -68,9 +68,8 @@ METER_LOST = "meter_lost"
 STOPPED = "run_stopped"
 """Kind of error of a run that was stopped."""
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
-"""Kinds of error that the run did not cause, because it was stopped, or the device was full or in
-use. Such a run is made again regardless of `[retry]`, as long as the campaign waits for its
-device."""
+"""Kinds of error that the run did not cause: the run was stopped, or the device was full or in use.
+Such a run is made again regardless of `[retry]`, as long as the campaign waits for its device."""
 DEFAULT_RETRY = {
     "worker_died": 1,
     "worker_timeout": 1,
@@ -116,7 +115,7 @@ class Levels:
 
 
 _ELSEWHERE = frozenset({"on", "wait", "runs", "extra_runs"})
-"""Options that cannot be settings. Other keys or axes of the file have their functions. Only
+"""Options that cannot be settings. Other keys or axes of the file replace these options. Only
 `extra_runs` has no replacement, because all runs of a campaign are planned before the first run is
 made."""
 SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
@@ -192,11 +191,11 @@ class CampaignSpec:
     """Time within which all runs must end, from the start of `campaign run` or of each `campaign
     resume`; None means no limit."""
     wait_s: float = DEFAULT_AWAY_S
-    """Longest wait for a device that is away, busy or full; after it, the device is not measured
-    further."""
+    """Longest wait for a device that is away, busy or full; after this wait, no further runs are
+    made on the device."""
     lab_wait_s: float = DEFAULT_LAB_WAIT_S
-    """Longest wait for a lab host that is away; then another host that offers the device takes
-    over."""
+    """Longest wait for a lab host that is away; after this wait, another host that offers the
+    device takes over."""
     exclude: tuple[Pattern, ...] = ()
     include: tuple[Addition, ...] = ()
     retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))

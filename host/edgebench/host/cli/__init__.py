@@ -1,1 +1,1 @@
-"""The command line, in which `main` selects a command, and each command is a module."""
+"""The command line: `main` selects a command; each command is a separate module."""

@@ -147,7 +147,7 @@ def _compared(
 def _report_compared(
     options: argparse.Namespace, compared: Sequence[RunComparison], watcher: ProgressWatcher
 ) -> ExitCode:
-    """Report the comparisons of pairs; return the exit code of `edgebench compare` for them."""
+    """Report the comparisons of pairs, and return the same exit code as `edgebench compare`."""
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.cli.bench_report import failure_entry, print_next_step, report_missing_pairs
     from edgebench.host.cli.compare import exit_code

@@ -41,8 +41,8 @@ def report_runs(
         options: Options of the command.
         lab: The lab; None if it could not be opened.
         watcher: Watcher of the measurement.
-        ended_by: Error that ended the command. With `--json` it is part of the document; without,
-            the caller prints it.
+        ended_by: Error that ended the command. With `--json`, the error is part of the document;
+            without `--json`, the caller prints the error.
     """
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.export.exported import ExportedRun
@@ -153,9 +153,10 @@ def _is_refused(run_set: RunSet) -> bool:
 
 
 def report_missing_pairs(watcher: ProgressWatcher) -> None:
-    """Print why runs failed or are invalid, because a pair with such a run is not compared.
+    """Print why runs failed or are invalid.
 
-    Interrupted runs are left out, because the verdicts of their sets list them.
+    A pair with such a run is not compared. Interrupted runs are left out, because the verdicts of
+    their sets list them.
     """
     from edgebench.host.analysis.run_set import alone
     from edgebench.host.analysis.verdict.table import was_stopped

@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     talk = actions.add_parser(
         "console",
         help="print a board's output, and send it commands",
-        description="Prints the board's output, and sends each line of standard input to the board "
+        description="Prints the board's output. Sends each line of standard input to the board "
         "as a command, and adds the % that ends a command. "
         "Ctrl-C or the end of the input ends the console.",
     )

@@ -170,7 +170,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
 
 
 def _cluster_words(options: argparse.Namespace) -> str:
-    """The given options about the cluster, to be appended to other commands in the output."""
+    """The cluster options that were given, as text to append to the commands that are printed."""
     names = ("cluster", "store_url", "tls_ca_file", "tls_cert", "tls_key")
     given = {name: getattr(options, name, None) for name in names}
     return "".join(

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def exit_code(changes: Sequence[LevelChange], histories: Sequence[History]) -> ExitCode:
-    """Exit code 4 if a level became worse, else 5 if this is unclear for a history, else 0."""
+    """Exit code 4 if any change is a regression, else 5 if anything is inconclusive, else 0."""
     from edgebench.host.analysis.history.history import HistoryOutcome
     from edgebench.host.show.changes import undecided
 

@@ -20,8 +20,8 @@ def parser() -> argparse.ArgumentParser:
         "--on",
         action="append",
         metavar="DEVICE",
-        help="devices, separated by commas; all for every paired device; or conditions, as for "
-        "bench (default: local)",
+        help="devices, separated by commas; all for every paired device; or conditions, written "
+        "as in edgebench bench --on (default: local)",
     )
     leave = "skip devices on which a run is in progress"
     made.add_argument("--no-wait", action="store_true", help=leave)

@@ -70,10 +70,10 @@ def report(
 
     Args:
         comparisons: The comparisons.
-        sets: The compared sets, for their verdicts and for the command that makes more runs; they
-            may be left out if all are valid and have enough runs.
+        sets: The compared sets; used to print their verdicts, and the command that makes more runs.
+            The sets may be omitted if every set is valid and has enough runs.
         is_json: Print a JSON document.
-        runs: Runs measured for the comparisons; None if the runs were stored before.
+        runs: Runs measured for the comparisons; None if only stored runs are compared.
         errors: Errors of the runs that failed.
     """
     from edgebench.host.result.document import to_document

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def completions(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Whether paths are also completed, as a word, and the completions of the last word.
+    """`FILES` (paths are also completed) or `WORDS`, and the completions of the last word.
 
     Args:
         words: Words after the name of the program, at least one; the last may be empty.
@@ -167,7 +167,7 @@ class _Place:
 
 
 def _beginning(begin: str, words: Iterable[str]) -> list[str]:
-    """Words that begin with `begin`, or with its last item if it is a comma-separated list."""
+    """Words that begin with `begin`, or with the last item if `begin` is a comma-separated list."""
     before, comma, last = begin.rpartition(",")
     known = [word for word in words if word.startswith(last) and _SAFE.fullmatch(word)]
     return [f"{before}{comma}{word}" for word in known]

@@ -17,8 +17,8 @@ BOARD = "raspberry-pi-5-bare"
 MODEL = "digits_fp32.tflite"
 SUSTAINED_S = 45.0
 """Duration of the run, seconds of real time. The simulated board heats up 20 times as fast as a
-real board, so the run shows 15 minutes of heating. With start and report, the command takes about a
-minute."""
+real board, so the run shows 15 minutes of heating. Including its start and the report, the command
+takes about a minute."""
 
 
 def parser() -> argparse.ArgumentParser:

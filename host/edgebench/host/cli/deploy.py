@@ -89,8 +89,8 @@ def _add_agent(agent: argparse._ArgumentGroup) -> None:
         "--via",
         choices=("tls", "ssh"),
         help="reach the agent directly at its port (tls), or through an SSH tunnel (ssh) "
-        "(default: unchanged, "
-        "initially a tunnel if ssh uses a jump host or a proxy command)",
+        "(default: as in the last deploy; "
+        "in the first deploy ssh if the login uses a jump host or a proxy command, else tls)",
     )
     agent.add_argument(
         "--name", help="name of the device (default: unchanged, initially its host name)"

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     add_watch(made)
     add_json(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION")
-    checked = "check devices with a quick run, which starts or ends their quarantine"
+    checked = "check devices with a quick run; the result starts or ends their quarantine"
     check = actions.add_parser("check", help=checked, description=_CHECK)
     check.add_argument("names", nargs="*", metavar="NAME", help="devices (default: all)")
     renamed = "rename a device, on this host and in the farm file"

@@ -58,8 +58,8 @@ def parser() -> argparse.ArgumentParser:
     errors = made.add_argument_group("errors of the instrument").add_argument
     add_instrument_errors(errors)
     name = (
-        "name of the instrument; energies from two files can be compared only if both have the "
-        "same name, because errors of the same instrument cancel"
+        "name of the instrument; energies from two files can be compared only if this name is the "
+        "same for both files, because errors of the same instrument cancel"
     )
     errors("--instrument", metavar="NAME", help=name)
     charge = "capacity of a battery, such as 18.5Wh or 5000mAh@3.85V, to estimate its life"

@@ -39,12 +39,11 @@ class ArgumentsRefused(UsageError):
         self.program = program
         """Command whose help lists the valid arguments, such as `edgebench meters record`."""
         self.likely: str | None = None
-        """First part of the hint, about an option that belongs to another tool; None if there is
-        none."""
+        """First part of the hint, if an unknown option belongs to another tool; otherwise None."""
 
     @property
     def hint(self) -> str:
-        """The hint: the likely meaning of the option, if known, and the command that lists all."""
+        """Likely meaning of the option, if known, and the command that lists all arguments."""
         likely = f"did you mean {self.meant}? otherwise " if self.meant else ""
         likely = f"{self.likely}; otherwise " if self.likely else likely
         return f"{likely}see all arguments: {self.program} --help"

@@ -51,7 +51,7 @@ def add_history_filter(group: argparse._ArgumentGroup) -> None:
 
 
 def add_level_gate(made: argparse.ArgumentParser, level: str) -> None:
-    """Add the options for the metric, and for the loss that makes the command fail."""
+    """Add the options for the metric, and for the regression that makes the command fail."""
     metric = "metric, such as latency_ns.p50 or energy_j (default: the main metric of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
     fails = (

@@ -29,7 +29,7 @@ MIB = 2**20
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench kit`."""
     made = new_parser(
-        "kit", "Build a Python for phones, which have none; edgebench deploy installs it."
+        "kit", "Build a Python for phones, because phones have none; edgebench deploy installs it."
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     action = actions.add_parser(

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     action = actions.add_parser("work", help=text)
     address = "Dask scheduler, such as tcp://server:8786; see docs/clusters.md"
     action.add_argument("address", metavar="ADDRESS", help=address)
-    chosen = "devices to offer, as for bench (default: all)"
+    chosen = "devices to offer, written as in edgebench bench --on (default: all)"
     action.add_argument("--on", action="append", metavar="DEVICE", help=chosen)
     action.add_argument("--name", help="name of this lab host (default: this machine's name)")
     reached = "address at which the scheduler reaches this machine (default: found by Dask)"

@@ -165,7 +165,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 
 def _options_last(words: list[str]) -> list[str]:
-    """The words, in which common options before the command were moved behind its arguments."""
+    """The words, with common options that precede the command moved behind its arguments."""
     count = 0
     while count < len(words) and words[count] in ("-q", "--quiet", "-v", "--verbose", "--json"):
         count += 1

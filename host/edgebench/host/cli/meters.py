@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from edgebench.meters.registry import Driver
 
 SELFTEST_S = 3.0
-"""Duration of a self-test, seconds; it finds differences of meter and host clock of 1000 ppm."""
+"""Duration of a self-test, seconds; it is long enough to detect a difference of 1000 ppm between
+the clocks of the meter and the host."""
 RECORD_S = 10.0
 _HELP_WIDTH = 78
 _PORTS = (
@@ -68,13 +69,13 @@ def parser() -> argparse.ArgumentParser:
     imported = "import a file as a recording, and print its energy"
     action = actions.add_parser("import", help=imported)
     action.description = (
-        "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a .sr of sigrok, a log "
-        "of PTDaemon, a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug, Parquet "
-        "(including power.parquet of another run), or a CSV with a header line: from Monsoon, nRF "
-        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/recordings.md). Other "
-        "files need the unit in the name of each column: t_s or time_ms, with power_W, or "
-        "current_mA and voltage_V; or state the columns with --time, --power, --current and "
-        "--voltage."
+        "Reads a .ppk2 of Nordic's Power Profiler; a .jls of a Joulescope; a .sr of sigrok; a log "
+        "of PTDaemon, a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug; Parquet "
+        "(including power.parquet of another run); or a CSV with a header line, from Monsoon, nRF "
+        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/recordings.md). In "
+        "other files, the name of each column must contain its unit: t_s or time_ms for the time, "
+        "and power_W, or current_mA and voltage_V. Otherwise, state the columns with --time, "
+        "--power, --current and --voltage."
     )
     action.add_argument("file", metavar="FILE", help="such as trace.csv")
     action.add_argument(

@@ -23,7 +23,7 @@ OPTION_CUTOFF = 0.75
 """An unknown option counts as a misspelled known option if their similarity is above this limit.
 `--device` and `--metric` are different options with a similarity of 0.6."""
 Add = Callable[..., object]
-"""Signature of `add_argument`, a method of a parser and of a group of its options."""
+"""Signature of `add_argument`, which is a method of parsers and of their groups of options."""
 
 
 class OneLineParser(CommandParser):
@@ -32,7 +32,7 @@ class OneLineParser(CommandParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.basic: Sequence[str] = ()
-        """Options that `--help` lists; if empty, it lists all options."""
+        """Options that `--help` lists; if empty, `--help` lists all options."""
         self.examples: Sequence[str] = ()
         # In the help of edgebench itself, not of each command.
         hidden, unset = argparse.SUPPRESS, argparse.SUPPRESS
@@ -184,7 +184,7 @@ def given_command(command: str, options: argparse.Namespace) -> CommandLine:
 
 
 def _grouped(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[list[str]]:
-    """Group the given words into positional arguments, and options with their values.
+    """Split words into groups; a group is a positional argument, or an option with its values.
 
     >>> parser = argparse.ArgumentParser()
     >>> actions = [parser.add_argument("models"), parser.add_argument("--on")]
@@ -349,7 +349,7 @@ def stated_columns(options: argparse.Namespace) -> ImportOptions:
 
 
 class OutputFormat(argparse.Action):
-    """Stores the format of stdout, given by `--json` or `-o`; runs may also be csv or md."""
+    """Stores the format of stdout, given by `--json` or `-o`; for runs, also csv or md."""
 
     def __call__(
         self,
@@ -383,12 +383,12 @@ def add_json(
     *,
     formats: Sequence[str] = (JSON,),
 ) -> None:
-    """Add --json, and -o for the format unless the command uses -o for something else.
+    """Add --json, and also -o FORMAT, unless the command uses -o for something else.
 
     Args:
         parser: The parser.
-        default: Value without --json; `argparse.SUPPRESS` for an action, if its command has --json
-            too.
+        default: Value if --json is not given; `argparse.SUPPRESS` for an action whose command also
+            has --json.
         formats: Formats of -o.
     """
     text = "print a JSON document on stdout"
@@ -410,7 +410,7 @@ def add_json(
 
 
 def is_quiet(options: argparse.Namespace) -> bool:
-    """Whether -q was given, which suppresses progress, notes and next steps."""
+    """Whether -q was given; -q suppresses progress, notes and next steps."""
     return bool(getattr(options, "is_quiet", False))
 
 

@@ -9,7 +9,7 @@ from edgebench.host.bench.events import Place
 
 
 class DevicePace:
-    """Progress of the runs on a device in time; all times are of the host's monotonic clock."""
+    """Progress and remaining time of the runs on a device, on the host's monotonic clock."""
 
     def __init__(self) -> None:
         self._place: Place | None = None
@@ -30,7 +30,7 @@ class DevicePace:
             self._expected_s = now_s - self._begun_s + duration_s
 
     def end(self, now_s: float) -> None:
-        """Note the duration of the run in progress, which was stored or failed."""
+        """Record the duration of the run in progress, which has just been stored or has failed."""
         if self._is_running:
             self._is_running = False
             self._durations_s.append(now_s - self._begun_s)
@@ -47,7 +47,7 @@ class DevicePace:
 
     @property
     def run_s(self) -> float | None:
-        """Expected duration of a run, the mean without the first run, which does extra checks."""
+        """Expected duration of a run: mean of all runs but the first, which does extra checks."""
         durations_s = self._durations_s[1:] or self._durations_s
         return sum(durations_s) / len(durations_s) if durations_s else self._expected_s
 

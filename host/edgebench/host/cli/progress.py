@@ -66,7 +66,8 @@ _PHASES = {
     Phase.SPOOLING: "writing",
 }
 REFRESH_HZ = 2
-"""Redraws per second; the number is low, because drawing takes CPU time from a timed loop here."""
+"""Redraws per second; the number is low, because drawing takes CPU time from a timed loop on this
+machine."""
 REPORT_S = 10.0
 """Interval of the lines that replace the bar if stderr is not a terminal, seconds."""
 LONG_CHECK_S = 60.0
@@ -82,7 +83,7 @@ OTHERS_WIDTH = 58
 
 
 class ClockBar(ProgressColumn):
-    """Bar that fills with time during a phase of known duration, or over all runs."""
+    """Bar that shows the elapsed share of a phase of known duration, or of all runs."""
 
     def render(self, task: Task) -> ProgressBar:
         """Draw the bar."""
@@ -155,7 +156,7 @@ class RunFailure:
 
     error: EdgebenchError
     model: str | None = None
-    """Model of the run; None, as is the runtime, if the error is not about a run."""
+    """Model of the run; model and runtime are None if the error is not about a run."""
     runtime: str | None = None
     device: str | None = None
     """Device; None if the error is not about a device."""
@@ -189,7 +190,8 @@ class ProgressWatcher:
         """Create the display.
 
         Args:
-            trusts_models: Whether the user accepts that models can open files of the agent's user.
+            trusts_models: Whether the user accepts that models can open the files of the account
+                in which the agent runs.
             is_quiet: Whether only warnings are printed while runs are made.
         """
         self.trusts_models = trusts_models

@@ -1,4 +1,4 @@
-"""`edgebench rm`, and the removal of runs that it shares with `edgebench prune`."""
+"""`edgebench rm`, and the code that removes runs, which `edgebench prune` also uses."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "List the stored runs, oldest first. On a terminal, each set has a row; elsewhere, or if "
         "only a single set is listed, each run has a row.",
     )
-    remove = "remove the remaining files of lost runs, whose agent stopped"
+    remove = "remove the remaining files of runs that were lost because their agent stopped"
     named = "list only these: bundle, tag, set (id) or runs (id, directory) (default: all)"
     made.add_argument("runs", nargs="*", metavar="RUN", help=named)
     made.add_argument("--remove-lost", action="store_true", help=remove)
@@ -131,7 +131,7 @@ def _print_table(
     rows: Sequence[RunSummary],
     groups: Sequence[RunGroup],
 ) -> None:
-    """Print a table with a row for each group of runs on a terminal, else for each run."""
+    """Print a table; its rows are groups of runs on a terminal, and single runs otherwise."""
     from datetime import datetime, timezone
 
     from edgebench.host.show.run_list import (
@@ -193,7 +193,7 @@ def _print_runs(
 
 
 def _wanted(options: argparse.Namespace) -> RunFilter | None:
-    """Filter of the options; None if they select all runs.
+    """The filter that the options specify; None if the options select all runs.
 
     Raises:
         UsageError: --last or --limit is less than 1.

@@ -131,7 +131,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
 
 
 def _usual_speed(address: Address, runs: Sequence[Run]) -> UsualSpeed | None:
-    """Speed of the device compared with earlier runs; None for a bundle, which lacks these."""
+    """Speed of the device compared with earlier runs; None for a bundle, which lacks such runs."""
     from edgebench.host.analysis.yardstick import usual_speed
     from edgebench.host.store.earlier_runs import earlier_valid_runs
 
@@ -266,7 +266,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
 
 
 def _pair_lines(runs: Sequence[Run], prefix: str, store: Path | None) -> list[str]:
-    """Lines with the command that compares each comparison's pairs; empty without both sides."""
+    """Commands that compare the pairs of each comparison, as lines; empty if a side is missing."""
     from edgebench.host.result.facts import BASELINE, CANDIDATE
 
     pairs = [run.pair for run in runs if run.pair is not None]
@@ -280,11 +280,11 @@ def _pair_lines(runs: Sequence[Run], prefix: str, store: Path | None) -> list[st
 
 
 def _compared_pairs(runs: Sequence[Run]) -> tuple[list[RunComparison], str | None]:
-    """The comparisons of runs that were made as pairs, with the options of their command.
+    """Compare runs that were made as pairs, with the options of the command that made the runs.
 
     Returns:
-        The comparisons, empty if the runs are not pairs; and the reason if pairs cannot be
-        compared, else None.
+        The comparisons, and the reason why pairs cannot be compared (None if they can). If the runs
+        are not pairs, there are no comparisons, and the reason is None.
     """
     from edgebench.host.analysis.compare.runs import compare_pairs
     from edgebench.host.options.bench import JUDGEMENT

@@ -192,7 +192,7 @@ def _print_hint(name: str) -> None:
 
 
 def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
-    """Print the set as this version computes it, then its stored verdict and its verdict today."""
+    """Print the set as this version computes it, then the stored verdict and the new verdict."""
     from edgebench.host.analysis.run_set import find_set
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.show.set_page import set_document, set_page

@@ -1,4 +1,4 @@
-"""An account on a device, in which the host runs the steps of `on_device.py` by typed calls."""
+"""An account on a device; its typed methods run the steps of `on_device.py` in the account."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Account:
         Args:
             words: Arguments of pip.
             wheels: The wheels that were sent. The device compares the digests of its copies with
-                them, and does not run pip if any digest differs.
+                the digests in `wheels`, and does not run pip if any digest differs.
             is_offline: Whether pip may use only these wheels.
         """
         return self._ask(
@@ -239,7 +239,8 @@ def parse_answer(text: str, kind: type[_T], *, source: str) -> _T:
         source: Step and device, for the error.
 
     Raises:
-        RemoteProtocolError: the reply is not JSON, or not of this kind; the error quotes it.
+        RemoteProtocolError: the reply is not JSON, or does not match the dataclass; the error
+            quotes the reply.
     """
     try:
         plain = _harmless(json.loads(text))
@@ -253,7 +254,7 @@ def parse_answer(text: str, kind: type[_T], *, source: str) -> _T:
 
 
 def _harmless(plain: Any) -> Any:
-    """Remove control characters, which JSON can contain as escape sequences, from a value."""
+    """Remove control characters from a value; JSON can contain them as escape sequences."""
     if isinstance(plain, str):
         return printable(plain.replace("\n", " "))
     if isinstance(plain, list):

@@ -107,7 +107,7 @@ def parse_target(text: str) -> AdbTarget | None:
 
 
 def ready_phones() -> tuple[Phone, ...]:
-    """The phones that are ready for a deploy; a phone on both cable and Wi-Fi is listed by cable.
+    """The phones ready for a deploy; a phone reachable by cable and Wi-Fi is listed once, by cable.
 
     Raises:
         PhoneUnavailable: no phone is ready.
@@ -133,7 +133,7 @@ def ready_phones() -> tuple[Phone, ...]:
 
 
 def _name_of_boot(server: AdbServer, phone: Phone) -> tuple[str, str] | None:
-    """Serial number and boot id, which together identify a phone; serial numbers may be equal.
+    """Serial number and boot id, to identify a phone; several phones may have equal serial numbers.
 
     None if the phone does not report both; such a phone counts as a separate phone.
     """
@@ -155,7 +155,7 @@ class AdbShell:
     kits = KITS
     restart_note = (
         "the agent ends if USB debugging is switched off or the phone restarts; then deploy "
-        "again, which keeps the runs"
+        "again: the runs on the phone are kept"
     )
 
     def __init__(self, server: AdbServer, serial: str) -> None:
@@ -228,7 +228,7 @@ def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tupl
     read all of its input would block otherwise.
 
     Raises:
-        EOFError: the stream ended before the command.
+        EOFError: the stream ended before the command ended.
         ValueError: the stream does not follow the protocol.
         TimeoutError: the command did not end in time.
     """

@@ -76,8 +76,8 @@ class DeployRequest:
     wheels: Path | None = None
     """Directory from which all wheels are taken; None for the package index."""
     python: str | None = None
-    """Python on the device; None selects the first one that is new enough, or a kit's on a phone.
-    """
+    """Python on the device; None selects the first Python that is new enough or, on a phone, the
+    Python of a kit."""
     kit: Path | None = None
     """File of a kit (a Python for phones); None selects the kit that is built or installed here."""
     port: int | None = None
@@ -87,12 +87,14 @@ class DeployRequest:
     at_boot: bool = True
     """Whether the agent also starts at boot."""
     via: str | None = None
-    """Transport for the agent; None keeps it, or takes the login's transport for a new device."""
+    """Transport for the agent; None keeps the present transport. For a new device, None selects the
+    transport of the login."""
     meters: Sequence[str] = ()
     """Meters that the agent serves, or only the word "none" for no meter; empty keeps the
     meters."""
     sync_line: str | None = None
-    """Wire to a meter's digital input, or the word "none" for no wire; None keeps the setting."""
+    """Line from the device to a digital input of a meter, or the word "none" for no line; None
+    keeps the setting."""
     has_bridge: bool | None = None
     """Whether to install the firmware bridge, for microcontrollers attached to the device. None
     keeps the present choice; on a new device, the bridge is then not installed."""
@@ -116,7 +118,7 @@ class DeployReport:
     device: KnownDevice
     system: SystemDescription
     warnings: tuple[str, ...] = ()
-    """Warnings of the device's agent about missing meters and lines."""
+    """Warnings of the device's agent about missing meters and sync lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,7 @@ def _refuse_busy(request: DeployRequest, facts: DeviceFacts) -> None:
 def _agent_options(
     files: HostFiles, request: DeployRequest, facts: DeviceFacts, default_name: str = ""
 ) -> AgentOptions:
-    """Options of the agent: the requested options, and the device's previous options otherwise.
+    """Options of the agent: each requested option, or else the device's previous option.
 
     Name and port are stored on this host. Meters and the sync line, which are wired to the device,
     are stored on the device, so that a deploy from another host keeps them.

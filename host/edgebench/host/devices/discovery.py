@@ -87,7 +87,7 @@ class DiscoveredDevice:
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
 """Function that adds stored facts about a device to its row in the list. For an agent's first seat
-(the first of its devices), the device that is passed is the agent itself."""
+(the first of its devices), the `KnownDevice` that is passed is the entry of the agent itself."""
 
 
 def find_devices(
@@ -329,7 +329,8 @@ class _Agent:
     instance: str
     hardware: Hardware
     refusal: WrongBoard | None
-    """Error that the agent does not run on the device's board; None if it runs on this board."""
+    """Error that the agent does not run on the device's board; None if the agent runs on that
+    board."""
     system: SystemDescription
     seats: tuple[SeatState, ...]
 
@@ -338,8 +339,8 @@ def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]
     """Update the addresses that are stored for agents with a device's identity; return the device.
 
     If there are several agents, each of them may be the device, so all of their addresses are
-    stored. The addresses are removed when only one agent is found, and it surely runs on the
-    device's board.
+    stored. The addresses are removed when only one agent is found, and its hardware proves that it
+    runs on the device's board.
     """
     copies = device.copies
     if len(agents) > 1:

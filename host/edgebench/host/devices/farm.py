@@ -33,7 +33,8 @@ MAX_PARALLEL = 64
 DEFAULT_PARALLEL = 16
 DEFAULT_QUARANTINE_AFTER = 3
 """Default number of consecutive failures after which a device is quarantined. Two failures are not
-enough, because a loose cable and plugging it in again may cause one failure each."""
+enough, because a loose cable may cause one failure, and plugging it in again may cause a second
+one."""
 MAX_QUARANTINE_AFTER = 1000
 MAX_SIZE_BYTES = 2**20
 
@@ -55,7 +56,7 @@ class LabgridTable:
     coordinator: str
     """Address, as `HOST` or `HOST:PORT`."""
     tag: str = "edgebench"
-    """Key of the tag by which a labgrid place names its device of this host."""
+    """Key of a place's tag; the value of the tag is the name of a device of this host."""
     place: Mapping[str, str] = field(default_factory=dict[str, str])
     """Maps the name of each labgrid place to the name of its device."""
 

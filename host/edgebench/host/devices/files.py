@@ -33,7 +33,8 @@ class KnownDevice:
     addresses: tuple[str, ...]
     port: int
     deployed_to: str | None = None
-    """Account (USER@HOST) in which `edgebench deploy` installed the agent; None if it did not."""
+    """Account (USER@HOST) in which `edgebench deploy` installed the agent; None if the agent was
+    not installed by `edgebench deploy`."""
     via: str = TlsTransport.name
     """Name of the transport that reaches the device."""
     arch: str = ""
@@ -49,7 +50,7 @@ class KnownDevice:
     reports nothing about the machine."""
     copies: tuple[str, ...] = ()
     """Addresses of several agents that had this identity at the same time. Empty if there was only
-    one agent, or if their hardware distinguishes them."""
+    one agent, or if the hardware of the agents distinguishes them."""
 
     identity_file: str = ""
     """File of the private key with which `edgebench deploy` logged in; empty if the transport to
@@ -62,7 +63,7 @@ class KnownDevice:
 
     @property
     def machine(self) -> Hardware:
-        """Machine on which the agent runs; only its board id is known after an old pairing."""
+        """Machine of the agent; only the board id is known if an older version made the pairing."""
         return Hardware(self.board) if self.hardware == Hardware() else self.hardware
 
     @property

@@ -2,9 +2,10 @@
 
 Theory of operation
 
-A device that fails several times in a row is quarantined: `--on all` and conditions leave it out,
-and state the reason, until a run on it succeeds or `edgebench devices check` finds it well. A
-quarantined device that is named explicitly is still measured.
+A device that fails several times in a row is quarantined: `--on all` and the conditions of `--on`
+leave the device out, and the reason is printed. The quarantine ends when a run or `edgebench
+devices check` succeeds on the device, or when its agent is deployed again. A quarantined device
+that is named explicitly is still measured.
 
 Only failures of the device count (`is_of_device`), not failures of the model, of the request, of
 this host or of a meter. Crashes of the worker process count once per model, because a model may
@@ -12,9 +13,10 @@ crash every worker that loads it. Only a completed run counts as a success. A co
 because it only shows that the device is reachable. Failures in a row are therefore failures without
 a completed run between them.
 
-Each device has a small file. The file is found by the pin of the agent's certificate and the seat,
-not by the device's id, because boards with copies of the same SD card share an id. A damaged file
-counts as empty, and a file that cannot be written does not prevent measurements.
+Each device has a small file. The path of the file is derived from the fingerprint of the agent's
+certificate and the name of the seat, not from the device's id, because boards with copies of the
+same SD card share an id. A damaged file counts as empty, and a file that cannot be written does not
+prevent measurements.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
 )
 """Maps each error class to a code for a failure of the device; the first matching class counts. An
 error with the code None, or of a class that is not listed, is not a failure of the device. For
-example, the user chooses a file that is too large, and `TooHot` and `WorkerTimeout` depend on the
-request, the model and the room temperature."""
+example, `TooLarge` is raised for a file that the user chose, and errors such as `TooHot` and
+`WorkerTimeout` depend on the request, the model and the room temperature."""
 CHECK_FAILED = "check_failed"
 """Code of a failed health check if the error has no code of its own in `_OF_DEVICE`."""
 
@@ -94,9 +96,10 @@ class DeviceHealth:
     """Start of the quarantine; None if the device is not quarantined."""
     quarantine_reason: str = ""
     quarantined_after: int = 0
-    """Number of failures in a row that led to the quarantine; 0 if failures are not its reason."""
+    """Number of failures in a row that led to the quarantine; 0 if it has another reason."""
     seat: str = ""
-    """Name of the agent's first seat (device), if this is that seat's health; otherwise empty."""
+    """If this is the health of the agent's first seat (device), the name of that seat; otherwise
+    empty."""
     events: tuple[HealthEvent, ...] = ()
     """The most recent outcomes of runs and connections, oldest first."""
 
@@ -233,7 +236,7 @@ class HealthFiles:
         self._change(device, change)
 
     def move(self, old_pin: str, new_pin: str) -> None:
-        """Move the health of an agent and its seats to its new identity."""
+        """Move the health of an agent and of its seats to the agent's new identity."""
         new = self._agent(new_pin)
 
         def to_new(path: Path) -> None:
@@ -298,8 +301,8 @@ class Outcomes:
         self._device = device
         self._quarantine_after = quarantine_after
         self._last: EdgebenchError | None = None
-        """Last failure that was recorded, because a run and the whole request may report the same
-        error."""
+        """Last failure that was recorded. A run and the whole request may report the same error,
+        which is recorded only once."""
         self._is_well = False
 
     def succeeded(self) -> None:

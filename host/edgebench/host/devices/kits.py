@@ -1,8 +1,8 @@
 """Installs and removes kits, which are Pythons for devices without Python, through a shell.
 
-The directory of a kit gets its name only when the kit is complete. Therefore a deploy that finds a
-kit on the device only checks that it runs, and sends nothing. An agent uses the kit with which its
-environment was made, until a deploy installs a different kit.
+The directory of a kit gets its final name only when the kit is complete. Therefore a deploy that
+finds a kit on the device only checks that it runs, and sends nothing. An agent uses the kit with
+which its environment was made, until a deploy installs a different kit.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ UNPACK_TIMEOUT_S = 300.0
 def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
     """Return the path of a kit's Python on a device; send the kit if the device does not have it.
 
-    If this machine has no kit, because an earlier deploy used `--kit FILE`, the kit on the device
-    is used.
+    If this machine has no kit, the kit on the device is used; an earlier deploy with `--kit FILE`
+    has sent it.
 
     Args:
         shell: Shell of a device; its `kits` is not empty.
@@ -68,7 +68,7 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
 
 
 def present_python(shell: Shell) -> str | None:
-    """Path of a Python from a kit that is on the device and starts; None if there is none."""
+    """Path of a Python that starts, from a kit on the device; None if no Python starts."""
     for name in _names(shell):
         python = f"{shell.kits}/{name}/bin/python3"
         if _runs(shell, python).code == 0:

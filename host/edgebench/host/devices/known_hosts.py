@@ -116,7 +116,8 @@ class Decision:
     line: HostLine | None = None
     """The line that decides; None if no line for the host applies to the key."""
     reason: str = ""
-    """Reason why a certificate, or a line that would have decided otherwise, was ignored."""
+    """Reason why a certificate was ignored, or why a line was ignored that would have led to a
+    different decision."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,8 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
         files: This host's identity and devices.
         path: File that `export_lab` wrote.
         replaces: Whether this host's identity may be replaced, which removes the devices that are
-            paired with it. A host without devices, or with the lab's identity already, does not
-            need this permission.
+            paired with it. The permission is not needed if this host has no devices, or already has
+            the lab's identity.
 
     Raises:
         UsageError: the file is not a lab file, or this host has its own devices and `replaces` is

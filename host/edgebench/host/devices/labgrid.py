@@ -97,7 +97,7 @@ def own_name() -> str:
 
 
 def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> LabgridPlaces:
-    """The places that stand for devices of this host; errors are returned as doubts, not raised."""
+    """The places that stand for devices of this host; errors are put into `doubts`, not raised."""
     if table is None:
         return NO_PLACES
     try:

@@ -1,4 +1,4 @@
-"""Steps of `edgebench deploy` that run on the device; the host sends this file to its Python.
+"""Steps of `edgebench deploy` on the device; the host sends this file to the device's Python.
 
 edgebench may not be installed on the device yet, so this file is self-contained: it uses only the
 standard library of Python 3.10 on Linux. The argument of the script is a request in JSON, and the
@@ -147,11 +147,12 @@ class DeviceFacts:
     log: str
     """Path of the agent's log."""
     free_bytes: int
-    """Disk space for packages that this account may use."""
+    """Disk space that this account may use for packages."""
     held: tuple[WheelFile, ...] = ()
     """Wheel files that are still on the device from earlier deploys."""
     installed: tuple[WheelFile, ...] = ()
-    """Wheels that are installed; empty if the environment is broken, or came from an index."""
+    """Wheels that are installed; empty if the environment is broken, or if its packages came from
+    an index."""
     pin: str | None = None
     """Fingerprint of the agent's certificate; None before the agent has a certificate."""
     busy_with: str | None = None
@@ -179,7 +180,8 @@ class DeployRecord:
     installed: tuple[WheelFile, ...] = ()
     """Wheels in the virtual environment in use; empty if its packages came from an index."""
     venv: str = VENVS[1]
-    """Virtual environment in use. The first deploy installs into the other environment."""
+    """Name of the virtual environment in use. By default, it is the second environment, so that the
+    first deploy installs into the first environment."""
     installed_before: tuple[WheelFile, ...] = ()
     """Wheels in the previous environment; empty once the agent of the new environment has
     started."""
@@ -196,7 +198,7 @@ class DeployRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """Result of a step of a deploy; the caller handles a failure that it reports."""
+    """Result of a step of a deploy; if the step failed, the caller handles the failure."""
 
     error: str | None = None
     """Last line of the failed command's output; None if the step succeeded."""
@@ -421,7 +423,10 @@ def drop(places: Places) -> StepReport:
 
 
 def switch(places: Places, is_offline: bool) -> StepReport:
-    """Put the spare virtual environment into use; `is_offline` if it has only the held wheels."""
+    """Put the spare virtual environment into use.
+
+    `is_offline`: whether this environment contains only held wheels (wheel files on the device).
+    """
     before = places.read_record().installed
     installed = places.held() if is_offline else ()
     places.write_record(venv=places.spare.name, installed=installed, installed_before=before)
@@ -453,8 +458,8 @@ def install(
     """Run `pip install` in the spare environment, with the held wheels or with a package index.
 
     The held wheels (the wheel files on the device) must be exactly the wheels that were sent.
-    Otherwise, pip might select an unknown newer wheel in their directory, and pip itself runs from
-    a wheel there.
+    Otherwise, pip might select an unknown newer wheel in the directory of the held wheels. pip
+    itself also runs from a wheel in that directory, if it contains a wheel of pip.
     """
     if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
         return StepReport(problem)
@@ -681,7 +686,7 @@ class _OpenRc(_Supervisor):
 
 
 class _SystemdUser(_Systemd):
-    """A unit of the account, with lingering so that services run from boot, without a login."""
+    """A unit of the account; with lingering, the account's services run from boot without login."""
 
     name = "systemd-user"
     target = "default.target"
@@ -734,7 +739,7 @@ class _Cron:
         self.places = places
 
     def is_available(self) -> bool:
-        """Whether crontab and a cron daemon exist that support @reboot, which busybox's do not."""
+        """Whether crontab and a cron daemon exist that support @reboot; those of busybox do not."""
         program = shutil.which("crontab")
         if program is None or "busybox" in os.path.realpath(program):
             return False
@@ -859,7 +864,7 @@ def cron_line(command: list[str], places: Places, environment: Mapping[str, str]
 
 
 def _xdg(environment: Mapping[str, str]) -> list[str]:
-    """Environment variables for the agent's directories, because no login sets them at boot."""
+    """Environment variables of the agent's directories; at boot, no login sets these variables."""
     names = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
     return [f"{name}={environment[name]}" for name in names if environment.get(name)]
 
@@ -1059,8 +1064,8 @@ def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
         is_under_way = bool(named) and named != deploy and 0 <= age_s < BROKEN_OFF_S
         if is_in_step or is_under_way:
             raise OtherDeploy(
-                f"{other or 'another host'} is deploying to this device; its last step was "
-                f"{age_s:.0f} s ago"
+                f"{other or 'another host'} is deploying to this device; the last step of "
+                f"this deployment was {age_s:.0f} s ago"
             )
         file.seek(0)
         file.truncate()

@@ -1,4 +1,4 @@
-"""Fetch the wheels that a device needs on the host, so that the device needs no internet access.
+"""Fetch wheels for a device on the host, so that the device needs no internet access.
 
     our wheel + runtimes ──▶ one set that pip resolves for the device ──▶ kept under
               + extras       (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
@@ -49,7 +49,7 @@ class WheelSet:
     """A set of wheels that can be installed together."""
 
     own: Path
-    """Wheel of edgebench-agent itself, which `files` also contains."""
+    """Wheel of edgebench-agent itself; `files` also contains this wheel."""
     files: tuple[Path, ...]
     runtimes: tuple[str, ...]
     left_out: tuple[str, ...] = ()
@@ -137,10 +137,11 @@ def fetch(
 
 
 def why_no_runtime(interpreter: Interpreter) -> str:
-    """Reason why no index has a wheel of any runtime for this Python; empty if one may exist.
+    """Reason why no index has a runtime wheel for this Python; empty if such a wheel may exist.
 
     Source: files of ai-edge-litert, onnxruntime and tflite-runtime on PyPI, November 2026: none for
-    musl, for 64-bit RISC-V, or for 32-bit x86. For 32-bit ARM, devices use an index of their own.
+    musl, for 64-bit RISC-V, or for 32-bit x86. Devices with 32-bit ARM use a separate package
+    index.
     """
     machine = interpreter.markers.platform_machine
     arch = _ARCH_32.get(machine, machine) if interpreter.bits == 32 else machine

@@ -21,9 +21,9 @@ from edgebench.protocol.messages import Done, PairHost
 from edgebench.protocol.pem import Pem
 
 Decide = Callable[[KnownDevice, bool], bool]
-"""Function that returns whether an agent replaces the known device that is passed. The flag is true
-if agent and known device report the same board. It is false if they only have the same machine id,
-which boards with copies of an SD card also have."""
+"""Function that returns whether an agent replaces the given known device. The second argument is
+true if the agent and the known device report the same board. It is false if they only have the same
+machine id; boards with copies of the same SD card also have the same machine id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Pairing:
 
     device: KnownDevice
     replaced: KnownDevice | None
-    """Known device that the paired device replaces, with the same name; None if the paired device
-    is new, or was already paired."""
+    """Known device that the paired device replaces; the paired device takes over its name. None if
+    the paired device is new, or was already paired."""
 
 
 def pair(
@@ -49,16 +49,14 @@ def pair(
 
     Args:
         files: This host's identity and devices.
-        text: Pairing string. Its parts are given instead if an address cannot be written in a
-            string.
+        text: Pairing string, or its parsed parts if its format cannot express the address.
         via: Name of the transport that reaches the agent.
         deployed_to: Account in which `deploy` installed the agent; None if it was not deployed.
         identity_file: Private key with which the transport logs in, as in `KnownDevice`.
         decide: Called if the agent seems to be on the board of a known device that does not
-            respond, because a board that was set up again has a new certificate. Nothing has
-            changed before this call; if `decide` raises an error, the string remains valid for
-            another attempt. None means that the agent is a new device, and known devices are not
-            checked.
+            respond: a board that was set up again has a new certificate. Nothing has changed before
+            this call; if `decide` raises an error, the string remains valid for another attempt.
+            None means that the agent is a new device, and known devices are not checked.
 
     Raises:
         UsageError: not a pairing string.

@@ -61,7 +61,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def log_in(address: SshAddress, identity_file: Path | None, *, can_prompt: bool) -> ParamikoShell:
-    """Log in with keys of ssh-agent and the default files, or on a terminal with a password.
+    """Log in with keys of ssh-agent and of the default files; on a terminal, also try a password.
 
     Raises:
         Unreachable: the device does not respond.
@@ -142,7 +142,7 @@ class ParamikoShell:
         self._client.close()
 
     def _end_of(self, channel: paramiko.Channel, deadline_s: float) -> tuple[int, str]:
-        """Read a command's output to its end, after the input; return exit status and output."""
+        """After the input was sent, read the output to its end; return exit status and output."""
         kept = b""
         while True:
             if (left_s := deadline_s - time.monotonic()) <= 0:
@@ -178,7 +178,7 @@ class _LoginFailure(Exception):
 
 
 class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
-    """Accepts the host keys that known_hosts files trust; the library itself reads no files."""
+    """Accepts the host keys that known_hosts files trust; Paramiko itself does not read them."""
 
     def __init__(self, target: SshAddress, known: KnownHosts) -> None:
         self._target, self._known = target, known
@@ -186,7 +186,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
-        """Accept a trusted host key, which means that the method returns without an error.
+        """Return without an error if the host key is trusted.
 
         Raises:
             AccessDenied: the key is not trusted, or its certificate is invalid.

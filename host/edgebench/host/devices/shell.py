@@ -77,7 +77,7 @@ class Shell(Protocol):
 
     @property
     def restart_note(self) -> str:
-        """Note for the user that explains when the agent ends, and how to start it again."""
+        """Note for the user: when the agent ends, and how to start the agent again."""
         ...
 
     def run(

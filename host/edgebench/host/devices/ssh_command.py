@@ -296,8 +296,8 @@ def _converse(
 
     Args:
         process: The process, with pipes for input and output.
-        source: Input of the process; its pipe is then closed. If `until` is given, no input is
-            sent.
+        source: Input of the process; its pipe is closed after the input was sent. If `until` is
+            given, no input is sent.
         deadline_s: Time of the monotonic clock at which the transfer fails; None for no deadline.
         quiet_s: Maximum time without a byte in either direction; used if there is no deadline.
         until: Reading stops when the output contains these bytes; None reads to the end of the

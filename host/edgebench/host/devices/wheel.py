@@ -3,8 +3,8 @@
 No build tool is needed, and edgebench may be installed from a checkout or from a wheel. The same
 files always result in the same bytes, so that a wheel is not sent again to a device that has it.
 
-For a computer with attached microcontrollers, the wheel also contains the firmware bridge, a
-further portion of the namespace package, and the entry points by which the agent finds the bridge.
+For a computer with attached microcontrollers, the wheel also contains the firmware bridge (a
+further portion of the namespace package) and the entry points by which the agent finds the bridge.
 The build tag distinguishes the two wheels.
 """
 
@@ -26,7 +26,7 @@ from edgebench.system.paths import APPLICATION
 PORTIONS = ("protocol", "system", "device_profiles", "meters", "agent")
 """Portions (subpackages) of the namespace package `edgebench` that every wheel contains."""
 BRIDGE = "firmware_bridge"
-"""Subpackage of the host's distribution that is added for computers with microcontrollers."""
+"""Subpackage from the host's distribution, packed for computers with attached microcontrollers."""
 BRIDGE_TAG = "1bridge"
 """Build tag of a wheel with the bridge."""
 BRIDGE_EXTRAS = ("serial",)

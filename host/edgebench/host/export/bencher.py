@@ -22,7 +22,7 @@ from edgebench.host.export.exported import (
 )
 
 _BUILT_IN = {"latency_ns.p50": "latency", "throughput_per_s": "throughput"}
-"""Names of Bencher's default measures, in nanoseconds and per second."""
+"""Maps metrics to Bencher's default measures: latency in ns, and throughput per second."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:

@@ -1,10 +1,10 @@
 """CSV: a row per run, with a stable header; RFC 4180, UTF-8.
 
 Names of models and notes are untrusted text, so a formula in a cell is prefixed with an apostrophe.
-A formula is recognised also after leading blanks, which some programs drop, and after a semicolon
-or a line feed, at which a program ends the cell if its decimal mark is the comma. `fact_cells`
-replaces tabs and carriage returns by `?`. Numbers are unchanged. A reader such as pandas returns
-the apostrophe as part of the text.
+A formula is also recognised after leading blanks, because some programs drop them. It is also
+recognised after a semicolon or a line feed, because a program ends the cell there if its decimal
+mark is the comma. `fact_cells` replaces tabs and carriage returns by `?`. Numbers are unchanged. A
+reader such as pandas returns the apostrophe as part of the text.
 
 Source: OWASP, CSV Injection.
 """

@@ -29,7 +29,8 @@ CHIEF = (
     *("cold_start_ns.load", "cold_start_ns.first_inference", "memory_bytes.peak_rss"),
     *("accuracy.value", GROSS_ENERGY, BY_SHORT_NAME["net_energy_j"].path, "energy.power_w_mean"),
 )
-"""Metrics in formats that make a time series of each metric; table formats have all metrics."""
+"""Metrics that are exported to formats with a time series for each metric; table formats have all
+metrics."""
 
 MAX_PART_CHARS = 150
 """Maximum length of each part of a benchmark's name; Bencher accepts 1024 characters in total."""
@@ -91,7 +92,7 @@ def mark(run_set: RunSet) -> str:
 
 
 def number_mark(number: Number, run_set: RunSet) -> str:
-    """Mark appended to the name of a suspect number, if the headline of the set is valid."""
+    """Mark appended to the name of a suspect number, if the main metric of the set is valid."""
     return f" [{State.SUSPECT.value}]" if number.metric.kind in run_set.marks.also_suspect else ""
 
 

@@ -1,8 +1,8 @@
 """JSON of github-action-benchmark: a list of name, unit, value, range and extra.
 
-In a file for the action, either lower or higher values are better for all metrics, so there are two
-formats. The name of a suspect set ends with `suspect`; `extra` has the verdict. An invalid set is
-left out.
+All metrics in a file for the action have the same direction: either lower or higher values are
+better. Therefore there are two formats. The name of a suspect set ends with `suspect`; `extra` has
+the verdict. An invalid set is left out.
 
 Source: github.com/benchmark-action/github-action-benchmark, src/extract.ts (BenchmarkResult)
 """

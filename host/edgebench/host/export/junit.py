@@ -1,9 +1,10 @@
-"""JUnit XML: a test case for each run, which fails if the run is invalid.
+"""JUnit XML: a test case for each run; the test case fails if the run is invalid.
 
 The schema allows properties only for test suites, so each run is a suite with a single test case,
 and its numbers are properties. A run that failed on its device is an error; an invalid run is a
 failure with its reasons. A suspect run passes; the label `suspect` is in its properties and its
-output. A set that is invalid because its runs are too far apart is a separate suite, which fails.
+output. A set that is invalid because the results of its runs differ too much is a separate suite,
+which fails.
 
 Source: jenkinsci/xunit-plugin, junit-10.xsd
 """

@@ -87,7 +87,10 @@ def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
 
 
 def _compared(comparisons: Sequence[Sequence[ExportedRun]]) -> list[str]:
-    """Outcomes of comparisons judged together, or separately if any of them is refused."""
+    """Outcomes of comparisons, which are judged together.
+
+    If the joint comparison is refused, each comparison is judged separately.
+    """
     judgement = comparisons[0][0].judgement
     try:
         compared = compare_pairs(

@@ -59,7 +59,9 @@ def _check(exported_run: ExportedRun) -> None:
     """
     run_id, raw = exported_run.run.run_id, exported_run.directory / RAW_DIRECTORY
     if exported_run.run.metrics.loadgen is None:
-        raise NoLoadgenLog(f"run {run_id} has no LoadGen log: LoadGen did not issue its queries")
+        raise NoLoadgenLog(
+            f"run {run_id} has no LoadGen log: LoadGen did not issue the queries of the run"
+        )
     if exported_run.run.verdict.is_refused:
         why = "; ".join(reasons(exported_run.run.verdict))
         raise NoLoadgenLog(f"log not exported: run {run_id} is invalid: {why}")

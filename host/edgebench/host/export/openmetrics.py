@@ -67,7 +67,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
                 own = {**labels, "verdict": number.marks.state}
                 samples.append((_joined(own), value))
     lines = _family(
-        "edgebench_verdict", "", "Verdict of each run or set, and its reasons", verdicts
+        "edgebench_verdict", "", "Verdict of each run or set, with the reasons for it", verdicts
     )
     for (path, bound), samples in sorted(families.items()):
         metric = METRICS[path]
@@ -79,7 +79,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def family_name(metric: Metric, bound: str = "") -> str:
-    """Name of a metric's family, made of its path without unit suffix and the unit's full name.
+    """Name of a metric's family: the path without its unit suffix, then the unit's full name.
 
     >>> family_name(METRICS["latency_ns.p50"]), family_name(METRICS["throughput_per_s"])
     ('edgebench_latency_p50_seconds', 'edgebench_throughput_per_second')

@@ -25,7 +25,8 @@ from edgebench.host.store.arrow import to_arrow
 
 _TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 TRACES = ("inference_start_s", "inference_latency_ns")
-"""Columns with lists of starts, relative to the first query after the warm-up, and of latencies."""
+"""Columns with lists: the starts of the inferences, relative to the first query after the warm-up,
+and their latencies."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
@@ -61,7 +62,7 @@ def _latencies(exported_run: ExportedRun) -> dict[str, Any]:
 
 
 def _column(cell: Any, kind: Any) -> Any:
-    """Array with a single cell, without a Python object for each number of a list."""
+    """Array with a single cell; the numbers of a list are not converted to Python objects."""
     if cell is None or not pa.types.is_list(kind):
         return pa.array([cell], kind)
     return pa.ListArray.from_arrays(pa.array([0, len(cell)], pa.int32()), to_arrow(cell))

@@ -108,7 +108,7 @@ def format_of_file(file_name: str) -> ExportFormat:
     """The format selected by the suffix of a file name.
 
     Raises:
-        UsageError: the suffix selects no format, or several, as `.json` does.
+        UsageError: the suffix selects no format, or several formats (for example `.json`).
     """
     lower = file_name.lower()
     for known in FORMATS:

@@ -35,7 +35,7 @@ from edgebench.protocol.text import printable
 Nanoseconds = NDArray[np.int64]
 MAX_RATE_HZ = 10_000.0
 MAX_BLOCKS = 1 << 20
-"""Maximum number of values in a power track, which is 291 per second over an hour."""
+"""Maximum number of values in a power track; over an hour, this is 291 per second."""
 INFERENCE, WARM_UP, NO_READING = "inference", "warm-up inference", "no reading"
 """Names of slices."""
 _UNITS = {"temp_c": "°C", "freq_hz": "Hz", "_ratio": "ratio", "_w": "W", "_v": "V", "_a": "A"}
@@ -183,7 +183,10 @@ def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
     elif series.power:
         lengths_s = np.concatenate([channel.end_s - channel.begin_s for channel in series.power])
         middle_s = float(np.median(lengths_s))
-        facts["power"] = f"mean, lowest and highest power of blocks of {middle_s:.3g} s (median)"
+        facts["power"] = (
+            "mean, lowest and highest power of each block of samples; the median length of a block "
+            f"is {middle_s:.3g} s"
+        )
     return facts
 
 
@@ -222,8 +225,8 @@ def _queries(
 def _operators(run: Run, profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
     """Track of a synthetic inference, composed of the median time of each operator.
 
-    The name of the track has the marks of the device. If an emulator counts instructions, its times
-    are virtual and are left out of the facts.
+    The name of the track includes the marks of the device (`simulated`, `emulated`). If an emulator
+    counts instructions, the times are virtual and are left out of the facts.
     """
     groups: list[SliceGroup] = []
     begin_ns = -clock.begin_ns
@@ -259,7 +262,7 @@ def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
 
 
 def _gaps(series: RunSeries, clock: _TraceClock) -> Iterable[SliceTrack]:
-    """Gaps without a reading; the power counter continues across gaps, as the integral does."""
+    """Gaps without a reading; the power counter and the energy integral continue across gaps."""
     for channel in series.power if series.power_apart is None else ():
         # Samples that are NaN may precede the first finite sample.
         within_s = np.clip(channel.gaps_s, channel.begin_s[:1], channel.end_s[-1:])
@@ -280,6 +283,6 @@ def _gap_track(counter: str, gaps_s: Floats, clock: _TraceClock) -> Iterable[Sli
 def _power_track(
     name: str, series: PowerSeries, value_w: Floats, clock: _TraceClock
 ) -> CounterTrack:
-    """Track of values, each from the start of its block; the last value also ends the trace."""
+    """Track of block values, each at the start of its block; the last is repeated at the end."""
     time_s = np.append(series.begin_s, series.end_s[-1:])
     return CounterTrack(name, "W", clock.times(time_s), np.append(value_w, value_w[-1:]))

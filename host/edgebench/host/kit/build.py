@@ -43,7 +43,8 @@ from edgebench.system.installed import installed_version
 from edgebench.system.whole_files import make_directory, whole_file
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.10")
-"""Versions of Python, the preferred first; tflite-runtime has no wheel for versions after 3.11."""
+"""Versions of Python in order of preference; tflite-runtime has no wheel for versions after
+3.11."""
 LEFT_OUT = (
     r"(test|tests|idlelib|lib2to3|tkinter|turtledemo|ensurepip|pydoc_data|curses|dbm|sqlite3)/.*",
     r"(site|dist)-packages/.*|config-[^/]*/.*|(.*/)?__pycache__/.*|.*\.a",
@@ -148,7 +149,7 @@ def _member(root: Root, path: PurePosixPath, *, is_program: bool = False) -> _Me
 def _standard_library(
     root: Root, base: str, python: str, libraries: Libraries
 ) -> tuple[dict[str, _Member], tuple[str, ...]]:
-    """Maps paths to modules; also the names of modules whose libraries are missing."""
+    """Modules of the kit by path, and the names of modules whose libraries are missing."""
     members, left_out = dict[str, _Member](), []
     directory = f"python{python}"
     for name, path in root.files(f"{base}/{directory}"):
@@ -169,8 +170,8 @@ def _check(members: Mapping[str, _Member], machine: str, library: str) -> None:
     """Check that a phone can load every file.
 
     Raises:
-        KitNotBuilt: a file is for another machine, or needs a library that is not in the kit,
-            smaller pages, or an executable stack, which Android refuses.
+        KitNotBuilt: a file is for another machine, needs a library that is not in the kit, needs
+            smaller pages, or needs an executable stack (Android refuses executable stacks).
     """
     for path, member in members.items():
         elf = read_elf(member.data)
@@ -267,7 +268,7 @@ def _packages(
 
 
 def _tar(name: str, members: Mapping[str, _Member]) -> bytes:
-    """Tar archive of the files, below a directory with the kit's name, without the build time."""
+    """Tar archive without the build time; the files are below a directory with the kit's name."""
     buffer = io.BytesIO()
     with tarfile.TarFile(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path, member in sorted(members.items()):

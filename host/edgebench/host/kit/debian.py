@@ -46,7 +46,9 @@ def fetch_root(machine: str, folder: Path) -> Root:
             lack a package.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise KitNotBuilt("apt-get and dpkg-deb are needed to build a kit, and not installed")
+        raise KitNotBuilt(
+            "building a kit requires apt-get and dpkg-deb; at least one of them is not installed"
+        )
     for name in ("state/lists/partial", "cache/archives/partial", "root"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()

@@ -1,4 +1,4 @@
-"""A kit is a Python for phones, a wheel that contains an archive and its manifest.
+"""A kit is a Python for phones, packed as a wheel with an archive and its manifest.
 
     edgebench_kit/manifest.json   contents, machine and place
     edgebench_kit/kit.tar.xz      the files, below a directory with the kit's name

@@ -79,7 +79,7 @@ class Libraries:
         return "glibc {}.{}".format(*max((int(major), int(minor)) for major, minor in versions))
 
     def _closure(self, names: Iterable[str]) -> set[str] | None:
-        """These libraries and their dependencies; None if any is missing."""
+        """The named libraries and their dependencies; None if any of them is missing."""
         found, waiting = set[str](), list(names)
         while waiting:
             name = waiting.pop()

@@ -1,1 +1,1 @@
-"""Options that users set, with their names, and how their values are read and printed."""
+"""Options that users set: names, and functions that parse and format the values."""

@@ -1,8 +1,8 @@
 """The options of `edgebench bench`, each defined in one row of a table.
 
-An option has the same name everywhere, as in `--cooldown 10m` on the command line, `cooldown =
-"10m"` in a campaign file and `EDGEBENCH_COOLDOWN=10m` in the environment, all parsed by the same
-function. In Python, values are numbers without a unit; the keyword, which is the row's `field`,
+An option has the same name everywhere: `--cooldown 10m` on the command line, `cooldown = "10m"` in
+a campaign file and `EDGEBENCH_COOLDOWN=10m` in the environment. The same function parses all three
+forms. In Python, values are numbers without a unit; the keyword, which is the row's `field`,
 ends with the unit: `cooldown_timeout_s=600.0`.
 """
 
@@ -45,7 +45,7 @@ class ValueKind(NamedTuple):
 
 
 def _seconds_text(value_s: float) -> str:
-    """Format a duration for `seconds`, in whole hours or minutes from 10 minutes on.
+    """Format a duration for `seconds`; 10 minutes or more as whole hours or minutes, if possible.
 
     >>> _seconds_text(90.0), _seconds_text(1200.0), _seconds_text(86400.0)
     ('90s', '20m', '24h')
@@ -86,7 +86,8 @@ class BenchOption(NamedTuple):
     """An option of `edgebench bench`."""
 
     name: str
-    """Name in campaign files: `max_duration`, for `--max-duration` and EDGEBENCH_MAX_DURATION."""
+    """Name in campaign files, such as `max_duration` for `--max-duration` and
+    EDGEBENCH_MAX_DURATION."""
     field: str
     """Keyword of `Lab.bench`; for an option of a comparison, keyword of `Lab.bench_against`."""
     kind: ValueKind
@@ -155,7 +156,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "delegate or execution provider", metavar="D", is_given_once=True,
             completions=("xnnpack", "none"), is_basic=True),
         BenchOption("signature", "signature", TEXT,
-            "signature to measure, for a .tflite file with several", metavar="NAME",
+            "signature to measure, for a .tflite file with several signatures", metavar="NAME",
             is_given_once=True, default="its first graph"),
         BenchOption("cpus", "cpus", NUMBERS,
             "bind the model's process to these CPUs", is_of_machine=True, is_basic=True),
@@ -177,14 +178,15 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     ),
     "inputs": (
         BenchOption("shape", "input_shapes", SHAPE,
-            "shape of an input with open dimensions (default: 1 for each of them); repeatable",
+            "shape of an input with open dimensions (default: 1 for each open dimension); "
+            "repeatable",
             join=_shapes, is_basic=True),
         BenchOption("inputs", "inputs", TEXT,
             "run on the inputs in this .npz file: an array for each input name, samples along "
             "its first axis",
             metavar="FILE", is_given_once=True),
         BenchOption("seed", "seed", WHOLE,
-            "seed of the random inputs, their order and the arrival times"),
+            "seed of the random inputs, of the order of the inputs and of the arrival times"),
     ),
     "length of the run": (
         BenchOption("duration", "duration_s", SECONDS,
@@ -242,7 +244,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "microcontrollers: refuse a data set that would take longer than this", metavar="1h",
             default="1h"),
         BenchOption("reference", "reference", TEXT,
-            "unquantised model, which is also measured, to compare the accuracy with",
+            "unquantised model to compare the accuracy with; this model is also measured",
             metavar="MODEL"),
         BenchOption("no_check", "is_checked", FLAG,
             "do not compare the outputs with those of the reference kernels", constant=False),
@@ -256,8 +258,8 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "longest wait for a cool device (default: from its profile); 0s: do not wait",
             metavar="10m", is_of_machine=True),
         BenchOption("telemetry_rate", "telemetry_rate_hz", HERTZ,
-            "telemetry samples per second (default: 10); 0: only the temperature, and only on "
-            "devices whose profile has a limit for it", is_of_machine=True),
+            "telemetry samples per second (default: 10); 0: only the temperature, on devices "
+            "whose profile has a temperature limit", is_of_machine=True),
     ),
     "energy": (
         BenchOption("meter", "meter", TEXT,
@@ -269,10 +271,10 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "supply the device with this voltage during the run; for the meters lpm01a, monsoon, "
             "and ppk2 with its option source", default="as the meter's options state"),
         BenchOption("sync", "sync", TEXT,
-            "how to align the meter's clock with the device's: auto, the best available "
-            "(default), edge, coded_load, loop, probes, arrival or shared_clock; without a meter, "
-            "coded_load plays the load code for an instrument that records to a file, which "
-            "edgebench energy reads",
+            "how to align the meter's clock with the device's: auto (the best available "
+            "method; default), edge, coded_load, loop, probes, arrival or shared_clock; without a "
+            "meter, coded_load plays the load code for an instrument that records to a file; "
+            "edgebench energy reads this file",
             metavar="METHOD"),
         BenchOption("trace_rate", "trace_rate_hz", HERTZ,
             "with --sync coded_load and no meter: samples per second of the instrument (default: "
@@ -289,13 +291,14 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     ),
     COMPARISON: (
         BenchOption("against", "candidate", TEXT,
-            "compare MODEL, the baseline, with B, the candidate, in pairs of runs in random "
+            "compare MODEL (the baseline) with B (the candidate) in pairs of runs in random "
             "order; MODEL and B may also be stored runs or sets, whose model files are found by "
             "hash and measured again",
             metavar="B", is_given_once=True, is_basic=True),
         BenchOption("pairs", "pairs", WHOLE,
             "pairs of runs",
-            default="10; at least 6 are needed to judge a time, more for several comparisons",
+            default="10; at least 6 pairs are needed to compare a time, and more pairs for several "
+            "comparisons",
             excludes=("--runs",)),
         BenchOption("metric", "metrics", TEXT,
             "metric to compare, such as latency_ns.p50 or energy_j; repeatable", metavar="M",
@@ -316,7 +319,7 @@ FIELDS = frozenset(option.field for option in OPTIONS)
 SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])
 """Options with a field of `BenchOptions`."""
 JUDGEMENT = tuple(option for option in OPTIONS if option.name in ("metric", "fail_on", "allow"))
-"""Options that every command that compares runs has."""
+"""Options that are common to all commands that compare runs."""
 
 
 class HostOptions(TypedDict, total=False):
@@ -332,16 +335,17 @@ class HostOptions(TypedDict, total=False):
     memory_limit_bytes: int | None
     """Limits on the worker's loading time and memory; they take precedence over `limits`."""
     inputs: str | Path | None
-    """A .npz file with an array for each input, whose first axis counts the samples; None: random
-    inputs drawn by the seed."""
+    """A .npz file with an array for each input; the first axis of each array counts the samples.
+    None: random inputs drawn by the seed."""
     sustained_s: float | None
     """Duration of a run that measures sustained performance."""
     runs: int | None
-    """Number of runs of each model, which share duration and queries. The combined result of these
-    runs is a `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single
-    run."""
+    """Number of runs of each model; the duration and the queries are divided among the runs. The
+    combined result of these runs is a `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the
+    request is about a single run."""
     extra_runs: int | None
-    """Maximum number of extra runs of each model, which replace disturbed runs. None selects 3."""
+    """Maximum number of extra runs of each model; extra runs replace disturbed runs. None selects
+    3."""
     preset: str | None
     """Preset that the settings modify."""
     accuracy: str | None

@@ -111,7 +111,7 @@ class CommandLine:
     """Maps fields of `bench` options to a run's values, including defaults missing in
     `arguments`."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Maps placeholders, such as RUN… or METER, to the words of the command line in their place."""
+    """Maps placeholders, such as RUN… or METER, to the typed words that they stand for."""
     store: tuple[str, ...] = ()
     """`--store DIR` if the store is not the default store."""
 

@@ -1,8 +1,9 @@
 """Options and commands of other tools, and the equivalents in edgebench.
 
-An unknown word of a command line is first looked up here, because the closest name by letters is
-often something else: `--repetitions` is closer to `--duration` than to `--runs`. The words are not
-accepted: a command with such a word fails with exit code 2, and the hint names the right option.
+An unknown word of a command line is first looked up here, because the option with the most similar
+spelling often has another meaning: `--repetitions` is closer to `--duration` than to `--runs`. The
+words are not accepted: a command with such a word fails with exit code 2, and the hint names the
+right option.
 
 In a hint, `{N}` stands for the value that was typed with the word, or for N if there is none.
 
@@ -106,7 +107,7 @@ OPTIONS = (
              "benchmark_model, trtexec",
              "pass a file of inputs with --inputs: --inputs {FILE.npz}", _BENCH),
     PeerWord(("--input_layer",), "benchmark_model",
-             "omit the option, because all inputs are filled; to set the shape of an input: "
+             "omit the option, because edgebench fills all inputs; to set the shape of an input: "
              "--shape NAME=1x128",
              _BENCH),
     PeerWord(
@@ -129,8 +130,8 @@ OPTIONS = (
         ("--num_runs", "--num-runs", "--iterations", "--iters", "--iter", "--loops", "--samples",
          "--requests", "--loop", "--num_iterations", "-n", "-c", "-i"),
         "benchmark_model, trtexec, ab",
-        "set the number of queries with --min-queries: --min-queries {N}; or of runs in new "
-        "processes with --runs: --runs 5",
+        "set the number of queries with --min-queries: --min-queries {N}; or the number of "
+        "runs, each in a new process, with --runs: --runs 5",
         _BENCH,
     ),
     PeerWord(
@@ -204,12 +205,12 @@ OPTIONS = (
              "choose the format with -o: -o json, -o csv or -o md", ("bench", "runs", "show")),
     PeerWord(("--jq", "--template"), "gh", "pipe the JSON document to jq: --json | jq {FILTER}"),
     PeerWord(("--verbose", "--debug", "-vv", "--log-level"), "many tools",
-             "print more with -v"),
+             "print more: -v"),
     PeerWord(("--silent", "--no-progress", "--progress", "-s"), "curl, uv",
-             "print only results and errors with -q"),
+             "print only results and errors: -q"),
     PeerWord(("--no-color", "--no-colour", "--color", "--colour"), "git, uv",
              "turn colours off with a variable: NO_COLOR=1 edgebench …"),
-    PeerWord(("--yes", "--force"), "apt", "omit the option: no question follows",
+    PeerWord(("--yes", "--force"), "apt", "omit the option: edgebench asks no questions",
              ("bench", "show", "runs", "report")),
     PeerWord(("--name", "--command-name", "--label", "--tag"), "hyperfine, docker",
              "tag the runs afterwards: edgebench tag last {NAME}; or select devices: --on "
@@ -306,7 +307,7 @@ COMMANDS = (
 )  # fmt: skip
 VALUES = (
     PeerWord(("wide", "table"), "kubectl",
-             "omit -o: a wide terminal shows more columns, and -o csv all"),
+             "omit -o: a wide terminal shows more columns; for all columns: -o csv"),
     PeerWord(("yaml", "yml", "jsonl", "ndjson", "jsonpath"), "kubectl, gh",
              "choose JSON with -o: -o json; to select parts, pipe it to jq"),
     PeerWord(("markdown", "MD"), "llama-bench", "choose Markdown: -o md"),
@@ -356,7 +357,7 @@ def hint_for_option(command: str, known: Sequence[str], words: Sequence[str]) ->
 
 
 def _closest(name: str, known: Sequence[str], spellings: Sequence[str]) -> str | None:
-    """The other tool's spelling closest to a word; None if an option of edgebench is closer."""
+    """The option of another tool most similar to a word; None if edgebench has a closer option."""
     from difflib import get_close_matches  # only here: a correct command does not need it
 
     if name in spellings or not name.startswith("--"):
@@ -405,7 +406,7 @@ def plain(hint: str) -> str:
 
 
 def _filled(hint: str, typed: Sequence[str]) -> str:
-    """Replace placeholders by the typed values, in order; numeric ones only by numbers."""
+    """Replace placeholders by the typed values, in order; numeric placeholders only by numbers."""
     names = list(dict.fromkeys(_VALUE.findall(hint)))
     values = dict(zip(names, typed, strict=False))
     for name, value in list(values.items()):

@@ -63,7 +63,7 @@ def moment(text: str) -> datetime:
 
 
 def latency(text: str) -> float:
-    """A duration with its unit, which is required because a plain 40 could mean milliseconds.
+    """A duration with its unit; the unit is required, because 40 alone could mean milliseconds.
 
     >>> latency("40ms")
     0.04

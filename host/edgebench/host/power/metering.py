@@ -1,4 +1,4 @@
-"""The user's request for a meter, and the activity that synchronises a run with its meter."""
+"""The user's request for a meter; idle times and load codes that align a run with the meter."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ FARM_METER = "farm"
 """Name for the meter that the farm file assigns to the device."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
-"""Number of meter samples that an idle window must hold. A quarter of the window is discarded."""
+"""Minimum number of meter samples in an idle window. A quarter of the window is discarded."""
 INSTANTS_DRIFT = 20e-6
 """Assumed relative difference between the rates of the meter's clock and the device's clock. At
 this difference, sampling instants drift by a whole sample interval during the idle time. The drift
 limits how much power instantaneous samples can miss (see `analysis.energy.unsampled`)."""
 MAX_INSTANTS_IDLE_S = 30.0
-"""Longest idle window that is chosen so that the sampling instants drift."""
+"""Maximum length to which an idle window is extended so that the sampling instants drift."""
 LOOP_WINDOWS = 2
 """Minimum length of a timed loop, in multiples of the meter's shortest window, because half of the
 loop may be warm-up."""
 _TYPICAL_RATE_HZ = 10.0
-"""Rate assumed for a meter of the device's agent, because the host does not have its rate."""
+"""Rate assumed for a meter of the device's agent; the host does not have the meter's rate."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
 """Minimum number of meter samples in a chip (the shortest step of a load code). So at least this
@@ -61,7 +61,7 @@ TRACE_RATE_HZ = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherInstrument:
-    """Instrument without a driver in edgebench, which records the run into its own file.
+    """Instrument that has no driver in edgebench and records the run into its own file.
 
     The device plays a load code, with which `edgebench energy` aligns the file with the run.
     """
@@ -160,7 +160,7 @@ def new_energy_request(
 
 
 def with_set_supply(request: EnergyRequest) -> EnergyRequest:
-    """The request with the voltage that the meter sets, as requested or as in its text.
+    """The request, with its supply voltage taken from the meter's text if none is requested.
 
     Raises:
         NoSuchMeter: no driver has that name.
@@ -183,8 +183,8 @@ def supplied_meter(request: EnergyRequest) -> str:
         return request.meter
     if not is_of_host(request.meter):
         raise WrongMeterOption(
-            f"supply voltage of meter {request.meter} can only be set by its agent, "
-            f"{request.supply_v:g} V requested: connect the meter to this host"
+            f"the supply voltage of meter {request.meter} can only be set by the agent that serves "
+            f"the meter; to set {request.supply_v:g} V here: connect the meter to this host"
         )
     return with_supply(request.meter, request.supply_v)
 
@@ -280,8 +280,8 @@ class OpenMeter:
         wanted = self.served_name
         if wanted is not None and wanted not in system.meters:
             raise MeterNotServed(
-                f"meter {wanted} is not served by the agent of {device or system.device.name}, "
-                f"which serves {', '.join(system.meters) or 'none'}",
+                f"the agent of {device or system.device.name} does not serve meter {wanted}; "
+                f"it serves {', '.join(system.meters) or 'none'}",
                 wanted,
                 meant=meant_of(wanted, system.meters),
             )
@@ -310,7 +310,7 @@ class OpenMeter:
         )
 
     def _jitter_s(self, spec: RunSpec) -> float | None:
-        """Longest random gap in the loop, as requested, or a sample interval of a slow meter."""
+        """Longest random gap in the loop: as requested or, for a slow meter, a sample interval."""
         if spec.jitter_s is not None or self.header is None:
             return spec.jitter_s
         capability = self.header.capability
@@ -324,7 +324,7 @@ class OpenMeter:
         return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ) if requested_s is None else requested_s
 
     def _is_code_wanted(self) -> bool:
-        """Whether to play a load code, as requested, or because the meter needs and shows one.
+        """Whether to play a load code: it is requested, or the meter needs and resolves one.
 
         A meter needs a load code if its samples have times of its own clock.
         """

@@ -15,9 +15,9 @@ from edgebench.meters.registry import find_decoder
 logger = logging.getLogger(__name__)
 
 NEWEST_BYTES = 32768
-"""Limit on the total size of the packets that are decoded, 80 ms of a PPK2. The last two packets
-are decoded in any case. Decoding slows down the thread that reads the meter, so that samples may be
-lost."""
+"""Limit on the total size of the packets that are decoded; a PPK2 sends this amount in 80 ms. The
+last two packets are decoded in any case. Without a limit, decoding could slow down the thread that
+reads the meter so much that samples are lost."""
 STALE_S = 3.0
 """Packets older than this are ignored."""
 

@@ -1,10 +1,10 @@
-"""Searches a trace for each load code of a run alone, if the pair of codes is not found.
+"""Searches a trace for the load codes of a run one by one, if the pair is not found.
 
 A trace that begins late or ends early contains only one of a run's two load codes. In a trace with
-lost samples, the time between both codes differs from the run's. In a trace with a wrong unit of
-time or a wrong rate, both codes are longer or shorter by the same factor. So the first code is
-searched at many lengths. The lengths differ so little that at one of them, the code's last chip
-(shortest step) is off by less than half a chip.
+lost samples, the time between the two codes differs from the time between them in the run. In a
+trace with a wrong unit of time or a wrong rate, both codes are longer or shorter by the same
+factor. So the first code is tried with many lengths. The lengths differ so little that with one of
+them, the code's last chip (shortest step) is off by less than half a chip.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 MAX_FACTOR = 20.0
-"""A code is searched at lengths that are up to this many times longer, or shorter, than in the
+"""A code is tried with lengths that are up to this many times longer, or shorter, than in the
 run."""
 FACTOR_STEP = 1.02
-"""Ratio of one searched length of a code to the next shorter one. The true length is within 1 % of
-a searched one, which over the 31 chips (steps) of a code is a third of a chip."""
+"""Ratio of one tried length of a code to the next shorter one. The true length is within 1 % of a
+tried one; over the 31 chips (steps) of a code, this is a third of a chip."""
 MAX_SEARCHED_STEPS = 1 << 18
 """Largest number of positions at which a code is tried in a trace. Lengths of the code that need
 more positions are skipped."""

@@ -1,4 +1,4 @@
-"""Opens an energy meter outside a run, records a session, and keeps it in a directory."""
+"""Opens an energy meter outside a run, and records a session into a directory."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
 
     Raises:
         StoreError: the file cannot be written.
-        TargetError: the meter does not record: its driver or one of its libraries failed.
+        TargetError: the meter does not record, because its driver or one of its libraries failed.
     """
     with _errors_in_one_line(meter):
         session = meter.session(path)
@@ -111,7 +111,9 @@ def _errors_in_one_line(meter: Meter) -> Iterator[None]:
 
 
 def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) -> StoredSession:
-    """Record for a duration, or until the meter fails or the user interrupts; keep the samples.
+    """Record samples for a duration, or until the meter fails or the user presses Ctrl-C.
+
+    The samples recorded so far are stored in each of these cases.
 
     Raises:
         UsageError: the duration is not positive.
@@ -186,5 +188,5 @@ def new_recording(directory: Path) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """The system's text of an error, which is shorter than a library's."""
+    """The operating system's text for an error, which is shorter than a library's text."""
     return os.strerror(error.errno) if error.errno else error.strerror or str(error)

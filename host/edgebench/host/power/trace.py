@@ -46,7 +46,7 @@ MIN_CHIP_SAMPLES = 2.0
 single chips cannot be detected."""
 TRIED_RUNS = 20
 """If a trace does not contain the load codes of its own run, the codes of up to this many other
-runs are searched, the nearest in time first."""
+runs are tried, beginning with the runs that are nearest in time."""
 STEP_SAMPLES = 1 << 16
 """Number of samples, at the start of a trace, that determine the resolution of its power."""
 
@@ -72,7 +72,7 @@ def write_trace(directory: Path, path: Path, request: TraceRequest) -> ImportFil
     """
     file, samples = open_file(path, request.options)
     if samples.header.uncertainty and not (request.gain_ratio is None and request.offset is None):
-        raise UsageError(f"{path} states its own errors: omit --gain and --offset")
+        raise UsageError(f"{path} states the errors of the instrument: omit --gain and --offset")
     samples = replace(samples, header=instrument_header(samples.header, request))
     write_samples(directory, file, samples)
     return file
@@ -95,7 +95,8 @@ def placed(
         directory: Directory with the trace's power.parquet.
         request: The request without a position.
         record: The run.
-        others: Other runs of the same device, which the file may contain in addition or instead.
+        others: Other runs of the same device; the file may contain them in addition to the run, or
+            instead of it.
         twin_count: Number of other runs in the run's set whose load codes fit at the same
             positions.
 
@@ -168,7 +169,7 @@ def _recorded_run(
 
 
 def _searched(power: PowerFile) -> tuple[Cumulative, tuple[int, int]]:
-    """Energy of the channel in which codes are searched, and its first and last time."""
+    """Energy of the channel in which codes are searched, and the channel's first and last time."""
     channel = site_in(power).channels[0]
     return partial(power.cumulative_j, channel), power.span_ns(channel)
 
@@ -180,7 +181,7 @@ def _apart_ns(run_record: RunRecord, other: RunRecord) -> int:
 
 
 def _resolution_w(power: PowerFile, channels: Sequence[str]) -> float:
-    """Resolution of the power, the coarsest of all channels, from the first STEP_SAMPLES."""
+    """Coarsest resolution of power of all channels, from the first `STEP_SAMPLES` of each."""
     steps_w: list[float] = []
     for channel in channels:
         first_ns, _ = power.span_ns(channel)
@@ -191,7 +192,7 @@ def _resolution_w(power: PowerFile, channels: Sequence[str]) -> float:
 
 
 def trace_trouble(directory: Path, request: TraceRequest) -> str | None:
-    """Why a run's samples differ from the samples of the kept file; None if they are equal."""
+    """Why a run's samples differ from those in its original file; None if they are equal."""
     path = kept_path(directory, request)
     if not path.is_file():
         return f"{path.relative_to(directory)} is missing"

@@ -125,7 +125,7 @@ class PytestBench:
         allowed: Sequence[str],
         settings: Mapping[str, Any],
     ) -> tuple[RunSet, RunComparison]:
-        """Measure the model in pairs with the baseline's newest model file of the same name.
+        """Measure the model in pairs with the newest model of the same name in the baseline.
 
         Returns:
             The candidate's runs as a set, and the comparison.

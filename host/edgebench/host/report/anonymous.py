@@ -41,8 +41,8 @@ _PATTERNS = (
 )
 """Patterns of addresses and paths, with their replacements."""
 _KEPT = frozenset({"profile", "placement", "inputs", "outputs", "input_shapes", "kind"})
-"""Fields that are not changed, because they contain names inside a model, which may look like
-paths, or words of a fixed list."""
+"""Fields that are not changed. They contain words of a fixed list, or names inside a model; such
+names may look like paths."""
 _GENERIC = frozenset({"root", "user", "localhost", "edgebench"})
 """Names that do not identify a person."""
 _SHORTEST_SERIAL = 4

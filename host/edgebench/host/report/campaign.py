@@ -41,8 +41,8 @@ class CampaignFacts:
     sets: Sequence[RunSet]
     """The set of runs of each cell, with the device names of the plan."""
     settings: Callable[[RunSet], str]
-    """Function that makes the text of a cell's settings, if its model and device are in several
-    cells."""
+    """Function that returns a cell's settings as text, to distinguish cells of the same model,
+    device and runtime."""
     effects: Mapping[str, Sequence[FactorEffect]]
     failures: Sequence[str]
     """Reasons why runs failed, one line each."""
@@ -323,12 +323,12 @@ def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
 
 
 def _front(facts: CampaignFacts) -> tuple[FrontChart | None, list[tuple[str, str, str, str, bool]]]:
-    """Chart of latency against energy, or against the error on the data set without an energy.
+    """Chart of latency against energy or, without energies, against the error on the data set.
 
-    A cell dominates another cell if it is at least as good in latency, energy and accuracy, as far
-    as all cells have these metrics, and better in at least one of them. A cell is on the Pareto
-    front if no other cell dominates it. The line of the chart joins the cells that are not
-    dominated in the two metrics of the chart.
+    A cell dominates another cell if it is at least as good in each of latency, energy and accuracy,
+    and better in at least one of them. A metric is ignored if not all cells of the chart have it. A
+    cell is on the Pareto front if no other cell dominates it. The line of the chart joins the cells
+    that are not dominated in the two metrics of the chart.
     """
     latency = "latency_ns.p50"
     timed = _counted(facts.sets, latency)
@@ -375,12 +375,12 @@ def _front(facts: CampaignFacts) -> tuple[FrontChart | None, list[tuple[str, str
 
 
 def _beats(theirs: Sequence[float], cost: Sequence[float]) -> bool:
-    """Whether no item of `theirs` is above the one in `cost`, and at least one is below it."""
+    """Whether `theirs` is at most `cost` in every item, and less in at least one item."""
     return all(a <= b for a, b in zip(theirs, cost, strict=True)) and theirs != cost
 
 
 def _cost_sign(run_set: RunSet, path: str) -> int:
-    """Sign of a cost, 1 if a lower value is better, else -1; an accuracy's metric decides this."""
+    """Sign of a cost: 1 if lower is better, else -1; for an accuracy, it depends on the metric."""
     accuracy = run_set.first.metrics.accuracy
     if path == ACCURACY and accuracy is not None and accuracy.metric in ERROR_METRICS:
         return 1

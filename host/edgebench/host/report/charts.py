@@ -37,7 +37,7 @@ FINER = 5
 finest has as many intervals as the size limit of the page allows."""
 LEAST_FINER = 2
 """A resolution is left out unless the previous resolution has at least this many times as many
-inferences per interval; it would add bytes to the page and few details."""
+inferences per interval; otherwise it would add bytes to the page, but few details."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
@@ -90,8 +90,8 @@ class ChartTrace:
     mean: str = ""
     high: str = ""
     resolutions: tuple[ChartResolution, ...] = ()
-    """Latencies in several resolutions, the coarsest first; the coarsest is used for the whole
-    run."""
+    """Latencies in several resolutions, the coarsest first; the coarsest is drawn if the whole run
+    is in view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class ChartDot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontChart:
-    """Chart of configurations in two metrics, with the Pareto front that also regards accuracy."""
+    """Chart of configurations in two metrics, with a Pareto front that includes accuracy."""
 
     x_title: str
     x_unit: str
@@ -243,13 +243,13 @@ class FrontChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPoint:
-    """Point of a history, which stands for the runs of a command."""
+    """Point of a history: the runs that one command made."""
 
     name: str
     date: str
     value: float
     low: float | None
-    """Lower bound of the interval between the runs; None for too few runs."""
+    """Lower bound of the interval computed from the runs' values; None for too few runs."""
     high: float | None
     is_suspect: bool
     is_shown: bool
@@ -260,7 +260,7 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class ChartLevel:
-    """Level of a history, which consists of the points between two changes."""
+    """Level of a history: the points between two changes."""
 
     first: int
     count: int
@@ -310,7 +310,7 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
 
 
 def spans_of(series: RunSeries) -> tuple[ChartSpan, ...]:
-    """Spans of a run behind its traces."""
+    """Shaded spans of a run, which are drawn behind its traces."""
     return tuple(
         ChartSpan(span.kind.value, span.name, span.begin_s, span.end_s) for span in series.spans
     )
@@ -465,7 +465,7 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
     )
     note = f"{len(windows)} windows, {int(windows.count.sum()):,} inferences"
     if windows.is_counted:
-        note += "; instructions that print the start of a window are included"
+        note += "; the counts include the instructions that print the start of a window"
     return ChartPanel(
         title=f"{kind} per inference, by window",
         unit="count" if windows.is_counted else "ns",

@@ -51,7 +51,8 @@ def ratio_rows(
     Args:
         sets: Baseline, then the candidates.
         allowed: Keys in which the runs may differ; see `comparability.KEYS`.
-        spread_of: Function that finds the spread of a metric between separate times in the store.
+        spread_of: Function that finds how much a metric varies between separate times of
+            measurement, from the runs in the store.
     """
     baseline, *others = sets
     rows: list[RatioRow] = []
@@ -131,6 +132,6 @@ def shown_bounds(comparison: RunComparison) -> str:
 
 
 def _places(comparison: RunComparison) -> int:
-    """Number of decimals with two digits of the half-width of a ratio's interval; at most 4."""
+    """Number of decimals that show two digits of a ratio interval's half-width; at most 4."""
     half_width = half_width_of(comparison.result.ratio_interval)
     return min(4, max(0, 1 - math.floor(math.log10(half_width)))) if half_width else 2

@@ -97,8 +97,9 @@ def _plain(value: float | None) -> str:
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
     """The command that made each set or, if it was not recorded, a command that repeats the run.
 
-    The recorded command of a demonstration is not used, because it does not name the device, which
-    no longer exists. Both sides of a paired comparison have the same command.
+    The recorded command of a demonstration is not used, because it does not name the simulated
+    device, and that device no longer exists. Both sides of a paired comparison have the same
+    command.
     """
     by_id = {run_set.set_id: run_set for run_set in sets if run_set.set_id is not None}
     commands: list[str] = []

@@ -1,4 +1,4 @@
-"""Small pictures of traces that show a cause of failed rules, with its limit or levels.
+"""Small pictures of traces that show a cause of failed rules, with the trace's limit or levels.
 
 The trace depends on the cause. Other programs: the CPU use of the model, with the CPU use of the
 other programs on top. Heat: the temperature, and the limit at which the device throttles. A lowered
@@ -52,7 +52,7 @@ def evidence_strip(cause: Cause | None, series: RunSeries, run: Run) -> TimeChar
 
 
 def _span(series: RunSeries) -> tuple[float, float]:
-    """Time from the warm-up to the last inference; without latencies, the time of all traces."""
+    """Time span of all inferences or, without latencies, of all traces."""
     if series.latency is None or not len(series.latency.start_s):
         return series.span_s
     return float(series.latency.start_s[0]), float(series.latency.start_s[-1])

@@ -87,10 +87,10 @@ class ReportNumber:
     bounds: str
     """Interval as text, or the reason why there is none."""
     range: str
-    """Lowest and highest value of a run; empty for a single run."""
+    """Lowest and highest value among the runs; empty for a single run."""
     run_count: int
     state: str
-    """State of the number, which is that of its kind of numbers; the headline may have another."""
+    """State of the number's kind; the headline may have a different state."""
 
 
 def headline_numbers(run_set: RunSet) -> list[ReportNumber]:

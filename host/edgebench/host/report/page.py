@@ -76,7 +76,7 @@ class ReportPage:
 
     @property
     def damages(self) -> list[str]:
-        """Damage, as text, of each run whose traces were left out because of it."""
+        """Text about the damage of each run whose traces were left out because they are damaged."""
         parts = [part for subject in self.subjects for part in subject.traces]
         return [part.damage for part in parts if part.damage]
 
@@ -134,7 +134,8 @@ def run_page(
         runs: The runs; the runs of a set share a column. The first column is the baseline.
         allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
         is_anonymous: Whether to leave out names, paths and addresses.
-        spread_of: Source of the spread between occasions.
+        spread_of: Function that finds how much a metric varies between separate times of
+            measurement.
     """
     if is_anonymous:
         runs = _anonymous(runs, Anonymizer(run.run for run in runs))

@@ -1,4 +1,4 @@
-"""Subject of a report, which is a run or a set of runs, and fills a column of a page.
+"""Subject of a report: a run or a set of runs, which fills a column of a page.
 
 The traces of a run are read for its part of the page and then discarded, so that memory use does
 not grow with the number of runs.
@@ -67,8 +67,8 @@ from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
 
 MOST_LATENCIES = 20_001
-"""Maximum number of latencies that are kept of a subject. A larger number of latencies is replaced
-by quantiles 0.005 % apart."""
+"""Maximum number of latencies that are stored for each subject. A larger number of latencies is
+replaced by quantiles 0.005 % apart."""
 _WORDS = {
     RuleOutcome.PASS: "passed",
     RuleOutcome.FAIL: "failed",
@@ -159,8 +159,8 @@ class ReportSubject:
     """Main result in a line; empty if the run failed."""
     sentence: str
     causes_line: str
-    """Titles of the causes, for places that do not list the causes; empty for an invalid set, whose
-    headline contains them."""
+    """Titles of the causes, for places that do not list the causes; empty for an invalid set,
+    because its headline contains the titles."""
     causes: tuple[CauseText, ...]
     strips: dict[int, EvidencePart]
     """Pictures of the causes that a trace shows, keyed by the index of the cause."""
@@ -194,8 +194,8 @@ class ReportSubject:
 def subject_names(sets: Sequence[RunSet]) -> list[str]:
     """Name of each set: model, device and runtime, made unique if several sets share these.
 
-    The settings in which these sets differ are appended to their names, or the ids of the sets if
-    the settings are equal.
+    If several sets have the same name, the settings in which they differ are appended. If their
+    settings are equal, the ids of the sets are appended.
     """
     names = [f"{run_set.model} on {run_set.device}, {run_set.runtime}" for run_set in sets]
     similar: dict[str, list[Run]] = {}
@@ -336,7 +336,10 @@ def _rule_line(finding: Finding) -> RuleLine:
 
 
 def _worst_run(run_set: RunSet, cause: CauseText) -> str:
-    """Id of the run that is furthest beyond the limits of a cause's rules, or of the first run."""
+    """Id of the run that fails the most rules of a cause.
+
+    If several runs do, the run whose values are furthest beyond the limits is chosen.
+    """
 
     def excess_in(run: Run) -> tuple[int, float]:
         failed = [finding for finding in run.verdict.failures if finding.id in cause.rules]
@@ -383,7 +386,7 @@ def _traces(
 
 
 def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None, RunSeries | None]:
-    """Traces of a run as shown, and as read; None in each place if they are not shown."""
+    """Traces of a run, as shown and as read. Both are None if the traces are not shown."""
     run, directory = reported.run, reported.directory
     if directory is None:
         return None, None

@@ -32,7 +32,7 @@ class LaneStatus:
     lab: str | None
     """Lab host that measures on the device; None outside a cluster campaign."""
     since_utc: str | None
-    """Time of the device's last report; None before the first."""
+    """Time of the device's last report; None before its first report."""
     measured_count: int
     failed_count: int
     left_count: int

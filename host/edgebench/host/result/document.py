@@ -83,7 +83,7 @@ def version_of(document: Mapping[str, Any]) -> int:
 
 
 def created_utc(run_id: str) -> str | None:
-    """UTC time in a run id, often long before the run is stored; None for a malformed id."""
+    """UTC time in a run id; None for a malformed id. The run may be stored much later."""
     try:
         created = datetime.strptime(run_id[:15], RUN_ID_TIME)
     except ValueError:

@@ -21,7 +21,8 @@ class SyncMethod(Enum):
     SHARED_CLOCK = "shared_clock"
     """The meter timestamps its samples with the device's clock."""
     EDGE = "edge"
-    """The device switches a wire to a digital input of the meter, which records the edges."""
+    """The device toggles a wire that leads to a digital input of the meter, and the meter records
+    the edges."""
     PROBES = "probes"
     """The host timestamps the samples, and compares its clock with the device's clock by two-way
     probes."""
@@ -36,8 +37,8 @@ class SyncMethod(Enum):
 
 ASSUMED_GAIN = 0.15
 """Gain error assumed for an instrument without a stated gain error. The value is the largest
-typical gain error of the supported instruments, which a PPK2 has in its highest range; smart plugs
-have 1 to 5 %."""
+typical gain error of the supported instruments: that of a PPK2 in its highest range. The gain
+errors of smart plugs are 1 to 5 %."""
 
 
 class TraceAssumption(Enum):
@@ -214,8 +215,8 @@ class EnergyResult:
     components_j: dict[str, float] | None = None
     """Maps each source of error to its standard uncertainty, joules."""
     common_j: dict[str, float] | None = None
-    """Maps each error that all runs with this meter share to its signed effect on the energy for
-    one standard deviation of the error, joules."""
+    """Maps each error that is common to all runs with this meter to the signed effect of one
+    standard deviation of the error on the energy, joules."""
     net_j_per_inference: float | None = None
     net_u95_absolute_j: float | None = None
     net_u95_comparative_j: float | None = None
@@ -234,7 +235,7 @@ class EnergyResult:
     power_w_peak: float | None = None
     """Highest power of a single sample; None if several channels are added up."""
     power_w_peak_u95_absolute: float | None = None
-    """Expanded uncertainty of the peak power in the measuring range where the error may be
+    """Expanded uncertainty of the peak power, for the measuring range in which the error may be
     largest."""
     power_w_idle: float | None = None
     power_w_idle_u95_absolute: float | None = None
@@ -252,7 +253,7 @@ class EnergyResult:
     net_refused: str | None = None
     """Why there is no net energy, as text."""
     edge_windows: tuple[EdgeWindow, ...] = ()
-    """Windows of a board whose pin marks them for the meter, in order of time; the gross energy is
+    """Windows that a pin of the board marks for the meter, in order of time; the gross energy is
     the energy of the median window. Empty if the energy is that of the timed loop."""
     edge_input: int | None = None
     """Digital input of the meter that receives the edges."""
@@ -275,8 +276,8 @@ class EnergyResult:
     refused: str | None = None
     """Why there is no energy, as a line of text; None if there is an energy."""
     refused_by: str | None = None
-    """Id of the rule that refused the energy, which is `meter`, `energy_sync` or, in all other
-    cases, `energy`."""
+    """Id of the rule that refused the energy: `meter`, `energy_sync` or, in all other cases,
+    `energy`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", _text(self.refusal, self.refused))

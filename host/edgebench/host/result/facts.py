@@ -1,4 +1,4 @@
-"""Facts about a run that only the host knows, stored with the raw files for verification."""
+"""Facts about a run that only the host has; stored with the raw files for verification."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """Position of a run in its set, which is the runs of a model that one command made."""
+    """Position of a run in its set; a set is the runs of a model that one command made."""
 
     set_id: str
     number: int
@@ -101,7 +101,7 @@ class InstrumentErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """Power file that edgebench did not record, with options for reading it and its alignment."""
+    """Power file that edgebench did not record, with its alignment and the options to read it."""
 
     name: str
     sha256: str

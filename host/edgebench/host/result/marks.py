@@ -1,4 +1,4 @@
-"""Marks of a number, which are its verdict, and the simulated parts of its measurement.
+"""Marks of a number: its verdict, and which parts of its measurement are simulated.
 
     Run.marks, RunSet.marks ──▶ together() ──▶ comparisons, effects and points of a history
 

@@ -64,7 +64,7 @@ class Quantity(Enum):
 
 
 class Budget(Enum):
-    """Energies whose relative uncertainty a metric can take over; values are prefixes of keys."""
+    """Energies from which a metric can take its relative uncertainty; values are key prefixes."""
 
     GROSS = ""
     NET = "net_"
@@ -90,7 +90,7 @@ class Metric:
     side is enough for a comparison."""
 
     def value(self, run: Measured) -> float | int | None:
-        """The number of a run; None if it was not measured, and for times of an emulator."""
+        """The metric's value in a run; None if it was not measured or is an emulator's time."""
         is_counted = run.metrics.instructions_per_inference is not None
         if is_counted and self.path.startswith("windows."):
             return None
@@ -179,7 +179,7 @@ class NoSuchPath(LookupError):
 
 
 def value_at(owner: Any, path: str) -> object:
-    """Value at a path of keys below a part of a run; None if an object on the path is None.
+    """Value at a path of keys in a part of a run; None if an object on the path is None.
 
     Raises:
         NoSuchPath: the path names a key that does not exist.
@@ -206,7 +206,7 @@ def headline_latency(run: Measured) -> LatencySummary | None:
 
 
 def headline(run: Measured) -> Metric:
-    """The main metric of a run; the median latency if its tail percentile has no interval.
+    """The main metric of a run; the median latency if the tail percentile has no interval.
 
     A target that times whole windows has no latency of a single inference, so its headline is the
     throughput. If only the energy of a target was measured, the energy is its headline.
@@ -245,7 +245,7 @@ def _lower(quantity: Quantity, group: str, *names: str) -> list[Metric]:
 
 
 def _target_memory(*names: str, **short: str) -> list[Metric]:
-    """Metrics of the memory of a microcontroller, which does not vary between runs.
+    """Metrics of a microcontroller's memory use, all of which are the same in every run.
 
     Args:
         names: Metrics without a short name.

@@ -150,7 +150,8 @@ _REDEFINED: dict[str, int] = {
 Version 1 treated neighbouring queries as independent, did not detect a steady state, and stored the
 share of busy CPUs without the counters behind it, so the recomputed verdict may differ from the
 stored verdict. Up to version 6, the effective count was a simpler estimate that made intervals
-narrower, and the uncertainty due to samples in step with the loop covered at most 50 phases.
+narrower, and the uncertainty due to samples in step with the loop was computed from at most 50
+phases.
 """
 
 
@@ -190,7 +191,7 @@ def _without_later_keys(stored: Any, computed: Any, version: int, path: str = ""
 
 
 def _from_1(document: dict[str, Any]) -> None:
-    """Convert a document of version 1, which has no queries and other keys of the conditions."""
+    """Convert a document of version 1; it has no queries, and its conditions have other keys."""
     conditions = document["conditions"]
     if "scheduling" in conditions:
         return  # a document that was read and written again is migrated already

@@ -2,8 +2,8 @@
 
 `promised_keys.json` in this directory lists them by the version that introduced them. Keys of an
 unreleased version are not listed, so a new key or rule needs no entry;
-devtools/write_promised_keys.py adds them when the version is released. A key that was added by the
-commit that raised a version is in every run of that version; a key that was added later is
+devtools/write_promised_keys.py adds them when the version is released. If the commit that raised
+the version also added a key, every run of the version has the key. A key that was added later is
 guaranteed from the next version onwards. `*` stands for any key of a mapping, such as
 `environment.packages`.
 

@@ -94,7 +94,7 @@ class Conditions:
     inputs: tuple[TensorSpec, ...]
     inputs_clipped_ratio: float | None = None
     """Fraction of values in the input file that are clipped by quantisation, for the input with the
-    most; None if no input was quantised."""
+    largest fraction; None if no input was quantised."""
     outputs: tuple[TensorSpec, ...]
     timed_path: TimedPathFacts | None = None
     """Comparison of the outputs of timed calls with the outputs of the checks; None in a failed or
@@ -162,7 +162,7 @@ class Run:
 
     @property
     def headline_state(self) -> State:
-        """Verdict on the run's headline; the verdict on the run also covers all other numbers."""
+        """Verdict on the run's headline; the verdict on the run also includes all other numbers."""
         return self.verdict.state_of(headline(self).kind)
 
     @property

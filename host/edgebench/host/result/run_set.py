@@ -1,4 +1,4 @@
-"""Set of runs, which are the runs of a model from a single command, and their variation."""
+"""A set of runs and its variation; the runs are of one model, from one command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SetMetric:
 
     next_run: tuple[float, float] | None = None
     """Bounds of the 95 % prediction interval for the value of a further run made now, if the values
-    of runs have a log-normal distribution. None below five runs, and for an energy."""
+    of runs have a log-normal distribution. None for an energy, and for fewer than five runs."""
 
     @property
     def half_width_ratio(self) -> float | None:
@@ -54,7 +54,7 @@ class VarianceLevels:
     best_count: int
     """Number of runs for which the interval would be narrowest in the same total time."""
     best_duration_s: float
-    """Duration of each run's timed loop, seconds, that goes with `best_count`."""
+    """Duration of each run's timed loop if there are `best_count` runs, seconds."""
     gain_ratio: float
     """Standard error with `best_count` and `best_duration_s`, divided by the present standard
     error."""
@@ -109,7 +109,7 @@ class RunSet:
 
 
 def without_replaced(runs: Iterable[Run]) -> list[Run]:
-    """The runs without those that a valid or suspect one of them replaces."""
+    """The runs without those that a valid or suspect run of the same list replaces."""
     listed = list(runs)
     replaced = {
         run.member.replaces.run_id

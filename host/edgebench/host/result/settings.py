@@ -51,8 +51,8 @@ class EffectiveSettings:
     the timed loop. Some of them may only wait in a loop, so the number of working threads may be
     lower."""
     cpus: Setting
-    """Number of CPUs. The value in effect is the number, possibly fractional, that affinity, cpuset
-    and quota allow."""
+    """Number of CPUs. The value in effect is the number of CPUs, possibly fractional, that
+    affinity, cpuset and quota allow."""
     signature: Setting
     """Signature of the model's graph."""
     delegate: Setting

@@ -10,9 +10,9 @@ from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.table import text_of
 
 MEMORY_CLOCK = "memory_clock"
-"""Cause of a slowdown by a lower clock of the memory or a bus that heat does not explain."""
+"""Cause of a slowdown that heat does not explain: a lower clock of the memory or a bus."""
 POWER_LIMIT = "power_limit"
-"""Cause of a slowdown by a lower clock that heat does not explain."""
+"""Cause of a slowdown that heat does not explain: a lower clock."""
 UNKNOWN_CAUSE = "unknown"
 """Cause of a slowdown by a lower clock, if no temperature could be read."""
 POWER_SUPPLY = ("undervoltage", "overcurrent")

@@ -1,6 +1,7 @@
 """Formatting of numbers with units.
 
-An uncertainty has two significant digits, and its value is rounded to the same decimal place. A
+An uncertainty has two significant digits. The value that it belongs to is rounded to the same
+decimal place. A
 number shown without its uncertainty has three significant digits, or fewer if the uncertainty is
 wide. A number has at most six digits, because no instrument resolves more, and a relative
 uncertainty below 0.01 % is shown as `<0.01 %`.
@@ -204,7 +205,7 @@ def format_share(ratio: float) -> str:
 
 
 _SHARES_OF_SAMPLES = {"top1"}
-"""Metrics of data sets that are a fraction of the samples, which is shown in percent."""
+"""Metrics of data sets that are fractions of the samples; they are shown in percent."""
 
 
 def format_plain(value: float, half_width: float = 0.0) -> str:

@@ -1,9 +1,9 @@
-"""Verdict on a run, which says whether its numbers can be trusted, with every rule's finding.
+"""Verdict on a run: whether its numbers can be trusted, with every rule's finding.
 
 A verdict has a state for the run, and a state for each kind of number, because a failed rule harms
 only the kinds of numbers that the rule is about. An invalid run has no numbers of any kind.
 
-A finding holds a value, a limit and a unit; `show.sentences` formats it as a line. No decision
+A finding contains a value, a limit and a unit; `show.sentences` formats it as a line. No decision
 depends on the text of a line.
 """
 
@@ -48,7 +48,7 @@ class RuleOutcome(Enum):
     UNKNOWN = "unknown"
     """The evidence for a decision is missing."""
     NOT_APPLICABLE = "not_applicable"
-    """The rule was not checked, because the run has nothing that it applies to."""
+    """The rule was not checked, because the run has nothing that the rule applies to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSummary:
-    """Windows of inferences in a row, each timed as a whole.
+    """Windows of successive inferences; each window is timed as a whole.
 
-    Normally the target times them. A target in energy mode reports no time; then a meter times them
-    by the edges of the target's pin. Without times from the target or a meter, the times are None.
+    Normally the target times the windows. A target in energy mode reports no time; then a meter
+    times the windows by the edges of the target's pin. Without times from the target or a meter,
+    the times are None.
     With streaming firmware, an interface board times single inferences, which gives a resolution
     but no window times.
     """
@@ -33,8 +34,8 @@ class WindowSummary:
     shortest inference, if single inferences are timed). Differences below this ratio are not
     significant. None if neither the target nor an interface board timed anything."""
     clock_ratio: float | None = None
-    """Time on the target's counter divided by time on the clock of the machine that it is attached
-    to; None if the target is emulated or reports no time."""
+    """Time on the target's counter divided by time on the clock of the machine that the target is
+    attached to; None if the target is emulated or reports no time."""
     is_timed_by_meter: bool = False
     """Whether a meter measured the times, from the edges of the target's pin."""
 

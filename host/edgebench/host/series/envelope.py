@@ -1,4 +1,4 @@
-"""Envelope of a trace, which is the lowest, mean and highest value of each interval.
+"""Envelope of a trace: the lowest, mean and highest value of each interval.
 
 The mean of many samples hides a peak, and decimation may omit the peak, so a chart needs all three
 values. Envelopes are for charts only: energy is always computed from the samples.

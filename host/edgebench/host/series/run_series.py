@@ -38,7 +38,7 @@ _CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
 
 
 class SpanKind(Enum):
-    """Kind of a span, which is a phase of the run, a window of a target, or throttling."""
+    """Kind of a span: a phase of the run, a window of a target, or throttling."""
 
     PHASE = "phase"
     WINDOW = "window"
@@ -92,8 +92,8 @@ class WindowSeries:
     count: NDArray[np.int64]
     """Inferences in each window."""
     per_inference: Floats
-    """Time per inference by the target's counter, in nanoseconds, or number of instructions per
-    inference, if `is_counted`; NaN if the target reported neither."""
+    """If `is_counted`, number of instructions per inference; otherwise time per inference on the
+    target's counter, in nanoseconds. NaN if the target reported neither."""
     is_counted: bool
     """Whether `per_inference` is in instructions, as on an emulator that counts them."""
 
@@ -122,14 +122,15 @@ class PowerSeries:
     mean_w: Floats
     high_w: Floats
     gaps_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
-    """Start and end of each interval without a sample, shape (g, 2); blocks cover the gaps."""
+    """Start and end of each interval without a sample, shape (g, 2); a block may include such an
+    interval."""
 
     def envelope(self, edges_s: Floats) -> Envelope:
         """Lowest, mean and highest power of each interval, for a chart.
 
-        A block belongs to the interval that contains its midpoint. An interval without a midpoint
-        lies within a longer block, and has that block's values. An interval within a gap has no
-        values, even if a block covers it.
+        A block belongs to the interval that contains the block's midpoint. An interval that
+        contains no midpoint lies within a longer block, and has that block's values. An interval
+        within a gap has no values, even if a block includes the interval.
 
         Args:
             edges_s: Edges, ascending, shape (k + 1,), k >= 1.
@@ -172,10 +173,10 @@ class RunSeries:
     latency: LatencySeries | None = None
     """Latencies; None if inferences were not timed individually, or the run has no latency."""
     queries: QuerySeries | None = None
-    """Queries; None if a query is a single inference or all inferences, or if queries have no
-    latency."""
+    """Queries; None if a query consists of a single inference or of all inferences, or if queries
+    have no latency."""
     windows: WindowSeries | None = None
-    """Windows; None if the run is not of a target, or has no windows."""
+    """Windows; None if the device is not a target, or if the run has no windows."""
     sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
     """Maps the name of each sensor, which ends with the unit, to its telemetry."""
     spans: tuple[Span, ...] = ()
@@ -233,7 +234,7 @@ def hottest_sensor(series: RunSeries) -> tuple[str, Points] | None:
 
 
 def busiest_clock(series: RunSeries) -> tuple[str, Points] | None:
-    """The clock with the highest mean frequency, usually of the busiest CPUs, with its name.
+    """The clock with the highest mean frequency, with its name; usually of the busiest CPUs.
 
     Only clocks of the most trusted kind that has readings are considered; see `_CLOCKS`.
     """

@@ -3,7 +3,7 @@
 Theory of operation. A single loop polls the files while there are subscribers. The loop encodes
 each set of changes as a single message, whose bytes all subscribers share. Each subscriber has a
 short queue, and is dropped if it takes no messages for about 15 s. A browser that is still running
-reconnects and receives the whole overview. The memory is therefore limited by the number of
+reconnects and receives the whole overview. Memory use is therefore limited by the number of
 subscribers.
 """
 
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from edgebench.host.serve.overview import Overview
 
 TICK_S = 0.25
-"""Interval at which the files are polled, so that a new status is on the page within a second."""
+"""Interval at which the files are polled; a new status is then on the page within a second."""
 MAX_SUBSCRIBERS = 200
 MAX_WAITING = 64
 """Maximum number of queued messages; a subscriber with more messages is dropped."""
@@ -90,7 +90,7 @@ class Feed:
             self._subscribers.discard(subscriber)
 
     async def whole(self) -> bytes:
-        """The whole overview as a message, freshly read."""
+        """Refresh the overview, and return the whole overview as a message."""
         await self._refresh()
         return self._overview.whole()
 

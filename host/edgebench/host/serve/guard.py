@@ -1,6 +1,6 @@
 """Access control of the live page, its connections, and the security headers of every response.
 
-Any web page in the user's browser can send requests to the loopback interface, also under a host
+Any web page in the user's browser can send requests to the loopback interface, even under a host
 name that resolves to this machine (DNS rebinding). For this reason, the Host header must name this
 machine, only GET is allowed, and no CORS header allows other sites to read a response. If a token
 is set, every request needs it. A browser sends the token once, in the address that the command
@@ -157,11 +157,13 @@ class PageConnection(H11Protocol):
     """Newest request (complete or in progress) at the time of the most recent check for
     idleness."""
     _idle_since_s: float = 0.0
-    """Time of the event loop at which the connection opened, or at which its last response
-    ended."""
+    """Event-loop time at which the connection opened, or at which its last response ended."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request; at the limit on connections, close those that were idle longest."""
+        """Wait for a request.
+
+        At the limit on connections, the connections that have been idle longest are closed.
+        """
         self._idle_since_s = self.loop.time()
         assert self.limit_concurrency is not None
         # uvicorn refuses requests on the last connection within its limit.

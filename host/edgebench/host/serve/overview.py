@@ -70,8 +70,8 @@ class Overview:
         self._has_runs = False
         """True once the store's directory of runs was found."""
         self._stamp: object = None
-        """State of the files of runs and commands when runs, campaigns and devices were last
-        refreshed."""
+        """State of the files of runs and commands at the last refresh of runs, campaigns and
+        devices."""
         self._read_s = 0.0
 
     def refresh(self) -> bytes | None:

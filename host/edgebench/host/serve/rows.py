@@ -97,8 +97,7 @@ class CampaignRow:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected remaining time at `at_utc`, which includes the full duration of a run in
-    progress."""
+    """Expected remaining time at `at_utc`, including the full duration of a run in progress."""
     at_utc: str
     """Time at which the row was created; empty for a campaign that is not running."""
     lanes: tuple[CampaignLaneRow, ...]

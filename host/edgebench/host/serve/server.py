@@ -19,14 +19,14 @@ from edgebench.protocol.errors import PageUnavailable, UsageError
 INSTALL = install_command("serve", HOST_DISTRIBUTION)
 DEFAULT_PORT = 7750
 MIN_TOKEN = 16
-"""Minimum length of a user's token, in characters, because shorter tokens can be guessed."""
+"""Minimum length of a user's token, in characters; shorter tokens can be guessed."""
 TOKEN_BYTES = 24
 MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
 """Limit on concurrent connections; at the limit, the connection that has been idle longest is
 closed."""
 BACKLOG = 100
-"""Number of connections that are accepted in a step. It is below the limit on connections, so that
-no new connection is closed before its request was read."""
+"""Number of connections that are accepted in one step of the event loop. It is below the limit on
+connections, so that no new connection is closed before its request was read."""
 UNREAD_MS = 30_000
 """The kernel closes a connection if the browser does not acknowledge sent data for this time."""
 STOP_POLL_S = 0.1

@@ -1,4 +1,4 @@
-"""The accuracy of a model as text, with its interval, and the loss compared with its reference."""
+"""The accuracy of a model and its interval as text, with the difference from its reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgebench.host.result.units import format_accuracy, half_width_of
 
 
 def accuracy_in(run_set: RunSet) -> Accuracy | None:
-    """The accuracy of a set, which is measured in one of its runs; None if there is none."""
+    """The accuracy of a set, from the run that measured it; None if no run measured it."""
     found = (run.metrics.accuracy for run in run_set.counted)
     return next((accuracy for accuracy in found if accuracy is not None), None)
 
@@ -32,7 +32,8 @@ def value_words(accuracy: Accuracy) -> str:
 def loss_words(accuracy: Accuracy) -> str:
     """The difference from the reference on the data set; empty without a reference.
 
-    The difference has no interval, because it is exact for the samples, which both models ran.
+    The difference has no interval: both models ran the same samples, and for these samples the
+    difference is exact.
 
     >>> from edgebench.host.result.outputs import ReferenceAccuracy
     >>> sibling = ReferenceAccuracy("20260101-000000-00000000", "a.onnx", 0.9956)

@@ -1,4 +1,4 @@
-"""The `edgebench bench` command that repeats stored runs, as far as the runs record it."""
+"""The `edgebench bench` command that repeats stored runs, with the options that the runs record."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _RECORDED = frozenset(SpecChanges.__annotations__) | {
     *("on", "runtime", "load_timeout_s", "memory_limit_bytes", "sustained_s", "preset", "runs"),
     *("supply_v", "reference"),
 }
-"""Fields of options that runs record. The reference counts as recorded, because it is measured
-together with a model and may be the run itself."""
+"""Fields of options that runs record. The field `reference` is included so that its option is not
+copied from the command: the same command measures the reference, which may be the run itself."""
 _AS_TYPED = {option.flag for option in SETTINGS if option.field not in _RECORDED}
 """Options that runs record only in part, such as the names of files, or not at all, such as meters.
 Their values are copied from the command that made a run."""
@@ -45,7 +45,7 @@ Their values are copied from the command that made a run."""
 def command_line_of(run: Run, run_count: int) -> CommandLine:
     """The command that made these runs; see `bench_words` for the parameters.
 
-    For a model in firmware, which has no file, the command has no arguments.
+    A model in firmware has no file; for such a model, the command has no arguments.
     """
     spec = with_all_runs(_requested_spec(run), run_count)
     words = [] if run.model.sha256 is None else bench_words(run, run_count)
@@ -69,7 +69,7 @@ def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
     """The command that makes all of these sets; None if several commands are needed.
 
     If one command made exactly these sets, it is returned as typed. Otherwise the command names all
-    models, or the candidate with --against if the sets are the two sides of pairs.
+    models. If the sets are the two sides of pairs, the candidate is the value of --against.
     """
     firsts = [run_set.first for run_set in sets]
     pairs = [run.pair for run in firsts if run.pair is not None]
@@ -97,7 +97,11 @@ def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
 
 
 def _typed(runs: Sequence[Run]) -> tuple[tuple[str, ...], ...] | None:
-    """Arguments of the command that made these runs; None unless it measured only their models."""
+    """Arguments of the command that made these runs.
+
+    None if the command is not known, if several commands made the runs, or if the command names
+    other models than the models of these runs.
+    """
     commands = {run.command for run in runs}
     made_by = commands.pop() if len(commands) == 1 else None
     if made_by is None or not made_by.arguments:
@@ -117,13 +121,13 @@ def is_of_demo(run: Run) -> bool:
 def bench_words(run: Run, run_count: int) -> list[list[str]]:
     """Arguments of `edgebench bench` that repeat these runs, the model before the options.
 
-    Files are named as in the command that made the run, or else by their names alone. The meter's
-    name is taken from the command that made the run, or else is `METER`, because runs do not record
-    it. The device is omitted if it is this machine; settings with default values are omitted.
+    Files are named as in the command that made the run, or else by their names alone. Runs do
+    not record the meter's name: it is taken from the command that made the run, or else is `METER`.
+    The device is omitted if it is this machine; settings with default values are omitted.
 
     Args:
         run: One of the runs.
-        run_count: Number of runs that share the requested duration and queries.
+        run_count: Number of runs among which the requested duration and queries are divided.
     """
     spec = with_all_runs(_requested_spec(run), run_count)
     usual = _usual(spec)
@@ -169,7 +173,7 @@ def model_as_named(run: Run) -> str:
 
 
 def _by_field(spec: RunSpec) -> dict[str, object]:
-    """Map the field of each option to the value that a specification has for it."""
+    """Map the field of each option to its value in the specification."""
     return {
         **{name: getattr(spec, name) for name in SpecChanges.__annotations__},
         "load_timeout_s": spec.limits.load_timeout_s,
@@ -180,7 +184,8 @@ def _by_field(spec: RunSpec) -> dict[str, object]:
 def _requested_spec(run: Run) -> RunSpec:
     """The specification as requested.
 
-    The runs of a set or of pairs, except the first, skip the checks and have another seed.
+    In a set or in pairs, all runs except the first skip the checks; in a set, each run also has a
+    different seed. Both changes are undone here.
     """
     spec = run.spec
     if spec.engine is Engine.TARGET:  # the device determines this engine
@@ -188,7 +193,9 @@ def _requested_spec(run: Run) -> RunSpec:
     place = run.member or run.pair
     if place is not None and place.number > 0:
         drawn = run.member.number if run.member is not None else 0
-        spec = replace(spec, is_checked=True, seed=(spec.seed - drawn) % MAX_SEED)
+        typed = () if run.command is None else run.command.arguments
+        is_checked = not any(words[0] == "--no-check" for words in typed)
+        spec = replace(spec, is_checked=is_checked, seed=(spec.seed - drawn) % MAX_SEED)
     return spec
 
 

@@ -21,7 +21,7 @@ from edgebench.host.show.tables import PIPE_WIDTH, marks_cell, text
 from edgebench.protocol.text import printable
 
 DEFAULT_LEVEL = "default"
-"""Text for a factor that the campaign file does not set, so that bench's default applies."""
+"""Text for a factor that the campaign file does not set; `edgebench bench` uses its default."""
 
 
 def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> DataTable:

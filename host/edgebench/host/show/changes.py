@@ -23,7 +23,7 @@ def change_lines(changes: Sequence[LevelChange], histories: Sequence[History]) -
 
     Args:
         changes: The changes, in the order of the lines.
-        histories: All histories with runs in the time of the changes.
+        histories: All histories with runs in the period of the changes.
     """
     titles = _titles(histories)
     lines: list[Text] = []
@@ -91,7 +91,7 @@ def _sentence(change: LevelChange, titles: Mapping[int, str]) -> str:
 
 
 def _beside(change: LevelChange) -> list[str]:
-    """Conditions that changed when a level changed, each with both values, and the temperature."""
+    """Conditions that changed with the level, and the temperature, each with old and new value."""
     beside = [
         f"{key} {was} → {now}"
         for key, values in change.changed.items()

@@ -250,7 +250,7 @@ def _notes(comparison: RunComparison) -> list[str]:
     if comparison.result.rules.blocks is not None:
         notes.append(_occasions_note(comparison.result.rules.blocks))
     notes += [
-        f"{name} in effect: {' / '.join(both)} on the two sides, other than requested"
+        f"{name} in effect: {' / '.join(both)} on the two sides, not as requested"
         for name, both in comparison.in_effect.items()
     ]
     differences = comparison.differs_in.items()
@@ -258,7 +258,7 @@ def _notes(comparison: RunComparison) -> list[str]:
 
 
 def _occasions_note(blocks: Blocks) -> str:
-    """Sources of error in the interval if the sides were measured at separate times."""
+    """Sources of error, or what to measure next, if the sides were measured at separate times."""
     spread = blocks.spread
     in_turn = "edgebench bench A --against B"
     if spread.deviation is None:

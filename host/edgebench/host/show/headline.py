@@ -93,8 +93,8 @@ class Headline:
 def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[Headline]:
     """The main results of a command; empty if nothing was measured.
 
-    Sets of the same kind that can be compared have a ratio, which replaces a result for each set,
-    except for sustained runs, energies and accuracies.
+    If all sets are of the same kind and can be compared, a ratio replaces the results of the single
+    sets. For sustained runs, energies and accuracies, the ratio is added to these results.
 
     Args:
         sets: Sets of the command, in the order of measurement.
@@ -112,8 +112,8 @@ def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[
 def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headline | None:
     """The best of several sets, and its ratio to the second best.
 
-    None if a set is refused or has no interval, if the sets differ in more than model, runtime and
-    device, were measured on different occasions, or if a set other than the second best is not
+    None if a set is refused or has no interval; if the sets differ in more than model, runtime and
+    device; if they were measured on different occasions; or if any set after the second best is not
     clearly worse than the best.
 
     Args:
@@ -246,7 +246,7 @@ def _why_no_energy(run_set: RunSet) -> str:
 
 
 def _sustained(run_set: RunSet) -> str:
-    """When and why a device slowed down, and what performance remained, to end a sentence."""
+    """When and why a device slowed down, and how fast it then was, as the end of a sentence."""
     run, thermal = _slowest(run_set)
     count = len(run_set.counted)
     where = "" if count == 1 else f" in the worst of {count} runs"
@@ -263,12 +263,18 @@ def _sustained(run_set: RunSet) -> str:
         cause = _THERMAL_CAUSES.get(thermal.cause, thermal.cause)
     left = ""
     if kept is not None:
-        left = f": at the end, {format_share(kept)} of its peak performance is left, by latency"
+        left = (
+            f": at the end, {format_share(kept)} of its peak performance is left, measured by "
+            "latency"
+        )
     return f"slowed down {when}{where}{simulated_pace(run)} by {cause}{left}"
 
 
 def _slowest(run_set: RunSet) -> tuple[Run, ThermalResult | None]:
-    """The counted run that kept the least of its performance; a run that slowed down if any did."""
+    """The counted run with the lowest retained performance.
+
+    If any runs slowed down, only these runs are considered.
+    """
 
     def kept(run: Run) -> tuple[bool, float]:
         thermal = run.metrics.thermal

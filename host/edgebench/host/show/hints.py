@@ -16,7 +16,7 @@ from edgebench.system import unforeseen
 from edgebench.system.model_file import fault_of_model
 
 Value = Callable[[Any, CommandLine], object] | Command
-"""A value in a hint, either a command or a function that makes it from the error and the failed
+"""A value in a hint: a command, or a function that computes the value from the error and the failed
 command."""
 Hint = Callable[[Any, CommandLine], NextStep]
 Row = tuple[type[e.EdgebenchError], Hint]
@@ -44,7 +44,7 @@ def _with_dataset(kind: type[e.EdgebenchError], text: str) -> Row:
 
 
 def _for_lease(error: e.LeaseHeld, given: CommandLine) -> NextStep:
-    """Hint to wait for the client that holds the device, or to end its run."""
+    """Hint to wait for the client that holds the device, or to end the client's run."""
     if given.command == "stop" and error.is_by_this_host:
         return NextStep(
             "end your other command, which has no run in progress, with Ctrl-C in its terminal"
@@ -113,9 +113,9 @@ def _for_meter_not_served(error: e.MeterNotServed, given: CommandLine) -> NextSt
         return NextStep("write its full name: {}", given.bench(meter=f"agent:{error.meant}"))
     if is_campaign:
         return NextStep(
-            "start the device's agent with the meter, which the first of several boards gets: "
-            "edgebench-agent serve --meter {}; or remove devices without the meter from the "
-            "campaign file",
+            "start the device's agent with the meter (of several boards, the first board gets "
+            "the meter): edgebench-agent serve --meter {}; or remove devices without the meter "
+            "from the campaign file",
             error.meter,
         )
     return NextStep(
@@ -149,7 +149,7 @@ def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
 
 
 def _for_inputs(_error: e.InputsRefused, given: CommandLine) -> NextStep:
-    """Hint to measure without inputs that do not fit; the host does not know the model's inputs."""
+    """Hint to omit or replace inputs that do not fit; this function does not read the model."""
     if given.value("input_shapes") and given.value("inputs"):
         text = (
             "change --shape and the arrays of --inputs to match the inputs that the error lists; "
@@ -254,7 +254,7 @@ def _for_measurement(error: e.MeasurementError, given: CommandLine) -> NextStep:
 
 
 def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
-    """Hint to add the options that were tried with the file, or to name its columns."""
+    """Hint to add options with which the file can be imported, or to name its columns."""
     if error.works_with and given.group in ("meters", "energy"):
         # `energy` has the constant voltage in --voltage.
         name = "--supply" if given.group == "meters" else "--voltage"
@@ -307,7 +307,7 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.ModelNotFetched,
-        "fetch the file, in its repository: git lfs pull; then {}",
+        "in the repository of the file, fetch the file: git lfs pull; then {}",
         lambda _, given: given.bench(),
     ),
     _on(e.NotAModel, "name a .tflite or .onnx file, or try a built-in model: {}", _BUILT_IN),
@@ -334,7 +334,7 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.DeviceNotOffered,
-        "offer the device, on its lab host: {}",
+        "offer the device to the cluster, on the lab host of the device: {}",
         lambda error, given: command("lab", "work", given.named(_SCHEDULER), "--on", error.device),
     ),
     _on(
@@ -401,8 +401,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.OtherEnvironment,
-        "stop that agent if it is not needed: kill {}; or use its runtimes: in its Python "
-        "environment, print a pairing string: edgebench-agent pair; then pair on this machine: {}",
+        "stop that agent if it is not needed: kill {}; or, to use its runtimes, run "
+        "edgebench-agent pair in its Python environment; then pair on this machine: {}",
         lambda error, _: error.pid,
         command("pair", "STRING"),
     ),
@@ -732,7 +732,7 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
     "check": (
         _on(
             e.ModelNotFetched,
-            "fetch the file, in its repository: git lfs pull; then {}",
+            "in the repository of the file, fetch the file: git lfs pull; then {}",
             lambda _, given: given.again([]),
         ),
         *(

@@ -91,7 +91,10 @@ def outcome_sentence(history: History) -> str:
     if history.outcome is HistoryOutcome.STEADY:
         return "no change of the level was found"
     if history.worsening_interval is None:
-        return "the change has no interval: too few points before or after it, or a different meter"
+        return (
+            "the change has no interval: too few points before or after the change, or a different "
+            "meter after it"
+        )
     low, high = (bound - 1 for bound in history.worsening_interval)
     if history.outcome is HistoryOutcome.BETTER:
         return f"better by at least {format_percent(-high, 2)}"
@@ -200,13 +203,13 @@ class _PictureColumn:
 
     @property
     def span(self) -> tuple[float, float]:
-        """Lowest and highest bound of the points; a point without an interval has its value."""
+        """Lowest and highest bound of the points; without interval, both bounds are the value."""
         bounds = [point.ci95 or (point.value, point.value) for point in self.points]
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
 def _picture(history: History, metric: Metric, width: int) -> list[str]:
-    """Picture of points, intervals and levels over time, `HEIGHT` lines and a line of marks."""
+    """Picture of points, intervals and levels over time: `HEIGHT` lines, then a line of marks."""
     values = [point.value for point in history.points]
     least, most = min(values), max(values)
     room = max((most - least) / 2, 0.005 * most)  # axis marks differ within three digits

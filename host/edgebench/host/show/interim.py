@@ -63,7 +63,7 @@ def interim_row(runs: Sequence[Run], settings: str = "") -> InterimRow:
 
 
 def _headline(runs: Sequence[Run]) -> tuple[str, str]:
-    """The headline over the runs made so far, with its label, and its interval or range."""
+    """Label and value of the headline over the runs made so far, and its interval or range."""
     counted = [run for run in without_replaced(runs) if not run.verdict.is_refused]
     headline = headline_over(counted) if counted else None
     if headline is None:

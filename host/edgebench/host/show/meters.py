@@ -149,7 +149,7 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
 
 
 def _print_verdict(verdict: RecordingVerdict) -> None:
-    """Print the verdict, its reasons, the properties that a file lacks, and repairs of the file."""
+    """Print the verdict, its reasons, the properties that a file lacks, and how it was read."""
     facts = Table.grid(padding=(0, 2))
     style = {State.VALID: "green", State.SUSPECT: "yellow", State.INVALID: "red"}[verdict.state]
     facts.add_row(Text("verdict", style="bold"), Text(verdict.state.value, style=style))

@@ -1,9 +1,9 @@
 """Names of models, devices and runtimes in tables: folded, or shortened to one line.
 
 A name is broken or shortened only between its parts; a part ends with `_`, `-` or `/`, or before
-the suffix of a file. In a narrow table, a line above the table has the beginning and the suffix
-that all names of a column share. The cells omit beginning and suffix, and have an ellipsis in place
-of their middle part:
+the suffix of a file. Above a narrow table, a line shows the beginning and the suffix that
+all names of a column share, with an ellipsis between them. Each cell has only the other parts of
+its name, after an ellipsis:
 
     mobilenet_v1_0.25_224_ptq_int8.tflite        mobilenet_v1_0.25_224_….tflite
     mobilenet_v1_0.25_224_qat_uint8.tflite  ──▶  …ptq_int8

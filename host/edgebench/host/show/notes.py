@@ -1,4 +1,4 @@
-"""Notes on runs, for facts that a reader should know although they harm no number."""
+"""Notes on runs, about facts that a reader should know although they invalidate no number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOCK_RULES = (ClockRule, ClockDriftRule)
 
 
 def run_notes(*runs: Run) -> list[str]:
-    """Notes on settings without the requested effect, wall clocks that were set, and demos."""
+    """Notes on settings without the requested effect, wall clocks set during a run, and demos."""
     notes = setting_notes(runs)
     for run in runs:
         steps = [
@@ -38,7 +38,7 @@ def run_notes(*runs: Run) -> list[str]:
 
 
 def note_lines(sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None) -> list[str]:
-    """Notes on sets without duplicates; a note names its sets unless it applies to all sets.
+    """Notes on sets, each note once; a note names its sets unless it applies to all sets.
 
     Args:
         sets: The sets.

@@ -34,7 +34,7 @@ class OperatorLines:
     lines: tuple[OperatorLine, ...]
     time_title: str
     share_title: str
-    """Title of the shares; states their error by the timer's resolution, in percentage points."""
+    """Title of the shares; states their error due to the timer, in percentage points."""
 
 
 def operator_lines(profile: ProfileResult) -> OperatorLines:

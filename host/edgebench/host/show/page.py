@@ -120,7 +120,7 @@ def run_details(
         run: The run.
         added: Tags and note that a person added to the run.
         is_all: List every rule, including those that passed.
-        usual: Speed of the device against earlier runs, if the store has them.
+        usual: Speed of the device compared with earlier runs, if the store has any.
     """
     rules = rules_parts(run.verdict, is_all=is_all)
     annotations = added or Annotations()
@@ -344,7 +344,7 @@ def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
 
 
 def _is_counted(run: Run) -> bool:
-    """Whether instructions were counted instead of measuring time."""
+    """Whether instructions were counted and no times were measured."""
     return run.metrics.instructions_per_inference is not None
 
 
@@ -472,7 +472,8 @@ def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[s
     timed = "timed by the meter" if windows.is_timed_by_meter else "timed by the device"
     line = (
         f"{windows.count} {timed if windows.shortest_s else 'without a time'}, "
-        f"{windows.inference_count} inferences in all, {windows.warmup_count} more before each"
+        f"{windows.inference_count} inferences in all, {windows.warmup_count} more inferences "
+        "before each window"
     )
     if windows.duration_ns_per_inference is None:
         return [("windows", line)]
@@ -512,7 +513,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
         facts.append(f"from {thermal.onset_s:.0f} s on, {share}")
     if thermal.max_temp_c is not None and thermal.start_temp_c is not None:
         start_c, max_c = thermal.start_temp_c, thermal.max_temp_c
-        facts.append(f"{start_c:.1f} °C after the warm-up, {max_c:.1f} °C at most")
+        facts.append(f"{start_c:.1f} °C after the warm-up, peak {max_c:.1f} °C")
     if thermal.baseline_freq_hz is not None:
         nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
@@ -547,7 +548,7 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
     end = f"in the last {format_percent(SUSTAINED_SHARE)} of the run"
     return [
         f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} {end}: "
-        f"performance retention {format_percent(thermal.retention_ratio, 1)}, by latency",
+        f"performance retention {format_percent(thermal.retention_ratio, 1)}, measured by latency",
         f"throughput {first}/s at the start, {format_rate(last_per_s)}/s {end}, including the time "
         "between inferences",
     ]

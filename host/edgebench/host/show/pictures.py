@@ -1,8 +1,8 @@
-"""Pictures of a run for the terminal, one line for the latency distribution and for each trace.
+"""Pictures of a run for the terminal: a line for the latency distribution and one per trace.
 
-All traces share the time axis, and each column is the same length of time. The height of a column
-is the median of the latencies in it, and the mean for other traces. The numbers after a line are
-the values of its lowest and highest column.
+All traces share the time axis, and each column represents the same length of time. The height of a
+column is the median of its latencies or, for other traces, the mean of its values. The numbers
+after a line are the values of its lowest and highest column.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def _reach(values: Floats, shown: Callable[[float], str]) -> str:
 
 
 def _by_column(points: Points, edges_s: Floats) -> Floats:
-    """Mean of each column, in which a reading is valid until the next reading."""
+    """Mean of each column; a reading is valid until the next reading."""
     mean = points.envelope(edges_s).mean
     if len(points) < 2:
         return mean

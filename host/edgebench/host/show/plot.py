@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 INSTALL = install_command("plot", HOST_DISTRIBUTION)
 COLUMNS = 1200
-"""Number of intervals of a trace, more than a figure of default size has pixels."""
+"""Number of intervals of a trace; a figure of default size has fewer columns of pixels."""
 _SHADES: dict[object, str] = {SpanKind.THROTTLED: "tab:red", Phase.MEASURING.value: "tab:gray"}
 
 

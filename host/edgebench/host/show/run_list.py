@@ -108,7 +108,7 @@ def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
             groups.setdefault(name, []).append(value)
     invalid = [name for name, values in groups.items() if are_too_far_apart(values)]
     return [
-        f"invalid: {name} has no number, because its runs differ too much: edgebench show "
+        f"invalid: {name} has no result, because its runs differ too much: edgebench show "
         f"{shlex.quote(name)}"
         for name in map(printable, invalid)
     ]
@@ -132,9 +132,10 @@ def _number(row: RunSummary) -> str | Text:
 
 
 def _median_of(rows: Sequence[RunSummary]) -> str | Text:
-    """Median over runs of instructions, latency or throughput, the first that all runs have.
+    """Median over runs of the first quantity that all have: instructions, latency, throughput.
 
-    The cell is a dash if the runs share no quantity, and `refused` if they are too far apart.
+    The cell is a dash if the runs share no quantity, and `refused` if the runs are too far
+    apart.
     """
     quantities = (
         ([row.instructions_per_inference for row in rows], "{} instr.", format_instructions),
@@ -191,7 +192,7 @@ def run_groups(rows: Sequence[RunSummary]) -> list[RunGroup]:
 def groups_table(
     groups: Sequence[RunGroup], names: Mapping[str, str], now: datetime, width: int = PIPE_WIDTH
 ) -> DataTable:
-    """Table of groups of runs, newest last, with a name that commands accept, age and median.
+    """Table of groups of runs, newest last: age, median, and a name that commands accept.
 
     Both sides of a comparison have the name of the comparison, which commands accept.
 

@@ -36,8 +36,8 @@ from edgebench.protocol.percent import format_percent
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
 _SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
 WORTHWHILE_RATIO = 0.9
-"""Another number and duration of runs is proposed if it would make the interval at most this
-fraction of its present width."""
+"""A different number and duration of runs is proposed only if it narrows the interval to less than
+this fraction of its present width."""
 
 
 def set_page(run_set: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> Group:
@@ -66,7 +66,8 @@ def set_details(
     Args:
         run_set: The set.
         is_all: List every rule, including those that passed.
-        next_time: How far the next set may be from this set; None if the store has too few sets.
+        next_time: How far the headline of the next set may be from the headline of this set; None
+            if the store has too few sets.
         usual: Speed of the device compared with earlier runs, if the store has any.
     """
     parts: list[RenderableType] = []
@@ -175,7 +176,7 @@ def set_document(run_set: RunSet, next_time: NextTime | None = None) -> Document
 
 
 def variance_lines(variance: VarianceLevels) -> list[str]:
-    """Standard deviations between and within runs, and how to get more from the same time."""
+    """Standard deviations between and within runs, and how to narrow intervals in the same time."""
     lines = [
         f"standard deviation {format_percent(variance.between_ratio, 2)} between runs, "
         f"{format_percent(variance.within_ratio, 2)} within a run; a launch takes "

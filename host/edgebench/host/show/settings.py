@@ -13,10 +13,10 @@ from edgebench.host.result.settings import Setting, SettingState
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
     "threads": {
-        "fewer": "{requested} threads requested, {effective} worked: the runtime does not use more "
-        "for this model",
+        "fewer": "{requested} threads requested, {effective} used CPU time: the runtime does not "
+        "use more for this model",
         "more": "{requested} thread(s) requested, {effective} used CPU time",
-        "not_told": "the device does not report how many threads worked",
+        "not_told": "the device does not report how many threads used CPU time",
     },
     "cpus": {
         "quota": "{threads} thread(s) requested, but the quota of a control group allows "
@@ -27,7 +27,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "signature": {
         "not_chosen": "signature {effective} was measured; the file also has {others}; to choose: "
         "--signature {example}",
-        "unnamed": "the first graph of the file was measured, which has no signature; the file "
+        "unnamed": "the first graph of the file, which has no signature, was measured; the file "
         "also has {others}; to choose: --signature {example}",
         "ignored": "signature {requested} requested, but the device's agent is too old for "
         "signatures and measured the first graph of the file",
@@ -35,7 +35,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "delegate": {
         "partly": "{requested} requested, it ran {count} of {total} operators",
         "unused": "{requested} requested, but it ran no operators",
-        "not_told": "{requested} requested; the runtime does not report what it ran",
+        "not_told": "{requested} requested; the runtime does not report what the delegate ran",
     },
 }
 _RULES: Mapping[str, frozenset[str]] = {
@@ -62,9 +62,9 @@ def setting_sentence(name: str, setting: Setting) -> str | None:
 def setting_notes(runs: Sequence[Run]) -> list[str]:
     """Sentences about the settings of a set's runs whose effect differs from the request.
 
-    If the number of threads differs between the runs, one sentence without a reason covers all. A
-    runtime would use the same number of threads for the model in each run, so the cause may be
-    something else.
+    If the number of threads differs between the runs, one sentence without a reason is used for all
+    runs. If the runtime alone determined the number of threads, the number would be the same in
+    each run; the difference may therefore have another reason.
     """
     noted: dict[str, list[Setting]] = {}
     for run in runs:
@@ -79,7 +79,7 @@ def setting_notes(runs: Sequence[Run]) -> list[str]:
         if name == "threads" and len(set(counts)) > 1:
             requested = settings[0].requested
             sentences.append(
-                f"{requested} threads requested, {min(counts)} to {max(counts)} worked"
+                f"{requested} threads requested, {min(counts)} to {max(counts)} used CPU time"
             )
             continue
         sentences += dict.fromkeys(setting_sentence(name, setting) for setting in settings)

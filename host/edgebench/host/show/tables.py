@@ -445,7 +445,7 @@ def _latency(run_set: RunSet, name: str) -> tuple[float | None, Interval | None]
 
 
 def _percentile(name: str) -> Callable[[RunSet], str]:
-    """A percentile of the headline; a dash if too few queries bound the tail."""
+    """A percentile of the headline; a dash if the queries are too few to bound the tail."""
 
     def cell(run_set: RunSet) -> str:
         value_ns, interval = _latency(run_set, name)
@@ -716,13 +716,13 @@ _FIRST_TO_GO = (
     ResultColumn.DEVICE,
 )
 """Columns in the order in which they are dropped from a table that is too wide. The uncertainty of
-a number is not dropped without the number."""
+a number is dropped only together with the number."""
 _BEHIND_NAMES = (ResultColumn.PRECISION, ResultColumn.DEVICE)
 """Columns that are dropped before the names of models are folded."""
 
 
 def text(value: str) -> Text:
-    """Text from a device or a file, without control characters or changes of direction."""
+    """Text from a device or a file, with `?` in place of characters that are not printable."""
     return Text(printable(value, keep_lines=True))
 
 
@@ -742,7 +742,7 @@ class Sentence:
         yield shown
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """The width of the unwrapped sentence, at most the width that is available."""
+        """The width of the unwrapped sentence, capped at the available width."""
         return Measurement.get(console, options, text(self.sentence))
 
 

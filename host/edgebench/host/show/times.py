@@ -1,4 +1,4 @@
-"""Times for people, as local time and as ages. Files and JSON have UTC."""
+"""Times as people read them: local times, and times since an event. Files and JSON use UTC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def local_time(then_utc: str, layout: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
-    """A time of a file in the time zone of this machine; unchanged if it is not a time.
+    """Convert a time from a file to the time zone of this machine; other text is unchanged.
 
     Args:
         then_utc: ISO 8601.
@@ -32,7 +32,9 @@ def local_time(then_utc: str, layout: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
 
 
 def age(then_utc: str, now: datetime) -> str:
-    """The time since `then_utc`, in the largest unit that fits; the text if it is not a time.
+    """The time since `then_utc`, in the largest unit that fits.
+
+    If `then_utc` is not a time, it is returned unchanged.
 
     >>> from datetime import timezone
     >>> age("2026-11-22T10:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=timezone.utc))
@@ -56,10 +58,10 @@ def in_largest_unit(passed_s: float) -> str:
 
 
 def simulated_pace(run: Run) -> str:
-    """Words about how fast a simulated board heats up, to put after a duration; often empty.
+    """Text for the end of a duration: how fast a simulated board heats up; often empty.
 
     If a simulated board that heats up 20 times as fast throttles after 10 s, a real board would do
-    so after 200 s. The words are empty if the board heats up as fast as a real board.
+    so after 200 s. The text is empty if the board heats up as fast as a real board.
     """
     pace = run.time_scale
     is_real = pace is None or pace == 1

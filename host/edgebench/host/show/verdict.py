@@ -47,10 +47,10 @@ LARGER_FACTOR = 8
 """The advised size of an open (variable) dimension is the measured size times this factor; 8 is a
 usual batch size."""
 UNSETTLED_FACTOR = 4
-"""The advised warm-up is the detected warm-up times this factor, if the runs of a set drift until
-their end, so that the end of the warm-up was not measured. If an exponential approach is cut off
-after one time constant, a third of its change remains; after four, 2 % remains, which is the limit
-of the drift."""
+"""If the runs of a set drift until their end, the end of the warm-up was not measured; the advised
+warm-up is then the detected warm-up times this factor. If an exponential approach is cut off after
+one time constant, a third of its change remains; after four time constants, 2 % remains. The limit
+of the drift is also 2 %."""
 
 
 def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
@@ -85,7 +85,7 @@ class CauseText:
     """A cause of failed rules as text."""
 
     cause: Cause | None
-    """Cause; None for a rule of another version."""
+    """Cause; None for a rule of another version of edgebench."""
     title: str
     rules: tuple[str, ...]
     """Names of the cause's failed rules; the rule that gives the evidence is first."""
@@ -141,7 +141,7 @@ def causes_of(run_set: RunSet) -> tuple[Diagnosis, ...]:
 
 
 def titles_of(run_set: RunSet) -> str:
-    """Causes of a verdict in a few words; for an invalid set, only what makes it invalid.
+    """Causes of a verdict in a few words; for an invalid set, only the causes that make it invalid.
 
     If no failed rule explains the verdict, another version with other rules stored the verdict.
     """
@@ -186,7 +186,7 @@ def _joint(run_set: RunSet, diagnosis: Diagnosis) -> str:
 
 
 def _refused_energy(run_set: RunSet, diagnosis: Diagnosis) -> EnergyResult | None:
-    """The refused energy, if it shows the cause; None for another cause."""
+    """The refused energy if it is evidence of the cause; otherwise None."""
     if all(finding.id != EnergyRule.id for finding in diagnosis.evidence):
         return None
     energies = (run.metrics.energy for run in run_set.runs if run.metrics.energy is not None)
@@ -201,7 +201,9 @@ def advices(run_set: RunSet, made: Run | None = None) -> list[str]:
 
 
 def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
-    """Advice against each cause, or else for quantities that were not watched, without duplicates.
+    """Advice against each cause; without a cause, about quantities that were not watched.
+
+    Each advice is given once.
 
     Args:
         run_set: The set.
@@ -235,7 +237,8 @@ def advice_against(
         run_set: The set.
         diagnosis: The cause.
         made: As for `advised`.
-        given: The command to advise, with changes; None selects that of the set or of `made`.
+        given: The command from which the advised command is made; None selects the command of the
+            set or of `made`.
     """
     if run_set.verdict.is_refused and not diagnosis.is_refusal:
         return None
@@ -273,7 +276,7 @@ def _situation(run_set: RunSet, made: Run | None, given: CommandLine | None = No
 
 
 def _larger_shapes(run: Run) -> dict[str, tuple[int, ...]]:
-    """Shapes of the inputs that have open dimensions, with the first of these enlarged."""
+    """Shapes of the inputs that have open dimensions; the first open dimension is enlarged."""
     larger: dict[str, tuple[int, ...]] = {}
     for spec in run.conditions.inputs:
         shape = list(spec.shape)
@@ -287,7 +290,7 @@ def _larger_shapes(run: Run) -> dict[str, tuple[int, ...]]:
 def advice_for(finding: Finding, situation: Situation) -> Advice | None:
     """Advice for a finding; None if the rule passed, or if no advice exists.
 
-    A rule that could not be checked has advice only if the reason for that has an advice.
+    For a rule that could not be checked, advice exists only if the reason has its own advice.
     """
     if finding.id not in BY_ID or finding.outcome not in (_FAIL, _UNKNOWN):
         return None
@@ -310,7 +313,7 @@ def failure_advice(run: Run) -> str:
 
 
 def _model_files(run: Run) -> list[Path]:
-    """Model files named by the command of a run, if they still exist with the size in the run."""
+    """Model files that the command of a run names, if their size is unchanged since the run."""
     words = run.command.arguments if run.command is not None else ()
     paths = [Path(word) for word, *values in words if not values]
     return [
@@ -340,7 +343,7 @@ def free_cpus(run: Run) -> tuple[int, ...]:
 
 
 def own_cpus(run: Run) -> tuple[int, ...]:
-    """CPUs of the fastest type for the model, one per thread; as in `Situation`."""
+    """CPUs of the fastest type for the model, one per thread; see `Situation.own_cpus`."""
     scheduling, count = run.conditions.scheduling, max(1, run.spec.threads)
     cpus = free_cpus(run)
     if scheduling is None or not cpus:
@@ -429,7 +432,7 @@ def verdict_lines(
 def named_sets(
     sets: Sequence[RunSet], indexes: Sequence[int], settings: Callable[[RunSet], str] | None
 ) -> str:
-    """Titles of the sets at these indexes; "both" or "all 3" if these are all of several sets.
+    """Titles of the sets at these indexes; "both" or "all 3" if the indexes select all sets.
 
     Sets with the same title are counted; if only some of them are listed, their ids are added.
     """
@@ -473,7 +476,7 @@ def extra_run_words(member: SetMember) -> str:
 
 
 def _reach(run_set: RunSet, diagnosis: Diagnosis) -> str:
-    """Verdict due to a cause, or the kinds of numbers that it harms if the headline is unharmed."""
+    """Verdict due to a cause; if the headline is valid, the kinds of numbers that are suspect."""
     harmed = {kind for finding in diagnosis.findings for kind in finding.harmed}
     also = [kind for kind in run_set.marks.also_suspect if kind in harmed]
     if also:

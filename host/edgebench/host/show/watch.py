@@ -100,6 +100,9 @@ def _ago(absence: Absence) -> timedelta:
 
 
 def _last(values: Iterable[float], scale: float, form: str) -> str:
-    """The last value that is not NaN; a clock, sent less often than a temperature, has many NaN."""
+    """The last value that is not NaN, as text.
+
+    The clock is sent less often than the temperature, so many of its values are NaN.
+    """
     known = [value for value in values if not math.isnan(value)]
     return form.format(known[-1] * scale) if known else ABSENT

@@ -27,7 +27,7 @@ def yardstick_line(yardstick: Yardstick) -> str:
 
 
 def yardsticks_line(yardsticks: Sequence[Yardstick]) -> str:
-    """Range of the device's speed over the runs of a set, by the faster reading of each run."""
+    """Range of the device's speed over the runs of a set, using the faster reading of each run."""
     times_ns = list(map(integer_ns, yardsticks))
     rates = list(map(memory_bytes_per_s, yardsticks))
     low_ns, high_ns = min(times_ns), max(times_ns)

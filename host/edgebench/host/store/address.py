@@ -31,7 +31,7 @@ character of twelve is accepted."""
 
 
 class RunElsewhere(Store):
-    """Store with a single run, made from the run's directory, which may have any name."""
+    """Store made from the directory of a single run; the directory may have any name."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory.absolute().parent)
@@ -301,7 +301,9 @@ def _similar_name(store: Store, name: str) -> str | None:
 
 
 def names_set(store: Store, name: str) -> bool:
-    """Whether a name refers to a set of runs, as an id, the last command or a bundle does.
+    """Whether a name refers to a single set of runs.
+
+    Such a name is the id of a set, or it is `last` or a bundle whose runs are all in the same set.
 
     Raises:
         StoreError: the name is a bundle whose runs cannot be read.

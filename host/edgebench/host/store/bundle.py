@@ -30,18 +30,18 @@ from edgebench.protocol.errors import FileExists, RunDamaged, StoreError, UsageE
 from edgebench.system.whole_files import whole_file
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""Date of every file in a bundle, because the real dates would differ between copies of a run.
+"""Fixed date of all files in a bundle, as the real dates would differ between copies of a run.
 Source: APPNOTE.TXT, 4.4.6."""
 _UNIX = 3
-"""Code of Unix, the system whose file modes are used; source: APPNOTE.TXT, 4.4.2.2."""
+"""Code for Unix, the system that defines the file modes; source: APPNOTE.TXT, 4.4.2.2."""
 _BLOCK_BYTES = 1 << 20
 
 
 def default_name(runs: Sequence[Address]) -> str:
     """Default file name, which is the id of the only run, or of the runs' set or comparison.
 
-    If the runs do not share a set or comparison, the name has the id of the first run, and the
-    number of runs after it.
+    If the runs do not share a set or comparison, the name consists of the id of the first run and
+    the number of further runs.
     """
     if len(runs) == 1:
         return f"{runs[0].run_id}{SUFFIX}"

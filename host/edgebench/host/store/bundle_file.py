@@ -1,4 +1,4 @@
-"""Format and reader of bundles, which are single files with any number of runs, perhaps untrusted.
+"""Format and reader of bundles, which are possibly untrusted files with any number of runs.
 
     edgebench-bundle.json       version, and the SHA-256 of every other file
     runs/<run-id>/…             directories of runs, as in a store
@@ -242,7 +242,7 @@ class Bundle:
         if fault := fault_of_names(digests):
             self._refuse(fault)
         if differing := sorted((infos.keys() - {MANIFEST_FILE}) ^ digests.keys()):
-            self._refuse(f"file {differing[0][:80]!r} is not in both archive and manifest")
+            self._refuse(f"file {differing[0][:80]!r} is in only one of archive and manifest")
         return digests
 
     @contextmanager
@@ -301,7 +301,7 @@ class BundleStore(Store):
 
         Raises:
             StoreError: the bundle has no such run, the run is damaged, or the disk has less free
-                space than its files need.
+                space than the files of the run need.
         """
         names = self.bundle.files.get(run_id, ())
         size_bytes = self.bundle.size_bytes(run_id, set(names) - self._unpacked.get(run_id, set()))
@@ -375,7 +375,7 @@ def _check_directory(path: Path) -> int:
     if directory_bytes > MAX_DIRECTORY_BYTES:
         raise BundleRefused(
             f"not an edgebench bundle: directory has {directory_bytes} bytes, at most "
-            f"{MAX_DIRECTORY_BYTES}: {path}"
+            f"{MAX_DIRECTORY_BYTES} are allowed: {path}"
         )
     return size_bytes
 

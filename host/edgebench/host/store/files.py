@@ -57,7 +57,7 @@ _SPAN_COLUMNS = {
     "invoke_start_ns": "start_ns",
     "invoke_end_ns": "end_ns",
 }
-"""Maps each column that traces of version 1 lack to the column that is read instead."""
+"""Maps each column that is missing in traces of version 1 to the column that is read instead."""
 _CLOCK_COLUMNS = ("t0", "t1", "t2", "t3", "group")
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
 _QUERIES = Layout(
@@ -92,7 +92,7 @@ def read_record(directory: Path) -> RunRecord:
 def unpack_traces(directory: Path, record: RunRecord) -> Queries:
     """Convert the packed traces under raw/ to Parquet files; return the queries.
 
-    Traces that a killed process has already converted are only read.
+    Traces that a killed process has already converted are read, and not converted again.
 
     Raises:
         RunDamaged: a trace is damaged.

@@ -1,8 +1,8 @@
 """Histories of a store, read from its index, or from its documents if the index lacks a metric.
 
 Reading the documents of ten thousand runs would take half a minute. Therefore, if the index has the
-metric, only one document is read for each history, and one for each set of conditions, to name the
-conditions that changed.
+metric, only a few documents are read: one for each history and, to name the conditions that
+changed, one for each set of conditions.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ def read_histories(
     Args:
         store: Store of the runs.
         wanted: Selection of the runs.
-        runs: Names of runs, sets or tags, to select the histories that contain them; if empty, all.
+        runs: Names of runs, sets or tags, to select the histories that contain them; if empty, all
+            histories are selected.
         metric: Path of a metric, or its short name; None selects the headline of each history.
         margin_ratio: Largest tolerated change for the worse; None selects 1 %.
 
     Raises:
-        UsageError: the metric is unknown, or has no better direction.
+        UsageError: the metric is unknown, or neither higher nor lower values are defined as better.
         NoSuchRun: no run was selected.
         RunNewer: all selected runs are of a newer schema.
         StoreError: the store cannot be read.
@@ -136,7 +137,7 @@ def newer_line(store: Store, wanted: RunFilter) -> str | None:
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
-    """Histories of the headline metric that contain any of these runs, and at least two points.
+    """Histories of the headline metric that have at least two points and any of these runs.
 
     Raises:
         StoreError: the store cannot be read.

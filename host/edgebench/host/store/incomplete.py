@@ -28,8 +28,8 @@ from edgebench.protocol.traces import METER_FILE
 from edgebench.system.whole_files import write_whole
 
 NEW_S = 1.0
-"""Age up to which a directory counts as new. The process that made it locks it within microseconds,
-but may not have locked a new directory yet."""
+"""Age up to which a directory counts as new. A process locks its directory within microseconds, so
+a new directory may not be locked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ExpectedRun:
     seat: str = ""
     """Seat (one device) of the agent; empty if the agent has no certificate, or in older files."""
     probes: tuple[ClockProbe, ...] = ()
-    """A single group of probes of the device's clock, made right before the start."""
+    """A single group of probes of the device's clock, made right before the run starts."""
 
 
 class IncompleteState(str, Enum):
@@ -169,7 +169,7 @@ class Whereabouts:
 def mark_lost(
     store: Store, device: Whereabouts, *, on_device: Collection[str]
 ) -> list[IncompleteRun]:
-    """Mark runs that a device should have but lacks as lost; remove lost runs without files.
+    """Mark as lost the runs that a device should have but lacks; remove lost runs without files.
 
     Empty directories without expected.json are also removed, but not returned. The process that
     made such a directory was killed before it wrote expected.json (and so before the run started),
@@ -178,7 +178,8 @@ def mark_lost(
     Args:
         store: The store.
         device: The device.
-        on_device: Ids of the runs that the device reports, over the transport of this connection.
+        on_device: Ids of the runs that the device reports; it reports only runs that were started
+            over the transport of this connection.
 
     Returns:
         The runs that were marked or removed as lost.

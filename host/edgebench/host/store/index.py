@@ -103,8 +103,8 @@ class RunSummary:
     """Id of the disturbed run that this run replaces in its set."""
     command_id: str | None = None
     disturbances: str | None = None
-    """Failed rules, such as `background_load`, that indicate a disturbance that the model did not
-    cause, and that may be temporary."""
+    """Failed rules, such as `background_load`, that indicate a disturbance with a cause other
+    than the model; the disturbance may be temporary."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -181,7 +181,7 @@ _COLUMNS = ", ".join(_NAMES)
 _TAGS = _NAMES.index("tags")
 """Column number of the tags, the only cells that are converted to a string."""
 BUSY_S = 5.0
-"""Longest wait for another process that writes the index; a write takes milliseconds."""
+"""Maximum time to wait for another process that writes the index; a write takes milliseconds."""
 Row = tuple[Any, ...]
 """Cells of a row of the index, which are the summary, the stamp and the checksum."""
 
@@ -249,7 +249,7 @@ def kept_open(store: Store) -> Iterator[None]:
     """Keep the index open while several runs are stored.
 
     The connection that is closed last copies the write-ahead log into the index and removes the
-    log, which takes longer than writing a row.
+    log; this takes longer than writing a row.
     """
     with ExitStack() as stack:
         with suppress(OSError, sqlite3.Error):
@@ -310,8 +310,8 @@ def _prepare(index: sqlite3.Connection) -> None:
     """Create the table, if the index is new or has another version.
 
     With a write-ahead log, readers do not wait for writers. Nothing is synced to disk. Rows that
-    are lost by a kill are restored from the documents, as are rows that a power cut has damaged,
-    which their checksums reveal.
+    are lost when a process is killed are restored from the documents. Rows that a power cut has
+    damaged are detected by their checksums, and restored in the same way.
     """
     index.execute("PRAGMA synchronous = OFF")
     if index.execute("PRAGMA user_version").fetchone()[0] == _version():
@@ -414,7 +414,7 @@ def _damaged(run_id: str) -> RunSummary:
 
 
 def summary_of(run: Run) -> RunSummary:
-    """Summary of a run; an invalid run has no numbers in it."""
+    """Summary of a run; the summary of an invalid run has no numbers."""
     # Imported here: a list of runs that are in the index needs no rules.
     from edgebench.host.analysis.extra_runs import external_disturbances_of
 

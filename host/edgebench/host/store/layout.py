@@ -49,7 +49,7 @@ CLOCK_FILE = "clock.parquet"
 EVENTS_FILE = "events.jsonl"
 RAW_DIRECTORY = "raw"
 EXPECTED_FILE = "expected.json"
-"""File under incoming/ with the device that a run was started on; see `incomplete`."""
+"""File under incoming/ that names the device on which a run was started; see `incomplete`."""
 ANNOTATIONS_FILE = "annotations.json"
 """File next to run.json with the annotations of users; see `annotations`."""
 CAMPAIGNS_DIRECTORY = "campaigns"
@@ -59,14 +59,14 @@ JOURNAL_FILE = "journal.jsonl"
 HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
 PROBE_BYTES = 4096
-"""Size of the file that tests whether a store is writable; most file systems have such blocks."""
+"""Size of the file that tests whether a store is writable; the block size of most file systems."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def names_in(
     directory: Path, absent: tuple[type[OSError], ...] = (FileNotFoundError,)
 ) -> list[str]:
-    """Sorted names in a directory of a store; empty if listing it raises an error in `absent`.
+    """Sorted names in a directory of a store; empty if listing raises one of the errors `absent`.
 
     Raises:
         StoreError: the directory cannot be read.
@@ -101,7 +101,7 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Path of the store for messages, which says so if a named directory is missing."""
+        """Path of the store for messages, with a remark if the user named a missing directory."""
         named = os.environ.get(STORE_VARIABLE)
         is_default = self.root == default_root().absolute()
         if self.root.is_dir() or (is_default and not named):
@@ -151,8 +151,8 @@ class Store:
     def matching(self, name: str) -> list[str]:
         """Ids that match a name; the name is an id, a part of an id, or `last`.
 
-        The result is the equal id, or the newest id for `last`, or the only id that starts with the
-        name, or else all ids that contain the name.
+        The result is the id that equals the name, or the newest id for `last`, or the only id that
+        starts with the name, or else all ids that contain the name.
         """
         if self.has(name):
             return [name]

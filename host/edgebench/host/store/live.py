@@ -1,4 +1,4 @@
-"""Live status of measuring commands; each command appends to its own file, which others read.
+"""Live status of measuring commands; each appends to its own file, which other processes read.
 
     <store>/live/<pid>-<time>.jsonl     a header line that names the command, then status lines
 
@@ -46,9 +46,9 @@ MAX_TEXT = 200
 MAX_FILES = 256
 """Maximum number of files that a reader follows; it follows the newest files."""
 MAX_DEVICES = 1024
-"""Maximum number of devices in all files whose status a reader keeps."""
+"""Maximum number of devices whose status a reader keeps, over all files."""
 MAX_WHOLE = 2**63
-"""Upper limit on integers in a line, because larger values are no counts and may overflow."""
+"""Upper limit on integers in a line, because larger values cannot be counts and may overflow."""
 KEPT_S = 86400.0
 """Age from which the file of an ended command is removed by the next command."""
 _NAME = re.compile(r"[0-9]{1,10}-[0-9]{8}T[0-9]{6}-[0-9]{6}\.jsonl")
@@ -237,7 +237,7 @@ def _whole(text: str) -> int:
 
 @dataclass(slots=True)
 class LiveSource:
-    """Content of a live file that was read so far."""
+    """Content read so far from a live file."""
 
     command: LiveCommand | None = None
     devices: dict[str, LiveDevice] = field(default_factory=dict[str, LiveDevice])

@@ -22,7 +22,7 @@ _NEWEST = f"SELECT {_COLUMNS} FROM runs ORDER BY run_id DESC LIMIT {MAX_NAMES}"
 
 
 def default_root() -> Path:
-    """Directory of this user's store, $EDGEBENCH_STORE or else in the XDG data directory."""
+    """Directory of this user's store: $EDGEBENCH_STORE, or else in the XDG data directory."""
     given = os.environ.get(STORE_VARIABLE)
     return Path(given) if given else Path(user_paths(os.environ).data)
 

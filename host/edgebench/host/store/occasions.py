@@ -1,4 +1,4 @@
-"""Finds in a store on which occasions (separate times) a device measured the same model."""
+"""Occasions (separate times) on which a device measured the same model, found in a store."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def spread_in(
         sides: The compared runs.
         metric: The metric.
         left_out: Ids of the runs of disturbed sets that the caller left out of `sides`. If there
-            are any, only undisturbed sets are used, even if too few remain: the caller left out the
-            disturbed sets only for this purpose.
+            are any, only undisturbed sets are used, even if too few remain, because the caller
+            needs the spread of undisturbed sets.
 
     Raises:
         StoreError: the store cannot be read.

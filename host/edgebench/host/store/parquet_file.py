@@ -32,7 +32,7 @@ from edgebench.protocol.text import one_line
 MAX_FOOTER_BYTES = 1 << 26
 """Maximum size of a footer; a week's recording of a fast meter has a footer of about 40 MB."""
 FREE_ROWS = 1 << 20
-"""Number of rows that a file may have however small it is. If all latencies are equal, as on a
+"""Number of rows that a file of any size may have. If all latencies are equal, as on a
 simulated device, they take almost no space."""
 ROWS_PER_BYTE = 2
 """Maximum number of rows per byte of a file; in real traces, a row takes at least 6 bytes."""
@@ -111,8 +111,8 @@ def _check_footer_size(path: Path) -> None:
         footer_bytes, magic = _TAIL.unpack(file.read(_TAIL.size))
     if magic == b"PAR1" and footer_bytes > MAX_FOOTER_BYTES:
         raise RunDamaged(
-            f"trace is damaged: a footer of {footer_bytes} bytes, at most {MAX_FOOTER_BYTES}: "
-            f"{path}"
+            f"trace is damaged: its footer is {footer_bytes} bytes, at most {MAX_FOOTER_BYTES} are "
+            f"allowed: {path}"
         )
 
 
@@ -130,9 +130,10 @@ def _fault_of_rows(
         group = metadata.row_group(number)
         total += group.num_rows
         if not 0 <= group.num_rows <= MAX_GROUP_ROWS:
-            return f"a row group of {group.num_rows} rows, at most {MAX_GROUP_ROWS}"
+            return f"a row group of {group.num_rows} rows, at most {MAX_GROUP_ROWS} are allowed"
         if group.total_byte_size > MAX_ROW_BYTES * group.num_rows + MAX_GROUP_ROWS:
-            return f"a row group of {group.num_rows} rows has {group.total_byte_size} bytes"
+            size = f"{group.total_byte_size} bytes, more than allowed"
+            return f"a row group of {group.num_rows} rows has {size}"
     return None if total == row_count else f"{row_count} rows, but {total} in its row groups"
 
 
@@ -142,7 +143,7 @@ def _fault_of_columns(schema: Any, layout: Layout) -> str | None:
         return "two columns with the same name"
     for name, needed in layout.columns.items():
         if name in schema.names and not _holds(kind := schema.field(name).type, needed):
-            return f"column {name!r} is of {one_line(str(kind))}, must be of {needed}"
+            return f"column {name!r} has type {one_line(str(kind))}, must have type {needed}"
     return None
 
 

@@ -8,9 +8,9 @@
 Long recordings also have power-outline.parquet: lowest, mean and highest power of blocks of 1,024
 samples, so that a chart of an hour reads no samples.
 
-A row group contains a single channel. The metadata contain the meter's header, the losses, and the
-times and the energy of each row group. Therefore computing the energy of any window reads at most
-two row groups, independent of the length of the recording.
+A row group contains a single channel. The metadata contain the meter's header, the report of lost
+samples, and the times and the energy of each row group. Therefore at most two row groups are read
+to compute the energy of any window, independent of the length of the recording.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GROUP_ROWS = 1 << 17
 OUTLINE_ROWS = 1 << 10
 """Number of segments of the power line in a block of the outline."""
 OUTLINED_ROWS = 1 << 17
-"""Maximum number of rows of a recording without an outline; these are read quickly."""
+"""Maximum number of rows of a recording without an outline; so few rows are read quickly."""
 OUTLINE_COLUMNS = ("begin_ns", "end_ns", "low_w", "mean_w", "high_w")
 KEY = "edgebench"
 """Key of edgebench's metadata in the Parquet file."""
@@ -115,7 +115,7 @@ class RowGroup:
     """Standard uncertainty of the energy due to the unknown power between the samples; None in
     files of older versions."""
     missing_count: int = 0
-    """Number of missing rows; their power is NaN, and no other row covers their time."""
+    """Number of missing rows, whose power is NaN and whose time is in no other row's interval."""
     rows_ns: tuple[int, int] | None = None
     """Times of the first and the last row, if rows are missing; None otherwise."""
     texture: Texture | None = None
@@ -191,7 +191,7 @@ class _RowGroupWriter:
     groups: list[RowGroup] = field(default_factory=list[RowGroup])
     _waiting: dict[int, list[SampleBlock]] = field(default_factory=dict[int, list[SampleBlock]])
     _row_counts: dict[int, int] = field(default_factory=dict[int, int])
-    """Maps each channel to the number of rows in its waiting blocks."""
+    """Maps each channel to the number of rows in its blocks that are not written yet."""
     _outlines: dict[int, OutlineBuilder] = field(default_factory=dict[int, OutlineBuilder])
 
     def add(self, block: SampleBlock) -> None:
@@ -328,10 +328,10 @@ def spikes_j(table: Any) -> float:
 
 
 def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
-    """Times of the missing rows; their power is NaN, and no other row covers their time.
+    """Times of the missing rows, whose power is NaN and whose time is in no other row's interval.
 
-    The next valid reading of a counter covers the whole time since the last valid reading, so the
-    NaN rows between these two readings are not missing.
+    The interval of the next valid reading of a counter is the whole time since the last valid
+    reading, so the NaN rows between these two readings are not missing.
     """
     time_ns = to_numpy(table["time_ns"])
     is_missing = np.isnan(to_numpy(table["watts_w"]))
@@ -371,7 +371,10 @@ def mean_volts_v(table: Any) -> float | None:
 def shares_of(
     table: Any, line: PowerLine, is_averaging: bool, begin_ns: int, end_ns: int
 ) -> tuple[RangeShare, ...]:
-    """Energy and time between two times in each measuring range; a segment has its end's range."""
+    """Energy and time in each measuring range between two times.
+
+    A segment of the power line is in the measuring range of the sample at its end.
+    """
     if not len(table) or table["range"].null_count:
         return ()
     ranges = to_numpy(table["range"])[~np.isnan(to_numpy(table["watts_w"]))].astype(np.int64)

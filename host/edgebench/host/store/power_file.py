@@ -1,7 +1,7 @@
 """Stored recording of power, which is read on demand.
 
-The metadata contain the times and the energy of each row group. Therefore computing the energy
-between two times reads at most two row groups, independent of the length of the recording.
+The metadata contain the times and the energy of each row group. Therefore at most two row
+groups are read to compute the energy between two times, independent of the length of the recording.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PowerFile:
     _kept_lines: dict[int, PowerLine] = field(
         default_factory=dict[int, PowerLine], init=False, repr=False, compare=False
     )
-    """Maps the positions of the row groups that were used last to their power over time."""
+    """Maps the position of each recently used row group to its power over time."""
     _kept_tables: dict[TableKey, Any] = field(
         default_factory=dict[TableKey, Any], init=False, repr=False, compare=False
     )
@@ -399,7 +399,7 @@ class PowerFile:
         return count
 
     def _saturated_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
-        """Number of rows in a window whose value is at the end of the measuring range."""
+        """Number of saturated rows (value at the end of the measuring range) in a window."""
         count = 0
         with self._reading() as read:
             for number, group in self._numbered(channel):
@@ -451,7 +451,7 @@ class PowerFile:
 
 
 def _kept(values: dict[_K, _V], key: _K, value: _V, max_count: int) -> _V:
-    """Add a value to a cache, which drops its oldest values at `max_count`; return the value."""
+    """Return the value after adding it to a cache; a full cache drops its oldest values."""
     while len(values) >= max_count:
         values.pop(next(iter(values)))
     values[key] = value
@@ -495,7 +495,11 @@ def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> RowGrou
 def _range_parts(
     groups: list[RowGroup], energy_j: float, duration_s: float
 ) -> dict[int | None, RangePart]:
-    """Energy and time in each measuring range; segments across row groups are divided."""
+    """Energy and time in each measuring range.
+
+    The energy and the time of segments between row groups are divided among the ranges, in
+    proportion to the energy and the time of each range.
+    """
     shares: list[RangeShare] = [share for group in groups for share in group.shares]
     sum_j, sum_s = (
         sum(share.energy_j for share in shares),

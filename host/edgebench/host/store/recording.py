@@ -32,8 +32,8 @@ from edgebench.protocol.text import one_line
 
 T = TypeVar("T")
 MAX_POWER_W = 1e9
-"""Maximum power of a sample, which is about that of a power station. Up to this limit, sums over a
-week do not overflow."""
+"""Maximum power of a sample, about the power of a power station. Up to this limit, sums over a week
+do not overflow."""
 
 UNKNOWN = Header(
     driver="unknown",
@@ -129,8 +129,10 @@ class _RecordingDecoder:
             blocks = take()
             for block in blocks:
                 if not 0 <= block.channel < channel_count:
-                    text = f"samples of channel {block.channel}, but {channel_count} channels"
-                    raise ValueError(text)
+                    raise ValueError(
+                        f"samples of channel {block.channel}, but the recording has "
+                        f"{channel_count} channels"
+                    )
                 # Valid samples are within the range of real meters; missing samples are NaN.
                 power_w = np.abs(block.power_w[~np.isnan(block.power_w)])
                 if power_w.size and (peak_w := float(power_w.max())) > MAX_POWER_W:
@@ -148,7 +150,7 @@ class _RecordingDecoder:
         return blocks
 
     def _attempt(self, act: Callable[[], T], otherwise: T) -> T:
-        """Result of an action; an exception is recorded as damage, and gives `otherwise`.
+        """Result of an action; after an exception, which is recorded as damage, `otherwise`.
 
         All exceptions are caught, because the library of each driver has its own exceptions for
         damaged bytes.

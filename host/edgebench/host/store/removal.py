@@ -1,8 +1,8 @@
 """Removal of stored runs, by id or by age.
 
-A run leaves runs/ by a single rename, so that no reader sees a partial run. The files of the run
-are deleted after the rename is synced to disk, because a power cut must not restore a run without
-its files. The next removal deletes files that a killed removal has left.
+The directory of a run is moved out of runs/ by a single rename, so that no reader sees a partial
+run. The files of the run are deleted after the rename is synced to disk, because a power cut must
+not restore a run without its files. The next removal deletes files that a killed removal has left.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from edgebench.protocol.errors import StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
 SESSIONS = "sessions"
-"""Directory in a store for recordings for which the user named no directory."""
+"""Directory in a store that is used for a recording if the user names no directory."""
 
 
 def find_session(store: Store, name: str) -> Path | None:

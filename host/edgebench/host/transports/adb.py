@@ -99,7 +99,7 @@ def _without_adb(name: str) -> Announcement:
 
 
 def _plugged(usb_devices: Path) -> list[str]:
-    """Names of the phones with debugging enabled at USB ports of this machine."""
+    """Names of the phones that are at USB ports of this machine and have debugging enabled."""
     names = []
     for interface in sorted(usb_devices.glob("*:*")):
         files = ("bInterfaceClass", "bInterfaceSubClass", "bInterfaceProtocol")

@@ -60,7 +60,7 @@ _OPTIONS: dict[str, Any] = WEBSOCKET_OPTIONS | {
 
 
 class PinnedAgentConnection(ClientConnection):
-    """A connection that is aborted, before any data is sent, unless the certificate is pinned."""
+    """A connection that is aborted, before data is sent, unless the pinned certificate is shown."""
 
     def __init__(self, endpoint: Endpoint, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -89,7 +89,7 @@ async def open_pinned(
 
     Args:
         endpoint: The agent's addresses and pin.
-        context: TLS settings of this host, shared by all connections because each takes 30 KB.
+        context: TLS settings of this host, shared by all connections because a copy takes 30 KB.
         slots: Limits the number of simultaneous handshakes. A connection attempt to an address that
             responds slowly does not occupy a slot.
         dial: Opens the plain stream in a thread; None: TCP is opened in this event loop.
@@ -255,8 +255,9 @@ def _shrink(transport: asyncio.BaseTransport) -> None:
     """Give a TLS connection a small buffer.
 
     asyncio allocates a buffer of 256 KiB per connection and fills it with zeros, although a batch
-    of samples has only half a kilobyte. That buffer takes four fifths of the memory that a watched
-    device needs. If the attributes of asyncio have other names, the buffer is left as it is.
+    of samples has only half a kilobyte. That buffer takes four fifths of the memory that is
+    needed to watch a device. If the attributes of asyncio have other names, the buffer is left as
+    it is.
     Source: CPython 3.11 to 3.14, `asyncio.sslproto.SSLProtocol.__init__`.
     """
     tls: Any = getattr(transport, "_ssl_protocol", None)

@@ -39,15 +39,15 @@ POLL_S = 0.02
 END_TIMEOUT_S = 10.0
 """Time that an agent has to end its run and exit; after this time, the agent is killed."""
 RESTART_S = 0.2
-"""Pause before the agent is started again; shorter than the time that an agent needs to detect that
-the state directory is locked."""
+"""Pause before the agent is started again. It is shorter than the time in which an agent detects a
+locked state directory."""
 FAILED_LOG = "start-failed.log"
 """Name of the log of the most recent agent that failed to start; the log is in the agent's state
 directory."""
 USED_TIMEOUT_S = 5.0
 """Time to wait for the end of a command that runs in a different Python environment."""
 IDLE_EXIT_S = 10.0
-"""An agent that this module started exits after it has had no connection for this time."""
+"""Time without a connection after which the agent exits, if this module started the agent."""
 _PEER = "the agent on this machine"
 """Name by which error texts refer to this machine's agent."""
 
@@ -203,7 +203,7 @@ def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
 
 
 def _may_hold_state(state: Path) -> bool:
-    """Whether this user may create the state directory or write to it, which an agent has to do."""
+    """Whether this user may create the state directory or write to it, as an agent must."""
     try:
         nearest = next(path for path in (state, *state.parents) if path.exists())
         return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
@@ -273,6 +273,6 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 def _last_line(log: str) -> str:
-    """Last line of an agent's log that is not a hint for users who start an agent by hand."""
+    """Last line of an agent's log, except hints for users who start an agent by hand."""
     lines = [line for line in log.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1].removeprefix("error: ") if lines else ""

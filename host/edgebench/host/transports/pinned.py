@@ -39,7 +39,7 @@ from edgebench.protocol.identity import fingerprint
 CONNECT_TIMEOUT_S = 10.0
 """Time limit for opening a plain stream; the kernel of a running device responds much sooner."""
 BUSY_S = 10.0
-"""Time during which this host retries to connect if connections end before the agent shows its
+"""Time during which this host makes new attempts if connections end before the agent shows its
 certificate. An agent drops connections at random while too many connections are waiting."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 1.0
 """Shortest and longest pause between two attempts; each pause is up to twice as long as the
@@ -232,13 +232,13 @@ def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
     if shown != endpoint.pin:
         raise WrongAgent(
             f"{peer_name(endpoint)} is not the paired agent: its certificate is {shown[:12]}…; "
-            "the board is another, or was set up again"
+            "this is another board, or the board was set up again"
         )
 
 
 @contextmanager
 def expecting_answer(peer: str) -> Iterator[None]:
-    """Raise `NotPaired` if the connection ends instead of carrying the pinned agent's first reply.
+    """Raise `NotPaired` if the connection ends before the pinned agent's first reply arrives.
 
     In TLS 1.3, the client's handshake ends before the agent has checked the client's certificate.
     The agent's refusal therefore appears only after the client's handshake, and never before the

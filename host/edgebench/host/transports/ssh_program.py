@@ -3,10 +3,10 @@
     text ─▶ SshAddress ── ssh -G ─▶ SshConfig          as configured in ~/.ssh/config
                      └─── ssh … ──▶ its log, stderr ─▶ SshFailure
 
-`ssh` alone determines how to log in: aliases, jump hosts, proxy commands, certificates, keys of
-agents and of hardware, `known_hosts`. Only this file parses the messages of `ssh`. OpenSSH does not
-translate its messages, and their wording has been stable for many versions; an unknown message is
-quoted.
+`ssh` alone determines how to log in: aliases, jump hosts, proxy commands, certificates, keys in SSH
+agents and hardware tokens, `known_hosts`. Only this file parses the messages of `ssh`. OpenSSH does
+not translate its messages, and their wording has been stable for many versions; an unknown message
+is quoted.
 
 Source of the messages: OpenSSH 9.2, sshconnect.c, sshconnect2.c, packet.c, kex.c, channels.c.
 """
@@ -169,7 +169,8 @@ def login_words(config: SshConfig, log: Path, *, can_prompt: bool) -> tuple[str,
 
     Args:
         config: Settings of `ssh` for the address.
-        log: File for the messages of `ssh`, except prompts and the output of programs on the way.
+        log: File for the messages of `ssh`, except prompts and the output of the programs that
+            connect to the device.
         can_prompt: Whether `ssh` may prompt for a password on the terminal.
     """
     options = ["LogLevel=DEBUG1", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no"]
@@ -300,8 +301,7 @@ _RULES = (
     ),
 )
 _PROXY_ENDED = re.compile(r"Connection (?:closed|reset) by UNKNOWN port 65535|.*: Broken pipe")
-"""Pattern of the messages that `ssh` prints when the program that connects to the device has
-ended."""
+"""Pattern of the messages of `ssh` about the end of the program that connects to the device."""
 _ABOUT_KEYS = re.compile(
     r"Load key |sign_and_send_pubkey: |no such identity: |Couldn't sign |.*sk-"
 )

@@ -3,7 +3,7 @@
 Theory of operation. There is a single connection and a single task per agent, and no thread per
 device. The tasks put their updates into a short common queue. If the caller is slow, the queue
 fills up, the tasks stop reading, and finally the agents close the connections, so no buffer grows
-without limit. A separate task checks once a second for agents that no longer send data, which is
+without limit. A separate task checks once a second for agents that no longer send data; this is
 cheaper than a timer per agent.
 """
 
@@ -30,7 +30,7 @@ from edgebench.host.watch.update import Update
 from edgebench.system.paths import user_paths
 
 MAX_WAITING = 256
-"""Maximum number of updates in the queue that the caller has not taken yet."""
+"""Maximum length of the queue of updates that the caller has not taken yet."""
 PARALLEL_HANDSHAKES = 16
 """Maximum number of simultaneous TLS handshakes. Each handshake takes 2 ms of CPU time, so
 simultaneous handshakes of a whole farm would time out."""
@@ -48,7 +48,7 @@ async def watch(
         devices: Devices to watch. If a device names no seat, all devices of its agent are watched.
         files: Identity of this host.
         state: State directory of the agent on this machine; None: the default directory of this
-            user. The agent is watched if it is running, and never started.
+            user. This agent is watched only if it is running already; it is not started.
     """
     updates: asyncio.Queue[Update | None] = asyncio.Queue(MAX_WAITING)
     context = client_context(files.identity_path())

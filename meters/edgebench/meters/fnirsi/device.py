@@ -73,7 +73,7 @@ class KeepAlive(Dialog):
         return super().read(timeout_s)
 
     def first_power_w(self) -> float:
-        """Measure the present power in W, which also checks that the tester responds.
+        """Measure the present power in W; this also checks that the tester responds.
 
         Raises:
             TargetError: no samples arrive, or the device is not a tester.
@@ -91,7 +91,7 @@ class KeepAlive(Dialog):
                     return float((voltage_v * current_a).mean())
         raise TargetError(
             f"no FNIRSI tester found: {byte_count} bytes in {_RESPONSE_S:g} s, without samples; "
-            "very old firmware sends none"
+            "very old firmware sends no samples"
         )
 
     def _keep_awake(self) -> None:

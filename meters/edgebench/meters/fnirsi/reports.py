@@ -88,7 +88,7 @@ class ReportFramer:
     _waiting: bytes = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, int]]:
-        """Return the reports that these bytes complete, each after its count of invalid bytes."""
+        """Return complete reports, each with the number of invalid bytes before it."""
         self._waiting += data
         reports, at = [], 0
         while len(self._waiting) - at >= REPORT_BYTES:

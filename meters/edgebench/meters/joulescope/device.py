@@ -53,7 +53,7 @@ class JoulescopeSetup:
     """Number of digital inputs to record; None for all inputs."""
     is_power_on: bool = False
     """Whether to switch the device's supply on for the session, and off again afterwards, if the
-    current range is "off". This range cuts the device's supply."""
+    range of current is "off". This range cuts the device's supply."""
 
 
 class Joulescope(InstrumentMeter[JoulescopeUnit]):
@@ -66,7 +66,7 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
         self._setup = setup
 
     def _describe(self, connection: JoulescopeUnit) -> Header:
-        """Identify the instrument and leave its settings; only a session sets range and rate."""
+        """Identify the instrument without changing it; only a session sets range and rate."""
         setup, unit = self._setup, connection
         unit.take(setup.serial)
         input_count = _INPUTS.get(unit.model, INPUT_COUNT)

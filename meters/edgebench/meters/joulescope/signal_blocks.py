@@ -12,7 +12,7 @@ from edgebench.meters.base import Floats
 from edgebench.meters.joulescope.blocks import Block
 
 BLOCKS_MAX = 4096
-"""Maximum number of blocks of a signal that are kept while power of the same time is missing."""
+"""Maximum number of blocks of a signal that are kept until power of the same time arrives."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +31,7 @@ class SignalBlocks:
         self.end_tick = block.end_tick
 
     def has(self, end_tick: int) -> bool:
-        """Whether each sample before this tick has arrived or is lost."""
+        """Whether every sample before this tick has either arrived or been lost."""
         return self.end_tick is not None and self.end_tick >= end_tick
 
     def at(self, wanted: Block) -> Floats:

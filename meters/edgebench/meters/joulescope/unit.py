@@ -3,9 +3,10 @@
 A fixed voltage range would silently clip a higher supply voltage. So a recording sets the ranges to
 automatic, and restores the previous ranges afterwards.
 
-The device under test is never powered without the user's permission. With the current range "off",
-the instrument cuts the device's supply, and any other range would power the device. So recording
-with this range requires the option `power`; afterwards, restoring the range cuts the supply again.
+The device under test is never powered without the user's permission. If the range of current is
+"off", the instrument cuts the device's supply, and any other range would power the device. So
+recording with this range requires the option `power`; afterwards, restoring the range cuts the
+supply again.
 
 Source: pyjoulescope_driver: the topics, their metadata (0 is off) and entry_points/info.py (the
 firmware's version); joulescope_driver, doc/js220.txt and doc/js320.json (modes 0 to 3 are off, 4 is
@@ -25,7 +26,7 @@ _RANGES = {"js110": {_CHOICE: "auto", "s/v/range/select": "15 V"}}
 _RANGES_OTHERS = {"s/i/range/mode": "auto", "s/v/range/mode": "auto"}
 """Maps topics to the values that make the ranges of current and voltage automatic."""
 _MANUAL = (5, "manual")
-"""Values of the range mode in which a fixed range applies, set in the topic `_CHOICE`."""
+"""Values of the range mode for a fixed range; the topic `_CHOICE` contains the fixed range."""
 _OFF = (0, "off")
 _OFF_MODES = (*_OFF, 1, 2, 3)
 
@@ -38,7 +39,8 @@ class JoulescopeUnit:
         self.path = ""
         """Path of the instrument in the driver, such as u/js220/002557; empty until opened."""
         self.ranges_before: dict[str, Any] = {}
-        """Maps each range topic to its value before a recording, until the value is restored."""
+        """Maps range topics to their values before the recording; contains only the topics whose
+        value is not restored yet."""
 
     @property
     def model(self) -> str:
@@ -88,7 +90,8 @@ class JoulescopeUnit:
         """Set the sampling rate, and set the ranges to automatic.
 
         Raises:
-            TargetError: a command fails, or the range is off and `is_power_on` is not set.
+            TargetError: a command fails, or the range of current is off and `is_power_on` is not
+                set.
         """
         ranges = _RANGES.get(self.model, _RANGES_OTHERS)
         with about(self.path):
@@ -98,8 +101,8 @@ class JoulescopeUnit:
             is_cut = any(self._is_cut(state[of_current]) for state in (settings, before))
             if is_cut and not is_power_on:
                 raise TargetError(
-                    f"Joulescope {self.path} has cut the device's supply because its current range "
-                    "is off: add `power` to switch it on for a recording, as in "
+                    f"Joulescope {self.path} has cut the device's supply because the range of "
+                    "current is off: add `power` to switch the supply on for a recording, as in "
                     f"joulescope:{self.serial},power"
                 )
             # Stored before the commands: a command may take effect although its reply is lost.
@@ -109,7 +112,7 @@ class JoulescopeUnit:
             self.driver.publish(f"{self.path}/h/fs", rate_hz)
 
     def put_back(self) -> None:
-        """Restore the previous ranges; if the current range was off, this cuts the supply."""
+        """Restore the previous ranges; if the range of current was off, this cuts the supply."""
         with about(self.path):
             for topic, value in tuple(self.ranges_before.items()):
                 self.driver.publish(f"{self.path}/{topic}", value)

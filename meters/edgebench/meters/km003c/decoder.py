@@ -67,10 +67,10 @@ class ReadingDecoder(PolledDecoder):
 class QueueDecoder(UniformDecoder):
     """Assigns times to samples by their sequence number, which wraps around every 65.5 s.
 
-    A session ends if the tester is silent for less time than this, so the sequence number never
-    advances by its whole range between two responses. A response counts as damaged if its sequence
-    number repeats, or has advanced by more than the elapsed time allows. A step backward of the
-    sequence number appears as an advance by almost its whole range.
+    If the tester sends nothing, the session ends much sooner than in this time, so the sequence
+    number never advances by its whole range between two responses. A response counts as damaged if
+    its sequence number repeats, or has advanced by more than the elapsed time allows. A step
+    backward of the sequence number appears as an advance by almost its whole range.
     """
 
     def __init__(self, settings: Km003cSettings, rate_hz: float) -> None:

@@ -104,7 +104,7 @@ class AsciiReader:
 def _samples(
     chars: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], Floats, NDArray[np.uint8]]:
-    """Mask of the lines with a sample, and the samples' values and exponents without their minus.
+    """Mask of the lines with a sample; values and exponents (without minus sign) of the samples.
 
     The mask has shape (lines,), the values and exponents have shape (samples,).
     """

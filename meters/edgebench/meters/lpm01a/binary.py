@@ -52,8 +52,8 @@ _RECORD = re.compile(
 _FRAME_BYTES = 4
 _PAYLOAD_BYTES = {0xF1: _TEXT_MAX_BYTES, 0xF2: _TEXT_MAX_BYTES, 0xF3: 5, 0xF7: 2}
 _HELD_MAX_BYTES = 1 << 22
-"""Number of bytes in twenty seconds at the highest rate. A stream counts as broken if it has no
-record in so many bytes."""
+"""Number of bytes in twenty seconds at the highest rate. A stream counts as broken if this many
+successive bytes contain no record."""
 _OVERFLOW_BIT = 1 << 31
 
 
@@ -72,7 +72,7 @@ class BinaryReader:
         self._table = value_table()
         self._rest = b""
         self._searched = 0
-        """Offset in the held bytes up to which no record starts."""
+        """Offset in the held bytes; no record starts before this offset."""
         self._is_doubtful = False
         """Whether the record before the held bytes was damaged, so that its length is unknown."""
         self._is_over = False

@@ -24,7 +24,7 @@ Higher exponents have steps below a nanoampere, finer than the instrument's reso
 
 
 def supply_deviation(supply_v: float, reported_v: float | None) -> str | None:
-    """Describe how a reported voltage deviates from the set one; None if by at most `DROP_V`."""
+    """Describe a difference of more than `DROP_V` between reported and set voltage, if any."""
     if reported_v is None or abs(reported_v - supply_v) <= DROP_V:
         return None
     limit = f"more than {DROP_V:g} V off"

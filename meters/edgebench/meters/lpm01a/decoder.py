@@ -46,7 +46,8 @@ class Lpm01aDecoder(UniformDecoder):
         self._edge_number: int | None = None
         """Event number of the last edge at the event input."""
         self._held: PlacedValues | None = None
-        """The last sample, held until it is known whether an edge of the event input comes next."""
+        """The last sample, held back until it is known whether an edge of the event input follows
+        it."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Return the samples that this packet completes."""
@@ -107,7 +108,7 @@ class Lpm01aDecoder(UniformDecoder):
             )
 
     def _flag_of(self, voltage_v: float) -> Flag:
-        """Flag of the powers while the meter reports this supply voltage.
+        """Flag of the powers that are measured while the meter reports this supply voltage.
 
         Powers are computed with the configured voltage, not with this reported voltage.
         """
@@ -118,9 +119,10 @@ class Lpm01aDecoder(UniformDecoder):
         return Flag.SATURATED if voltage_v > self.settings.supply_v + DROP_V else Flag.NONE
 
     def _blocks(self, placed: PlacedValues) -> list[SampleBlock]:
-        """Make blocks of complete samples; for rising edges, hold the last sample back.
+        """Make blocks of complete samples; if rising edges are selected, hold back the last sample.
 
-        With rising edges, the level of a sample depends on whether an edge follows it directly.
+        For rising edges, the level of a sample depends on whether an edge follows the sample
+        directly.
         """
         if self.settings.setup.events is not EventEdge.RISING:
             return [self._block(placed, placed.is_edge)]

@@ -63,7 +63,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         """Whether the unit is controlled by the host instead of by its own buttons."""
         self._is_set_up = False
         self._is_powered = False
-        """Whether this session has switched the supply on, and not off again yet."""
+        """Whether this session has switched the supply on and has not switched it off again yet."""
         self._before_v: float | None = None
         """Voltage before this session changed it; None: unchanged, or not reported."""
         self._deviating_v: float | None = None
@@ -186,8 +186,8 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         low, high = SUPPLY_LIMITS_V
         if not low - 0.1 <= supply_v <= high + 0.1:
             raise UsageError(
-                f"LPM01A gives {low} to {high} V but reports {response[:40]!r}: add the voltage, "
-                "as in lpm01a:/dev/ttyACM0,supply=3.3"
+                f"an LPM01A supplies {low} to {high} V, but this unit reports {response[:40]!r}: "
+                "add the voltage, as in lpm01a:/dev/ttyACM0,supply=3.3"
             )
         return supply_v
 
@@ -206,8 +206,8 @@ def _volt(supply_v: float) -> str:
 def _as_set(reported_v: float) -> float:
     """Infer the voltage that was set from the reported voltage, by rounding.
 
-    The reported voltage may be some millivolts off. Without rounding, setting the reported voltage
-    again would add up such errors from run to run.
+    The reported voltage may be some millivolts off. Without rounding, such errors would add up from
+    run to run when the reported voltage is set again.
     """
     low_v, high_v = SUPPLY_LIMITS_V
     return min(high_v, max(low_v, round(reported_v / _SET_STEP_V) * _SET_STEP_V))

@@ -72,8 +72,9 @@ class Lpm01aDialog(Dialog):
     def rouse(self, command: str) -> None:
         """Send a query, and end a stream that another client has left running.
 
-        A running stream blocks all queries. A fast stream shows by its bytes, and a slow stream
-        because the unit rejects the query. A unit without a stream receives only the query.
+        A running stream blocks all queries. A fast stream is detected by its bytes, and a slow
+        stream by the unit's rejection of the query. A unit without a stream receives only the
+        query.
 
         Raises:
             TargetError: the stream does not stop, or the unit does not respond.

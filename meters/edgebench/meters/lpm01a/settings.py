@@ -58,14 +58,14 @@ class Lpm01aSettings:
     voltage."""
     deviating_v: float | None = None
     """Voltage that the unit reported, if it differs from `supply_v` by more than `DROP_V`. None if
-    there is no such difference, or no report."""
+    there is no such difference, or if the unit reported no voltage."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """Facts for the recording's header; `deviating_v` is left out if it is None.
 
         Recordings are comparable only if the digests of their facts are equal. So a recording
-        without a deviation has the same facts as a recording of a version without `deviating_v`.
+        without a deviation has the same facts as a recording made before `deviating_v` was added.
         """
         facts: dict[str, Any] = to_plain(self)
         if self.deviating_v is None:

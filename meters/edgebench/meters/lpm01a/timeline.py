@@ -3,9 +3,10 @@
 Theory of operation. Samples are not numbered. Once per second, the meter sends its time as a stamp,
 and the expected number of samples follows from this time and the rate. So samples are held back
 until the next stamp. If samples are missing and bytes were damaged, the damaged bytes show where
-the samples are missing. If samples are missing without damaged bytes, the samples of that second
-are moved to its start, and the gap covers the whole second. The number of samples after the last
-stamp, less than a second, is not verified.
+the samples are missing. If samples are missing without damaged bytes, it is unknown where in that
+second they are missing: the received samples are moved to the start of the second, and the gap
+extends over the whole second. After the last stamp, less than a second of samples follows; their
+number is not verified.
 
 The first stamp is 0. Samples before the first stamp are not part of the recording, and the decoder
 drops them.
@@ -23,8 +24,8 @@ from edgebench.meters.lpm01a.items import Stamp, Values
 from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60
-"""A stamp that is ahead of the samples by more than this counts as damaged, because a session ends
-long before a meter has been silent for so long."""
+"""If a stamp is ahead of the samples by more than this time, the stamp counts as damaged, because a
+session ends much sooner if the meter sends nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,18 +57,19 @@ class StampTimeline:
 
     uniform: UniformTimeline
     first_end: int = 0
-    """1 if values cover intervals, so that the first value ends a period after time 0; otherwise
-    0."""
+    """1 if values belong to intervals: the interval of the first value ends a period after time 0.
+    0 if values are instantaneous."""
     standing: Flag = Flag.NONE
     """Flags of all samples that are added from now on."""
     _parts: list[Values] = field(default_factory=list[Values])
     _part_flags: list[Flag] = field(default_factory=list[Flag])
     _marks: list[tuple[int, Flag]] = field(default_factory=list[tuple[int, Flag]])
-    """Pairs of a sample's number in this second and the flags of this sample alone."""
+    """Pairs: the number of a sample in this second, and flags that apply to this sample only."""
     _edges: list[int] = field(default_factory=list[int])
     _count: int = 0
     _hole_at: int | None = None
-    """Number of samples in this second before its first loss; None without a loss."""
+    """Number of received samples in this second before the first lost sample; None if no sample was
+    lost."""
     _hole_count: int = 0
     """Minimum number of samples lost in this second."""
     _excess: int = 0

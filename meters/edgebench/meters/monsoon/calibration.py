@@ -2,8 +2,9 @@
 
 Two converters measure the main current simultaneously. The fine converter measures up to some ten
 milliamperes, and the coarse converter measures the whole range. Every 1.25 s, both converters
-sample their zero and their reference once. The means of the last five readings of the zero and of
-the last five readings of the reference calibrate the values that follow:
+sample their zero and their reference once. The values that follow are calibrated with two means:
+the mean of the last five readings of the zero and the mean of the last five readings of the
+reference:
 
     current = (raw - zero - offset) · scale / (reference - zero - offset)
 
@@ -54,7 +55,7 @@ class Converter:
     """Calibration of a converter."""
 
     column: str
-    """Name of the field of an observation that contains the converter's raw values."""
+    """Name of the observation field that contains the converter's raw values."""
     scale_a: float
     offset: float
     _line: _Line | None = None
@@ -65,7 +66,7 @@ class Converter:
         return min(len(self._raw(observations, kinds, kind)) for kind in READING_KINDS)
 
     def begin(self, observations: Observations, kinds: NDArray[np.uint8]) -> None:
-        """Calibrate with the first five readings in `observations`, or with all if fewer.
+        """Calibrate with the first five readings in `observations`, or all if there are fewer.
 
         Raises:
             MeasurementError: the reference is not above zero.

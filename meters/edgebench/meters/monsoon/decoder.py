@@ -32,7 +32,7 @@ VOLT = 62.5e-6 * 4
 """Volts per step of the raw main voltage."""
 VOLTAGE_END = 65_535
 FINE, COARSE = 0, 1
-"""Numbers that stand for the fine and the coarse converter as measuring ranges of samples."""
+"""Measuring range of a sample from the fine converter, and of a sample from the coarse one."""
 INTERPOLATED_MAX = 10
 """Up to this number of successive observations without a measurement are interpolated. This number
 of observations takes 2 ms, which is assumed to be longer than a calibration."""
@@ -55,7 +55,7 @@ class MonsoonSettings:
 
 
 class MonsoonDecoder(UniformDecoder):
-    """Decodes packets; holds observations back until the calibration and the next measurement."""
+    """Decodes packets; holds observations back for the calibration and for the next measurement."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)
@@ -69,12 +69,12 @@ class MonsoonDecoder(UniformDecoder):
         self._waiting: list[tuple[Observations, NDArray[np.int64]]] = []
         """Waiting observations, and the number of missing observations before each of them."""
         self._waiting_count = 0
-        """Number of samples on the timeline that the waiting observations, lost ones included,
-        become."""
+        """Number of samples on the timeline that result from the waiting observations and the lost
+        observations between them."""
         self._lost = 0
         """Number of missing observations after the last observation that arrived."""
         self._last: tuple[int, float, float] | None = None
-        """Number on the timeline, current and voltage of the last sample."""
+        """The last sample: its number on the timeline, its current and its voltage."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Return the samples that are complete; none until the unit is calibrated.

@@ -39,10 +39,10 @@ _HVPM = 2
 _MODELS = {1: "LVPM", _HVPM: "HVPM"}
 _DAC_LIMITS = {Register.DAC_LOW: (0xD000, 0xF000), Register.DAC_HIGH: (0xC000, 0xD000)}
 _WINDOW_SAMPLES = 20
-"""Number of samples in the shortest window whose energy is meaningful. The number is assumed, so
-that the first and the last sample are a small part of the window."""
+"""Number of samples in the shortest window whose energy is meaningful. The number is an assumption:
+it is large enough that the first and the last sample are a small part of the window."""
 _SAME_V = 1e-3
-"""A requested voltage that is closer than this to the present voltage is not set again."""
+"""A requested voltage is not set if it differs from the present voltage by less than this."""
 _ASSUMED = "assumed: no Monsoon data sheet was available"
 """If a unit is less accurate than assumed, the stated uncertainty is too small."""
 _UNCERTAINTY = (
@@ -215,7 +215,7 @@ def _settings_of(link: MonsoonLink) -> MonsoonSettings:
     if not fine or not coarse:
         raise TargetError(
             f"the calibration of this HVPM is invalid: scales of {fine} and {coarse}; check "
-            "whether Monsoon's own program measures with it"
+            "whether Monsoon's own program measures with this HVPM"
         )
     return MonsoonSettings(
         fine_scale_a=fine * 1e-6,

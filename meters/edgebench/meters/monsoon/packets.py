@@ -35,9 +35,9 @@ NOT_COUNTED = DROPPED_SIZE - 1
 GET_OR_SET, START, STOP = 0x01, 0x02, 0x03
 """Request codes."""
 BUSY = 0xFFFFFFFE
-"""Value of any register while the unit samples."""
+"""Value that every register returns while the unit is sampling."""
 FOREVER = 0xFFFFFFFF
-"""Number of samples in a start request that makes the unit sample until the stop request."""
+"""Number of samples in a start request: with this value, the unit samples until it is stopped."""
 VOLTS = 1 << 20
 """Number of steps per volt in the register of the main voltage."""
 _HEAD_BYTES = 4
@@ -126,7 +126,7 @@ def kinds_of(observations: Observations) -> NDArray[np.uint8]:
 
 
 class PacketReader:
-    """Reads records in order, and remembers the unit's last count of dropped packets."""
+    """Reads records in order, and stores the unit's last count of dropped packets."""
 
     def __init__(self) -> None:
         self._dropped = NOT_COUNTED
@@ -135,8 +135,8 @@ class PacketReader:
         """Return the observations in complete records.
 
         The content of a dropped packet is unknown. A dropped packet counts as three missing
-        observations, which is the maximum, because the unit drops packets when the host is late and
-        packets are full.
+        observations, the maximum of a packet: the unit drops packets when the host is late, and
+        such packets are full.
         """
         records: NDArray[np.void] = np.frombuffer(data, _RECORD)
         counts = records["count"].astype(np.int64)

@@ -23,8 +23,9 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 SWITCH_SAMPLES = 2
-"""The unit switches to a higher range within this number of samples after a saturated sample. In
-Nordic's filter, a switch affects as many samples after it (spike_filter.py)."""
+"""The unit switches to a higher range within this number of samples after a saturated sample.
+Nordic's filter also replaces this number of samples after the first sample in a new range
+(spike_filter.py)."""
 _ADC_AND_RANGE = np.uint32((1 << 17) - 1)
 _ADC = np.uint32((1 << 14) - 1)
 
@@ -69,7 +70,7 @@ class Ppk2Decoder(UniformDecoder):
         return [self._block(run) for run in self._framer.feed(b"", is_last=True)]
 
     def loss(self) -> LossReport:
-        """Completeness of the recording so far; the counter shows losses modulo 64."""
+        """Completeness of the recording so far; the counter counts lost words modulo 64."""
         desync_count, is_lossy = self._framer.desync_count, self.timeline.lost_count > 0
         return replace(
             super().loss(),

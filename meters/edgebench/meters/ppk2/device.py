@@ -34,7 +34,7 @@ from edgebench.protocol.plain import to_plain
 
 USB_ID = (0x1915, 0xC00A)
 BAUD_RATE = 115_200
-"""Baud rate of the serial port, which the unit ignores."""
+"""Baud rate of the serial port; the unit ignores the baud rate."""
 SUPPLY_LIMITS_V = (0.8, 5.0)
 """Limits of the voltage at the output in source mode, and at the input in ampere-meter mode.
 
@@ -72,7 +72,7 @@ class Ppk2Setup:
 
     supply_v: float | None = None
     """Voltage of the output in source mode, or of the device's own supply in ampere-meter mode.
-    None, in source mode only, keeps the unit's present setting."""
+    None keeps the unit's present setting, and is valid in source mode only."""
     is_source: bool = False
     """Whether the unit powers the device; `is_power_on` determines whether sessions switch the
     power."""
@@ -91,7 +91,7 @@ class Ppk2(InstrumentMeter[ByteStream]):
         self._setup = setup or Ppk2Setup()
         self._is_set_up = False
         self._is_powered = False
-        """Whether this session has switched the supply on, and not off again yet."""
+        """Whether this session has switched the supply on and has not switched it off again yet."""
         self._reported_mv: int | None = None
         """Voltage that the unit was set to when it was opened; None: not reported."""
         self._before_mv: int | None = None
@@ -219,6 +219,6 @@ def _query(transport: ByteStream) -> Metadata:
 
 
 def _drain(transport: ByteStream, who: str) -> None:
-    """Discard pending bytes; raise TargetError if bytes keep arriving, as from a console."""
+    """Discard pending bytes; raise TargetError if the device keeps sending, like a console."""
     after = f"data {_RESPONSE_S:g} s after the stop command"
     run_dry(transport, f"{who} still sends {after}", _RESPONSE_S)

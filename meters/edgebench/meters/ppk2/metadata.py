@@ -49,7 +49,7 @@ class Metadata:
     vdd_mv: float | None
     hardware: str
     defaulted: tuple[str, ...]
-    """Names of constants that have defaults, because the unit did not send them as numbers."""
+    """Names of constants whose defaults are used, because the unit sent no number for them."""
     text: str
 
 

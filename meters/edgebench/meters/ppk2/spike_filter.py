@@ -6,7 +6,7 @@ application replaces these three samples by an exponential moving average, with 
 samples.
 
 Theory of operation. Which samples are excluded depends only on the ranges. So the excluded samples
-are removed, the averages of the samples that are left are computed with array operations, and the
+are removed, the averages of the remaining samples are computed with array operations, and the
 results are inserted where the filter applies.
 
 Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, get_adc_result.
@@ -26,9 +26,9 @@ HIGHEST_RANGE = 4
 TOUCHED = 3
 """Number of samples after each range switch whose values come from the filter."""
 HELD = 2
-"""Number of samples after a switch to the highest range that the averages exclude."""
+"""Number of samples that the averages exclude after a switch to the highest range."""
 _NEGLIGIBLE = 1e-18
-"""Weight in an average that is too small to change a double."""
+"""Weight that is too small to change an average in double precision."""
 _NEVER = TOUCHED
 
 

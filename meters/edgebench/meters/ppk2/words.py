@@ -81,7 +81,8 @@ class WordFramer:
     _next_counter: int | None = None
     _is_desync: bool = False
     _is_trusted: bool = False
-    """Whether the byte offset has been tested, so that counter mismatches are lost words."""
+    """Whether the byte offset has been tested; after the test, counter mismatches mean lost
+    words."""
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[WordRun]:
         """Return the complete words as runs; all words of a run have the same framing."""

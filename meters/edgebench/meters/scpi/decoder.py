@@ -1,4 +1,4 @@
-"""Decoders of SCPI recordings, which hold blocks of instruments with a timer or polled readings.
+"""Decoders of SCPI recordings: blocks from instruments with a timer, or polled readings.
 
 Samples in blocks are not numbered, so their times follow from their order, and a loss of samples
 shows only in the rate.

@@ -83,7 +83,7 @@ def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
     fields = [field.strip() for field in response.split(",")]
     if len(fields) < least_count or not response:
         raise TargetError(
-            f"{link.name} returned {response[:60]!r} to `*IDN?`, which is not an identity"
+            f"the reply of {link.name} to `*IDN?` is not an identity: {response[:60]!r}"
         )
     fields += [""] * (4 - len(fields))
     return MeterInfo(

@@ -1,11 +1,11 @@
-"""External data log of current and voltage, of Keysight N6700 and N6705 with their modules.
+"""Keysight N6700 and N6705 with their modules: external data log of current and voltage.
 
     open     nothing: the period that the instrument will use can be computed
     session  FORM REAL · SENS:ELOG:FUNC:… · SENS:ELOG:PER · SENS:ELOG:PER? · TRIG:ELOG:SOUR BUS
              INIT:ELOG · TRIG:ELOG · FETC:ELOG? repeatedly · ABOR:ELOG
 
-A record is the mean current and the mean voltage of a period. The instrument keeps the records of
-20 s, and overwrites records that were not fetched in this time. Records are not numbered, so such a
+A record is the mean current and the mean voltage of a period. The instrument buffers records for 20
+s, and overwrites records that were not fetched in this time. Records are not numbered, so such a
 loss shows only in the rate.
 
 Source: Keysight N6705C, Operating and Service Guide, External Data Logging: commands, order of a
@@ -44,7 +44,7 @@ class Elog(DataLogger):
         """Whether the previous response was full, so that the instrument holds more records."""
 
     def describe(self) -> Header:
-        """Return the header, with the supported period that is nearest to the requested rate."""
+        """Return the header, with the supported period that fits the requested rate best."""
         refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz or RATE_HZ
         if rate_hz > RATE_MAX_HZ:
@@ -112,12 +112,12 @@ class Elog(DataLogger):
 
 
 def period_s(rate_hz: float) -> float:
-    """Supported period nearest to this rate, in seconds."""
+    """Supported period in seconds that is nearest to the period of this rate."""
     steps = max(_PERIOD_MIN_STEPS, round(1e9 / rate_hz / _STEP_NS))
     return steps * _STEP_NS / 1e9
 
 
-_PRODUCT = "assumed: mean current times mean voltage is not the mean of their product"
+_PRODUCT = "assumed: error of multiplying the mean current by the mean voltage"
 UNCERTAINTY = (
     term(Kind.GAIN, 1e-3, _MODULE),
     term(Kind.OFFSET, 2e-3, _MODULE, Unit.AMPERE),

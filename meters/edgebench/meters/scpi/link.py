@@ -71,7 +71,8 @@ class ScpiLink:
         """Send a query and return the interval between two values in seconds.
 
         Raises:
-            TargetError: the instrument does not respond in time, or not with a number above 0.
+            TargetError: the instrument does not respond in time, or its response is not a number
+                above 0.
         """
         return self.period_of(self.query_text(command), command)
 
@@ -87,7 +88,7 @@ class ScpiLink:
             period_s = math.nan
         if not abs(period_s) <= SPECIAL:  # also if it is NaN
             raise TargetError(
-                f"{self.name} returned {response[:40]!r} to `{command}`, which is not a number"
+                f"the reply of {self.name} to `{command}` is not a number: {response[:40]!r}"
             )
         if period_s <= 0:
             raise TargetError(
@@ -99,7 +100,7 @@ class ScpiLink:
         """Send a query for a block, and return the whole block with its header.
 
         Raises:
-            TargetError: the instrument does not respond in time, or not with a block.
+            TargetError: the instrument does not respond in time, or its response is not a block.
         """
         self._put(command)
         with self._about(command):

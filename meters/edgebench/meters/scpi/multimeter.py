@@ -41,7 +41,7 @@ _POLLED_RATE_HZ = 10.0
 _RANGE_A = 3.0
 """Default range of models with memory; a change of an automatic range would interrupt the timer."""
 _LINE_CYCLE_S = 0.02
-"""Duration of a power line cycle at 50 Hz. At 60 Hz, a cycle and so an aperture is shorter."""
+"""Duration of a power line cycle at 50 Hz. At 60 Hz, cycles are shorter, and so are apertures."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Selectable apertures in power line cycles."""
 _ERROR = "SYST:ERR?"
@@ -188,7 +188,7 @@ def header_of(
             "scpi:TCPIP::192.168.1.5::5025::SOCKET,supply=3.3"
         )
     offset_a = 5e-4 * (setup.range_a or _RANGE_A)
-    shunt = "assumed: the supply is not measured, and is reduced by the meter's shunt"
+    shunt = "assumed: the supply voltage is not measured, and is reduced by the meter's shunt"
     return Header(
         driver="scpi",
         info=info,
@@ -203,7 +203,7 @@ def header_of(
 
 
 class MultimeterDecoder(PolledDecoder):
-    """Makes a point from each current, multiplied by the supply voltage."""
+    """Makes a point from each current; power is the current times the supply voltage."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)

@@ -142,7 +142,7 @@ class Wt300Decoder(PolledDecoder):
         self._last_ns: int | None = None
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Return the mean since the previous reading, or over one update after missed rounds."""
+        """Return the mean since the last reading; after missed rounds, the mean over one update."""
         [(time_ns, response)] = readings
         begin_ns = max(time_ns - self._update_ns, self._last_ns or 0)
         # A slightly late reading covers the whole time since the last reading.

@@ -94,13 +94,14 @@ class QueryInstrument(PolledInstrument):
         words = response.strip()[:40]
         if len(values) != len(self._quantities):
             raise TargetError(
-                f"{self._link.name} returned {words!r} to `{self.poll_command}`, which is not "
-                f"{' and '.join(self._quantities)}: add what it is, as in answer=voltage+current"
+                f"the reply of {self._link.name} to `{self.poll_command}` is not "
+                f"{' and '.join(self._quantities)}: {words!r}; add what the reply is, as in "
+                "answer=voltage+current"
             )
         if any(math.isnan(value) for value in values) and "NAN" not in response.upper():
             raise TargetError(
-                f"{self._link.name} returned {words!r} to `{self.poll_command}`, "
-                "which is not a number"
+                f"the reply of {self._link.name} to `{self.poll_command}` is not a number: "
+                f"{words!r}"
             )
 
     def _header_of(self, rate_hz: float) -> Header:

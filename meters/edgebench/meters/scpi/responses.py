@@ -18,7 +18,7 @@ from edgebench.protocol.errors import TargetError
 
 SPECIAL = 9e36
 """Values above this threshold are special values, not measured values. Values are not compared with
-9.9E37 itself, because its float32 is not exactly 9.9E37."""
+9.9E37 itself, because a float32 cannot represent 9.9E37 exactly."""
 _NO_VALUE = 9.905e37
 """Threshold that lies between 9.9E37 (beyond the range) and 9.91E37 (no value)."""
 BLOCK_MAX_BYTES = 1 << 24

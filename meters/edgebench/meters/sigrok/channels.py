@@ -80,7 +80,8 @@ def settings_of(setup: SigrokSetup, first: FirstReadings, *, is_paced: bool) -> 
         )
     for name, unit in wanted.channels.items():
         if units.get(name) != unit:
-            hint = "; add the resistor across its input, as in shunt=0.1" if unit == "A" else ""
+            resistor = "; add the resistor across the input of this channel, as in shunt=0.1"
+            hint = resistor if unit == "A" else ""
             raise UsageError(f"channel {name} should measure {unit}; available: {shown}{hint}")
         if re.search(r"\bAC\b", first.by_channel[name].remarks):
             raise UsageError(f"channel {name} measures AC, which gives no power: set it to DC")
@@ -92,7 +93,8 @@ def _check_quantities(settings: SigrokSettings) -> None:
     """Reject incomplete and superfluous quantities.
 
     Raises:
-        UsageError: a current has no voltage or two voltages, or a power has other quantities too.
+        UsageError: current is given without a voltage or with two voltages, or power is given
+            together with other quantities.
     """
     voltages = [settings.voltage, settings.supply_v]
     if settings.power is not None:

@@ -38,7 +38,7 @@ _SHOWN = re.compile(r"^(?P<driver>\S+) - (?P<name>.+) with \d+ channels?: (?P<ch
 _SERIAL = re.compile(r" \[S/N: (\S+)\]")
 _HAS_RATE = re.compile(r"^\s+samplerate\b", re.M)
 _ROUNDS = 4
-"""Number of rounds of readings over which their rate is measured."""
+"""Number of rounds of readings over which the rate of the rounds is measured."""
 _FIRST_S = 10.0
 _ALL_S = 0.5
 """Assumed time within which values of all channels arrive from a device with a sample rate."""
@@ -49,8 +49,8 @@ _GAPLESS_RATIO = 0.1
 """Maximum relative difference between the averaging time and the interval of readings. If the
 difference is larger, readings do not count as means that follow each other without gaps."""
 _GAIN_RATIO, _OFFSET_A, _OFFSET_W = 0.03, 5e-3, 25e-3
-"""Assumed errors. Makers of small oscilloscopes state 3 % for a direct voltage. The offsets are the
-same as for any SCPI instrument (scpi/query.py)."""
+"""Assumed errors. Makers of small oscilloscopes state an error of 3 % for a direct voltage. The
+offsets are the same as for any SCPI instrument (scpi/query.py)."""
 _ASSUMED = "assumed for any instrument: add the value of your data sheet, as in"
 _STATED = "as stated by the user"
 
@@ -100,8 +100,8 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
             raise UsageError(f"the device takes {rate} samples per second, got rate={wanted}")
         if rate > RATE_MAX_HZ:
             raise UsageError(
-                f"the device takes {rate} samples per second, which {PROGRAM} prints as text: use "
-                f"up to {RATE_MAX_HZ}, as in rate=20k"
+                f"the device takes {rate} samples per second, but {PROGRAM} prints samples as "
+                f"text: use at most {RATE_MAX_HZ}, as in rate=20k"
             )
         return options
 

@@ -35,7 +35,7 @@ class Sigrok:
         """Find the program.
 
         Args:
-            device: Driver with its options, as for the option -d.
+            device: Driver with its options, in the syntax of sigrok-cli's option -d.
 
         Raises:
             TargetError: sigrok-cli is not installed.

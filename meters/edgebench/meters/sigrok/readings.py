@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     unit: str
     """V, A, W, or another unit."""
     step: float
-    """Value of the last printed digit."""
+    """Value of one unit in the last printed digit."""
     remarks: str
     """DC, AC, AUTO and similar."""
 

@@ -4,8 +4,8 @@ Theory of operation. Without a shape such as `square`, the power follows the wor
 workers (follow.py). With a shape, a sample is the mean of the waveform over the sample's interval.
 The mean is computed from the integral in closed form, so the energy of any number of samples is
 exact and not estimated. Samples are generated as time passes, and go through the same session and
-spool as the samples of a real meter (packed float64, watts). The times of samples are of a separate
-clock, which is `error` ppm faster than the host's clock.
+spool as the samples of a real meter (packed float64, watts). The times of samples refer to a
+separate clock, which is `error` ppm faster than the host's clock.
 """
 
 from __future__ import annotations

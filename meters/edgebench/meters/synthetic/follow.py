@@ -1,9 +1,9 @@
-"""Computed power that follows the CPU time of the workers on this machine, like a measured power.
+"""Computed power that, like a measured one, follows the CPU time of this machine's workers.
 
     power = low + (high - low) · CPUs that workers keep busy
 
 So a first run without a meter shows what a metered run looks like, with its idle time, load code
-and loop. The CPU time from the kernel is exact, but no power is measured, because low and high are
+and loop. The CPU time from the kernel is exact, but the power is not measured: `low` and `high` are
 invented.
 
 Workers are found in /proc, by the module that they run. On systems other than Linux, and if the

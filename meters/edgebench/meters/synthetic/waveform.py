@@ -7,7 +7,7 @@
 
 each with rate=1000,noise=0.01,seed=7,error=50 (samples per second, W, a number, ppm)
 
-The power of follow is derived from the work of this machine's workers (follow.py); the energy of
+The power of `follow` is derived from the work of this machine's workers (follow.py); the energy of
 the other shapes is known in closed form.
 """
 
@@ -26,15 +26,15 @@ RATE_LIMITS_HZ = (1.0, 200_000.0)
 """Lowest and highest sample rate. With fewer samples, a session would regard the meter as silent;
 with more samples, Python may be too slow."""
 FOLLOW_RATE_HZ = 200.0
-"""Default sample rate of follow. This rate suffices to show a load code and takes 0.6 % of a CPU,
-while a higher rate would disturb the timed work."""
+"""Default sample rate of the waveform `follow`. This rate suffices to show a load code and takes
+0.6 % of a CPU, while a higher rate would disturb the timed work."""
 _FOLLOW_RATE_MAX_HZ = 1000.0
 FOLLOW_NOISE_W = 0.01
 """Invented noise. The CPU time varies only while workers are busy; without this noise, all samples
 would be equal while the workers are idle, as if the meter were stuck."""
 _FOLLOW_W = (2.0, 4.0)
-"""Invented powers, which resemble those of a single-board computer with no busy CPU and with
-one."""
+"""Invented powers, which resemble those of a single-board computer with no busy CPU and with one
+busy CPU."""
 _POWER_LIMITS_W = (-1e6, 1e6)
 _PERIOD_LIMITS_S = (1e-6, 86_400.0)
 
@@ -77,7 +77,7 @@ class SyntheticSettings:
 
 
 def settings_of(options: Options) -> SyntheticSettings:
-    """Parse options such as `square,low=0.2,high=1.0,period=0.1`; the default shape is follow.
+    """Parse options such as `square,low=0.2,high=1.0,period=0.1`; `follow` is the default.
 
     Raises:
         UsageError: the shape is unknown, or a value is outside its limits.

@@ -3,9 +3,9 @@
     python run_module.py MODULE ARGUMENT...
 
 The interpreter puts the folder of a script first on its search path, where `-m` and `-c` put the
-working directory. The folder of this script contains no other file, and the script removes it from
-the path before it imports anything but `sys`. From Python 3.11 on, `python -P -m` does the same.
-`-I` would also ignore PYTHONPATH and the packages of `pip install --user`.
+working directory. The folder of this script contains no other file, and the script removes the
+folder from the search path before importing anything but `sys`. From Python 3.11 on, `python -P -m`
+does the same. `-I` would also ignore PYTHONPATH and the packages of `pip install --user`.
 """
 
 import sys

@@ -341,7 +341,7 @@ def test_system_that_kills_for_a_call_costs_that_mechanism_only(
     answer = in_a_child(lambda: to_plain(confine(permissions, Deadly()).record), user=65534)
     files = from_plain(answer, Confinement).files
     assert not files.is_applied
-    assert files.detail.startswith("the system kills processes that attempt the restriction: ")
+    assert files.detail.startswith("the system kills processes that restrict themselves: ")
 
 
 def test_filter_of_somebody_else_is_seen() -> None:

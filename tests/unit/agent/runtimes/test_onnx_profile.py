@@ -70,7 +70,7 @@ def test_operators_inside_a_loop_count_in_the_loop(tmp_path: Path) -> None:
 
 def test_too_few_runs_are_refused(tmp_path: Path) -> None:
     """Otherwise a profiler that was full would report the first half of the runs as all."""
-    with pytest.raises(ModelRefused, match="1 runs of 2"):
+    with pytest.raises(ModelRefused, match="1 of 2 runs"):
         read_profile(written(tmp_path, event("Add", 0, 0, 1), RUN_IS_OVER), 2)
 
 

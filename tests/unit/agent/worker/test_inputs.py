@@ -187,7 +187,7 @@ REAL, TOKENS = TensorSpec("in", (1, 4), "float32"), TensorSpec("ids", (1, 4), "i
         (
             QUANTISED,
             np.linspace(-128, 127, 20).reshape(5, 4),
-            r"are -128 to 127; input 'in' holds 0 to 0.9961 and clips 100.00 % of the values",
+            r"are -128 to 127; input 'in' represents 0 to 0.9961 and clips 100.00 % of the values",
         ),
         (TOKENS, np.full((5, 4), 0.5), "are not int32 numbers, and the input has no scale"),
         (
@@ -303,7 +303,10 @@ def test_values_that_a_quantised_input_clips_are_counted(beyond: list[float], ra
 def test_inputs_that_were_scaled_for_another_model_are_refused() -> None:
     """Otherwise images of 0 to 255 would become all white, and the model be measured on that."""
     values = np.linspace(0, 255, 200, dtype=np.float32).reshape(2, 1, 100)
-    said = r"'x' holds 0 to 0.9961 and clips 9\d.\d\d % of its values, 0 to 255; limit 1 %"
+    said = (
+        r"'x' represents 0 to 0.9961 and clips 9\d.\d\d % of the given values, "
+        r"which are 0 to 255; limit 1 %"
+    )
     with pytest.raises(InputsRefused, match=said):
         clipped_ratio([X, Q], {"x": values}, count=2)
     assert clipped_ratio([Q], {"x": values / 256}, count=2) == 0.0

@@ -59,7 +59,8 @@ def test_clipped_values_are_counted_and_too_many_are_refused(tmp_path: Path) -> 
     """Otherwise images other than the given ones would silently be measured."""
     assert prepare_model(job(inputs_with(tmp_path, 2.0, 4))).inputs_clipped_ratio == 4 / 640
     assert prepare_model(job()).inputs_clipped_ratio is None
-    with pytest.raises(InputsRefused, match=r"holds 0 to 1\.06\d* and clips 1\.25 % of its values"):
+    said = r"represents 0 to 1\.06\d* and clips 1\.25 % of the given values"
+    with pytest.raises(InputsRefused, match=said):
         prepare_model(job(inputs_with(tmp_path, 2.0, 8)))
 
 

@@ -307,7 +307,7 @@ def test_file_of_one_run_of_a_set_is_nobodys(tmp_path: Path) -> None:
         store_coded_run(store, run_id, later_s=number * 7.5, member=member)
     write_trace_csv(path)
     for run_id in ids:
-        with pytest.raises(TraceRefused, match="3 runs of the set fit: record the whole set"):
+        with pytest.raises(TraceRefused, match="they fit 3 runs of the set: record the whole set"):
             add_energy(store, run_id, path, STATED)
     write_trace_csv(path, runs=(CODES,) * 3, gap_s=7.5)
 

@@ -54,7 +54,7 @@ def test_model_is_read_when_its_digest_is_asked_for_and_once(
 def test_pointer_of_git_lfs_is_no_model(path: Path) -> None:
     """Otherwise a file of three lines would be sent, and a runtime call it damaged."""
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n")
-    with pytest.raises(ModelNotFetched, match=f"pointer of Git LFS, not fetched: {path}"):
+    with pytest.raises(ModelNotFetched, match=f"the model itself was not fetched: {path}"):
         open_model(path)
 
 

@@ -201,7 +201,7 @@ def test_cpu_that_a_device_does_not_have_is_refused(usable: tuple[int, ...] | No
     if usable != (0, 1):  # an older agent refuses it itself
         refuse_impossible("pi", request, system, None)
         return
-    refusal = r"^CPU 2 is not available to models on pi, only 0,1$"
+    refusal = r"^CPU 2 is not available to models on pi; available: 0,1$"
     with pytest.raises(UsageError, match=refusal) as raised:
         refuse_impossible("pi", request, system, None)
     assert raised.value.meant == "--cpus 0,1"

@@ -62,7 +62,7 @@ def invalid(exported_run: ExportedRun) -> ExportedRun:
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [(without_loadgen, "LoadGen did not issue its queries"), (invalid, "log not exported: run")],
+    [(without_loadgen, "LoadGen did not issue the queries"), (invalid, "log not exported: run")],
 )
 def test_run_without_a_log_that_counts_is_refused_before_anything_is_copied(
     change: Callable[[ExportedRun], ExportedRun],

@@ -36,7 +36,7 @@ def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> No
     assert [(check.id, check.detail) for check in session.checks if check.is_passed is False] == [
         (
             "parts",
-            "VDD_IN is 1.5 W, but VDD_GPU + VDD_CPU, which it includes, is 9.5 W: the names of the "
+            "VDD_IN is 1.5 W, but includes VDD_GPU + VDD_CPU, which is 9.5 W: the names of the "
             "rails are wrong",
         )
     ]

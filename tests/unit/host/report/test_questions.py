@@ -117,7 +117,7 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
         ("a.tflite",),
         {"count": 1, "spec__is_sustained": True, "metrics__thermal": THERMAL},
         r"a.tflite on tflite slowed down after 10 s by heat: at the end, 82 % of its peak "
-        r"performance is left, by latency",
+        r"performance is left, measured by latency",
     ),
     "energy": (
         ("a.tflite",),

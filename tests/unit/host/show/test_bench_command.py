@@ -124,6 +124,14 @@ def test_command_of_any_run_of_a_set_is_that_of_the_set(number: int) -> None:
     assert (again.spec.seed, again.spec.is_checked) == (7, True)
 
 
+@pytest.mark.parametrize("number", [0, 3])
+def test_checks_that_were_switched_off_stay_off(number: int) -> None:
+    """Otherwise the command of a later run would compare outputs, which the user switched off."""
+    run = made(requested(f"{MODEL} --no-check"), number)
+    run = replace(run, command=CommandFacts("c", ((MODEL,), ("--no-check",))))
+    assert line_of(bench_words(run, 5)).count("--no-check") == 1
+
+
 def test_command_of_a_later_pair_compares_outputs() -> None:
     """Otherwise the advice about one side would switch off a check without a request."""
     later = made(requested(MODEL), pair=Pair("pairs-1", 3, BASELINE))

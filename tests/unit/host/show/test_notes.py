@@ -81,7 +81,7 @@ def test_every_word_of_a_sentence_is_given() -> None:
 def test_difference_is_noted_beside_the_numbers() -> None:
     """Otherwise 2 threads would be printed for the speed of a single thread."""
     assert run_notes(measured_run()) == []
-    line = "2 threads requested, 1 worked: the runtime does not use more for this model"
+    line = "2 threads requested, 1 used CPU time: the runtime does not use more for this model"
     assert run_notes(noted(FEWER)) == [line]
     assert note_lines(find_sets([noted(FEWER)])) == [f"note: {line}"]
 
@@ -96,7 +96,7 @@ def test_counts_of_threads_that_differ_between_runs_share_a_note_without_a_reaso
         )
         for number, count in enumerate((1, 4, 1, 3))
     ]
-    line = "note: 2 threads requested, 1 to 4 worked"
+    line = "note: 2 threads requested, 1 to 4 used CPU time"
     assert note_lines(find_sets(runs)) == [line]
 
 

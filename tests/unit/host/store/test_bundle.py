@@ -311,7 +311,7 @@ def test_file_beside_the_manifest_is_refused(store: Store, tmp_path: Path) -> No
     path = bundled(store, tmp_path / "a.zip")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(f"runs/{RUN_ID}/extra", "x")
-    with pytest.raises(BundleRefused, match=f"'runs/{RUN_ID}/extra' is not in both"):
+    with pytest.raises(BundleRefused, match=f"'runs/{RUN_ID}/extra' is in only one of"):
         open_bundle(path)
 
 

@@ -138,7 +138,7 @@ def test_column_of_another_type_is_refused(store: Store, kind: object) -> None:
     directory = store.directory(METERED)
     table = pa.table({"t0": pa.nulls(3, kind)})
     pq.write_table(table, directory / CLOCK_FILE)
-    with pytest.raises(RunDamaged, match=r"column 't0' is of .*, must be of int64"):
+    with pytest.raises(RunDamaged, match=r"column 't0' has type .*, must have type int64"):
         read_clock(directory)
 
 
@@ -147,7 +147,7 @@ def test_column_that_cannot_hold_its_values_is_refused(store: Store, kind: objec
     """Otherwise times would overflow in a subtraction, or not be numbers."""
     directory = store.directory(METERED)
     pq.write_table(pa.table({"t0": pa.nulls(3, kind)}), directory / CLOCK_FILE)
-    with pytest.raises(RunDamaged, match=r"column 't0' is of .*, must be of int64"):
+    with pytest.raises(RunDamaged, match=r"column 't0' has type .*, must have type int64"):
         read_clock(directory)
 
 
@@ -176,7 +176,7 @@ def test_footer_that_is_too_long_is_not_read(store: Store) -> None:
     with path.open("r+b") as file:
         file.seek(-8, 2)
         file.write(struct.pack("<I4s", 2**31, b"PAR1"))
-    with pytest.raises(RunDamaged, match="a footer of 2147483648 bytes, at most 67108864"):
+    with pytest.raises(RunDamaged, match="its footer is 2147483648 bytes, at most 67108864"):
         read_queries(path.parent)
 
 

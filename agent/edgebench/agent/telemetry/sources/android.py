@@ -52,8 +52,8 @@ _NO_TEMPERATURES = {6, 7, 8}
 (BCL)."""
 _NAMED_TYPES = {2: "BATTERY", 3: "SKIN"}
 _NOT_FITTED_C = -100.0
-"""Highest temperature that means that no sensor is fitted; a reading of exactly 0 means the
-same."""
+"""A reading at or below this temperature, or a reading of exactly 0, means that no sensor is
+fitted."""
 _MODERATE = 2
 """Index of the threshold from which the device slows down: ThrottlingSeverity.MODERATE."""
 _ASLEEP = {"Asleep": 0.0, "Dozing": 0.0, "Awake": 1.0, "Dreaming": 1.0}
@@ -101,7 +101,7 @@ class AndroidHeat:
         self.sensors = ("android.thermal_status", "android.thermal_overridden", *zones)
 
     def read(self) -> Sequence[float]:
-        """Thermal status, 1 if the status is overridden, else 0, and each zone's °C."""
+        """Thermal status; 1 if the status is overridden, else 0; temperature of each zone in °C."""
         output = run_command(self._root, *_HEAT)
         if output.failure:
             return [math.nan] * len(self.sensors)
@@ -118,7 +118,7 @@ def _status(text: str) -> float:
 
 
 def _is_ready(text: str) -> bool:
-    """Whether the service has a hardware abstraction layer (HAL) that reports."""
+    """Whether the service reports that its hardware abstraction layer (HAL) is ready."""
     return "HAL Ready: true" in text
 
 
@@ -151,7 +151,7 @@ def _or_lowest(temp_c: float) -> float:
 
 
 def _zone(names: Names, name: str) -> str:
-    """Name of a zone, such as `VIRTUAL-SKIN.hal`; a second zone of the name gets `.hal1`."""
+    """Name of a zone, such as `VIRTUAL-SKIN.hal`; a second zone of that name gets `.hal1`."""
     number = names.next(name).rpartition(".")[2]
     return f"{name}.hal{'' if number == '0' else number}"
 
@@ -242,7 +242,7 @@ _BRIGHTNESS = SETTINGS["brightness"].get
 
 
 def _battery(text: str) -> list[float]:
-    """Status, plugs, 1 if the values are faked, °C, V, and charge as a ratio."""
+    """Status; plugs; 1 if the values are faked, else 0; temperature in °C; V; charge as a ratio."""
     if not text:
         return [math.nan] * 6
     is_faked = "UPDATES STOPPED" in text

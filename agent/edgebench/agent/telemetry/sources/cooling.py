@@ -1,7 +1,7 @@
 """Cooling devices: /sys/class/thermal/cooling_device*/cur_state, 0 to max_state.
 
-A fan that runs does not throttle the device. An idle injector that runs throttles the device,
-although no frequency changes.
+A running fan does not throttle the device. A running idle injector throttles the device, although
+no frequency changes.
 
 Source: https://docs.kernel.org/driver-api/thermal/sysfs-api.html
 """

@@ -60,7 +60,7 @@ def _celsius(content: bytes) -> float:
 
 
 def _trips(zone: Path) -> dict[str, float]:
-    """Maps names to trip points, in °C; `throttle_c` is the lowest that slows a component down."""
+    """Maps names to trip points, in °C; `throttle_c` is the lowest trip point that throttles."""
     trips: dict[str, float] = {}
     bound = _bound_trips(zone)
     for path in sorted(zone.glob("trip_point_*_temp")):

@@ -16,7 +16,7 @@ from edgebench.agent.telemetry.source import FAST_HZ, KeptFile, NoData
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MAJFLT, _UTIME, _STIME, _PROCESSOR = 12 - 3, 14 - 3, 15 - 3, 39 - 3
-"""Positions of the fields behind the name of the process; the name ends with the last
+"""Positions of the fields, counted from the end of the process name, which ends with the last
 parenthesis."""
 
 

@@ -1,8 +1,8 @@
 """Counters of thermal throttling on Intel CPUs: cpu*/thermal_throttle/*_throttle_count.
 
-Every CPU of a package shows the same counter of the package, so it is read on a single CPU of each
-package. Throttling by power limits is not counted. The time of a throttling episode is added only
-when the episode ends.
+All CPUs of a package show the same value of the package counter, so the counter is read on only one
+CPU of each package. Throttling by power limits is not counted. The kernel adds the duration of a
+throttling episode to the total time only when the episode ends.
 
 Source: torvalds/linux, drivers/thermal/intel/therm_throt.c
 """

@@ -1,10 +1,10 @@
 """Comparisons in blocks, that is, of sides that were measured on different occasions.
 
 Theory of operation. The state of a machine (other programs, heat, the memory layout since boot)
-lasts longer than a set of runs. From one set of a model to its next set, this state may change the
-values by more than they vary within a set. The rank test of the runs then finds a change in up to
-half of such pairs of sets. A comparison in blocks therefore has two tests in addition to the rank
-test, and a change counts only if all three find it:
+lasts longer than a set of runs. Between two sets of the same model, this state may change the
+values by more than the values vary within a set. The rank test of the runs then finds a change in
+up to half of such pairs of sets. A comparison in blocks therefore has two tests in addition to the
+rank test, and a change counts only if all three find it:
 
     occasions   the ratio, compared with the spread between occasions, s · sqrt(1/m + 1/n) for m
                 and n occasions of the sides: Student's t with the degrees of freedom of s
@@ -53,7 +53,7 @@ class StudentShift:
     freedom: int
 
     def p_value(self, direction: float) -> float:
-        """Two-sided p value of no shift, or 1 if the shift and `direction` have opposite signs."""
+        """Two-sided p value for no shift; 1 if the shift and `direction` have opposite signs."""
         from scipy.special import stdtr
 
         towards = math.copysign(self.shift, self.shift * direction)
@@ -82,8 +82,8 @@ class Blocks:
     occasion_counts: tuple[int, int] = (1, 1)
     """Number of occasions of the baseline and of the candidate."""
     jump: StudentShift | None = None
-    """Step between the sides after subtraction of a common drift. None if it is not determined, or
-    if the sides were measured on different occasions."""
+    """Step between the sides after subtraction of a common drift. None if the step cannot be
+    determined, or if the sides were measured on different occasions."""
 
     def tests(self, shift: float) -> list[StudentShift]:
         """Tests of a difference of logarithms; empty if the spread is not known."""
@@ -155,7 +155,7 @@ def jump_beside_drift(
 
 
 def without_disturbed(runs: Sequence[Run]) -> list[Run]:
-    """The runs of a side, except all runs of sets in which at least half were disturbed."""
+    """The runs of a side, except sets in which at least half of the runs were disturbed."""
     return without_disturbed_sets(
         runs, lambda run: run.set_id, lambda run: bool(external_disturbances_of(run))
     )

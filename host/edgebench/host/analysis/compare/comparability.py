@@ -2,8 +2,8 @@
 
 The fingerprint of a run contains device, runtime, settings and conditions, that is, everything that
 changes the run's numbers and is not under test. The model is usually under test and is not part of
-it. A comparison lists the keys in which the sides differ. The comparison is refused unless the user
-allows these keys, for example to measure the effect of such a key.
+the fingerprint. A comparison lists the keys in which the sides differ. The comparison is refused
+unless the user allows these keys, for example to measure the effect of such a key.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ KEYS_OF_DEVICE = frozenset(
 )
 """Keys that usually differ if the devices differ."""
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
-"""Maps a key to the further keys that are allowed with it, as two runtimes have two versions."""
+"""Maps an allowed key to further keys that are then allowed too, such as a runtime's version."""
 
 Fingerprint = dict[str, str]
 Differences = dict[str, tuple[str, ...]]

@@ -5,8 +5,8 @@ median latency, a throughput). Queries within a run share its process, its memor
 temperature. So a test over queries would find a difference in four of five pairs of identical runs.
 
 Metrics are compared by their ratio, so everything is computed on logarithms: the Hodges–Lehmann
-shift with its exact interval and the exact p value of the same test (`ranks.py`), winsorised signed
-ranks for pairs, rank sums for independent runs. The outcome of a comparison:
+shift with its exact interval, and the exact p value of the same test (`ranks.py`). The test uses
+winsorised signed ranks for pairs, and rank sums for independent runs. The outcome of a comparison:
 
     too few runs for any p below alpha                             → inconclusive
     sides on different occasions, with an unknown spread           → inconclusive
@@ -16,12 +16,13 @@ ranks for pairs, rank sums for independent runs. The outcome of a comparison:
         the change is for the worse, and at least the margin       → worse
     otherwise                                                      → inconclusive
 
-Sides that were measured on different occasions differ by more than the runs of each side vary. Such
-a comparison in blocks has more tests (`blocks.py`). Its p value is the largest p value of all
-tests, and its interval contains the intervals of all tests.
+If the sides were measured on different occasions, they may differ by more than the runs of each
+side vary. Such a comparison, which is called a comparison in blocks, has more tests (`blocks.py`).
+Its p value is the largest p value of all tests, and its interval contains the intervals of all
+tests.
 
-The error of an instrument in the ratio widens both intervals and is not reduced by more runs. A
-change that is significant, but smaller than that error, is inconclusive.
+The error that an instrument causes in the ratio widens both intervals and is not reduced by more
+runs. A change that is significant, but smaller than that error, is inconclusive.
 
 The margin applies to the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
 outcome. Without a margin no outcome is equivalent.
@@ -111,7 +112,7 @@ class Rules:
     instrument_ratio: float = 0.0
     """Standard uncertainty of the ratio that the instrument causes; more runs do not reduce it."""
     resolution_ratio: float = 0.0
-    """In the exact design, two counts are equal if their ratio deviates from 1 by at most this."""
+    """In the exact design, counts are equal if their ratio is within 1 ± this value."""
     blocks: Blocks | None = None
     """Occasions of the sides; None if both sides were measured in turn, on the same occasions."""
 
@@ -200,10 +201,10 @@ def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> 
 def compare_many(
     sides: Mapping[str, tuple[Floats, Floats]], rules: Rules | Mapping[str, Rules] | None = None
 ) -> dict[str, Comparison]:
-    """Compare many pairs of sides; p values are adjusted for their number.
+    """Compare many pairs of sides; p values are adjusted for the number of pairs.
 
     Args:
-        sides: Maps each name to a baseline and a candidate, which are as for `compare`.
+        sides: Maps each name to a baseline and a candidate in the same form as for `compare`.
         rules: Rules for all pairs of sides, or a mapping from each name to its rules.
 
     Raises:
@@ -289,7 +290,7 @@ def minimum_detectable_effect(
     power: float = POWER,
     instrument: float = 0.0,
 ) -> float:
-    """Smallest true effect that is found with this power, unit of the deviation.
+    """Smallest true effect that is found with this power, in the unit of the deviation.
 
     The effect is (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n), with quantiles q and the
     deviation s; for pairs, s is the deviation of the differences, and the term 1/n is omitted. The
@@ -331,7 +332,7 @@ def _logs(values: Floats, name: str) -> Floats:
         raise MeasurementError(f"{what}no run to compare, shape {values.shape}")
     wrong = values[~(np.isfinite(values) & (values > 0))]
     if wrong.size:
-        raise MeasurementError(f"{what}a run's value is {wrong[0]}, not finite and positive")
+        raise MeasurementError(f"{what}a run's value must be finite and positive, got {wrong[0]}")
     logs: Floats = np.log(values.astype(np.float64))
     return logs
 

@@ -1,10 +1,10 @@
 """Which energies may be compared, and the share of the meter's errors that remains in their ratio.
 
-Every error that the runs share is one variable. It changes the ratio of two energies by the
-difference between its relative effects on the two. A gain error has the same effect on both
-energies, and cancels if both were measured in the same range of the meter. An offset cancels to the
-extent that the two powers are equal. Errors specific to a run (edges, noise, resolution, …) do not
-cancel.
+Every error that the runs share is modelled as one variable. Such an error changes the ratio of two
+energies by the difference between its relative effects on the two energies. A gain error has the
+same effect on both energies, and cancels if both were measured in the same range of the meter. An
+offset cancels to the extent that the two powers are equal. Errors specific to a run (edges, noise,
+resolution, …) do not cancel.
 
 Source: JCGM 100:2008 (GUM), 5.2.2, for the ratio of correlated quantities.
 """
@@ -21,7 +21,7 @@ from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, MetersDiffer, NotMetered, UsageError
 
 MAX_RATIO = 0.5
-"""Maximum standard uncertainty of a ratio, above which the ratio's interval contains 0."""
+"""Maximum standard uncertainty of a ratio; if it is larger, the ratio's interval contains 0."""
 ENERGY, BATTERY = "energy.", "energy.battery."
 """Prefix of the paths of energies, and prefix of metrics that need a battery capacity."""
 WITHOUT_BUDGET = (
@@ -46,7 +46,7 @@ def refuse_energy(path: str) -> UsageError:
 
 
 def energy_of(run: Run, path: str) -> EnergyResult:
-    """The energy of a run that has a value at this path.
+    """The energy of a run, after a check that the energy has a value at this path.
 
     Raises:
         NotMetered: the run was made without a meter.
@@ -64,7 +64,7 @@ def energy_of(run: Run, path: str) -> EnergyResult:
 
 
 def instrument_ratio(metric: Metric, baseline: Sequence[Run], candidate: Sequence[Run]) -> float:
-    """Standard uncertainty that the meter causes in a ratio of energies; else 0.
+    """Standard uncertainty that the meter causes in a ratio of energies; 0 for other metrics.
 
     Raises:
         UsageError: the batteries differ.
@@ -98,7 +98,8 @@ def _refuse_two_meters(energies: Sequence[EnergyResult]) -> None:
         raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
     if len({energy.settings_sha256 for energy in energies}) > 1:
         raise MetersDiffer(
-            f"runs cannot be compared, unit or settings of the meter differ ({places.pop()})"
+            f"runs cannot be compared, they differ in the settings of the meter, or were made with "
+            f"two meters of this kind ({places.pop()})"
         )
 
 
@@ -130,7 +131,7 @@ def _budget(
 
 
 def _side(energies: Sequence[EnergyResult], budget: Budget) -> tuple[dict[str, float], float]:
-    """Mean relative effect of each shared error, and the largest relative error of one run."""
+    """Mean relative effect of each shared error; largest relative error specific to a run."""
     shared: dict[str, float] = {}
     own = 0.0
     for energy in energies:

@@ -1,15 +1,16 @@
 """Exact rank statistics: winsorised signed ranks for pairs, Mann–Whitney's rank sums otherwise.
 
-Theory of operation. Under the null hypothesis every pattern of signs (pairs) or every choice of
-which values belong to the first side (independent samples) is equally likely, given the ranks
-that were observed. The distribution of the sum of ranks is computed by adding the values in turn.
-Ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact even with
-ties, unlike scipy's.
+Theory of operation. Under the null hypothesis and given the observed ranks, every pattern of
+signs is equally likely for pairs. For independent samples, every choice of the values that belong
+to the first side is equally likely. The distribution of the sum of ranks is computed by adding one
+rank at a time. Ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are
+exact even with ties, unlike scipy's.
 
-Signed ranks are capped at half the count of pairs. Wilcoxon's test is the same without the cap. In
-it, a single run that another process slowed down takes the largest rank for the wrong side. If nine
-of ten pairs agree, p is then 0.084; with the cap, p is 0.029. On normal values the cost is a 7 %
-larger detectable effect (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
+Signed ranks are capped at half the count of pairs. Without the cap, the test would be Wilcoxon's,
+in which a single run that another process slowed down may have the largest rank, and count for the
+wrong side. If nine of ten pairs agree, p is 0.084 without the cap, and 0.029 with the cap. On
+normal values the cost is a 7 % larger detectable effect (`WINSORISED_LOSS` against
+`RANK_SUM_LOSS`).
 
 The estimate and the intervals are found by inverting the test. As a shift is subtracted from the
 values, the test statistic falls in steps. The steps of signed ranks are at the means of two
@@ -40,10 +41,10 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
 
 MAX_PAIRS = 300
-"""Maximum number of pairs with an exact distribution, which has 45,150 rank sums and takes 10
-ms."""
+"""Maximum number of pairs for an exact distribution. For this number, the distribution has 45,150
+rank sums and takes 10 ms."""
 MAX_INDEPENDENT = 50
-"""Maximum number of values on the larger side with an exact distribution."""
+"""Maximum number of values on the larger side for an exact distribution."""
 _KEPT_COUNT = 64
 """Number of cached distributions, of at most 0.6 MB each. Without ties, all samples of the same
 size have the same distribution."""
@@ -75,7 +76,7 @@ class ShiftTest:
 
     @property
     def shift(self) -> float:
-        """Hodges–Lehmann estimate, unit of the values."""
+        """Hodges–Lehmann estimate, in the unit of the values."""
         centre = (self._null.size - 1) / 2
         return (self._first_step(centre) + self._first_step(centre - 0.5)) / 2
 

@@ -77,8 +77,8 @@ class ComparisonOptions(TypedDict, total=False):
     """Paths of metrics, such as `latency_ns.p50` or `energy_j`. None stands for the headline metric
     of the scenario, or of a device that times itself."""
     margin_ratio: float | None
-    """Smallest relevant change. None stands for 1 %, and for no margin if a count does not
-    scatter."""
+    """Smallest relevant change. None stands for 1 % or, for a count that does not scatter, for no
+    margin."""
     allowed: str | Sequence[str]
     """Keys in which the sides may differ; see `comparability.KEYS`."""
 
@@ -134,8 +134,7 @@ class RunComparison:
     disturbed_run_ids: tuple[str, ...] = ()
     """Runs that are not compared, because half or more of the runs of their sets were disturbed."""
     in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Maps each setting that was not in effect as requested in at least one run to its values on
-    both sides."""
+    """Settings that at least one run did not apply as requested, with the values of both sides."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
@@ -162,7 +161,10 @@ class SpreadSource(Protocol):
 def unknown_spread(
     _sides: Sides, _metric: Metric, /, *, left_out: Collection[str] = ()
 ) -> OccasionSpread:
-    """Return an unknown spread, for use without a store: comparisons in blocks are inconclusive."""
+    """Return an unknown spread, for use without a store.
+
+    With an unknown spread, comparisons in blocks are inconclusive.
+    """
     del left_out
     return OccasionSpread()
 
@@ -175,18 +177,19 @@ def compare_groups(
     margin_ratio: float | None = None,
     allowed: Iterable[str] = (),
 ) -> list[RunComparison]:
-    """Compare each metric of each group of stored runs, with p values adjusted for their number.
+    """Compare each metric of each group of stored runs.
 
-    Runs that a command made as pairs are compared as pairs, all others as independent runs. If the
-    sides were measured on different occasions, the spread between occasions widens the interval.
+    The p values are adjusted for the number of these comparisons. Runs that a command made as pairs
+    are compared as pairs, all others as independent runs. If the sides were measured on different
+    occasions, the spread between occasions widens the interval.
 
     Args:
         groups: Baseline and candidate runs.
-        spread_of: Function that finds this spread.
+        spread_of: Function that finds the spread between occasions.
         metrics: Paths under `metrics` in run.json, such as `latency_ns.p50`. None stands for the
             default metric of the scenario.
-        margin_ratio: Changes smaller than this do not matter. None stands for 1 %, and for no
-            margin if a count does not scatter.
+        margin_ratio: Changes smaller than this do not matter. None stands for 1 % or, for a
+            count that does not scatter, for no margin.
         allowed: Keys in which the sides may differ.
 
     Raises:
@@ -267,7 +270,7 @@ def _with_left_out(comparison: RunComparison, counts: Mapping[LeftOut, int]) -> 
 def _left_out(
     runs: Sequence[Run], compared: Sequence[Run], metrics: Sequence[str]
 ) -> Counter[LeftOut]:
-    """Maps each reason to the number of pairs with at least one run that it left out."""
+    """Number of pairs left out for each reason; pairs without any run are not counted."""
     pairs: dict[int, list[Run]] = {}
     for run in runs:
         if run.pair is not None:
@@ -320,7 +323,7 @@ class _PreparedComparison:
     disturbed: list[Run]
     """Runs that are left out because their sets were disturbed."""
     is_in_blocks: bool
-    """Whether the sides were in blocks before disturbed sets were left out."""
+    """Whether the comparison was in blocks before disturbed sets were left out."""
 
     def compared(self, result: Comparison) -> RunComparison:
         before, after = self.baseline, self.candidate
@@ -346,7 +349,7 @@ class _PreparedComparison:
 def settings_in_effect(
     baseline: Sequence[Run], candidate: Sequence[Run]
 ) -> dict[str, tuple[str, str]]:
-    """Maps settings that were not in effect as requested in some run to both sides' values."""
+    """Settings that at least one run did not apply as requested, with the values of both sides."""
     differing: dict[str, tuple[str, str]] = {}
     for name in EffectiveSettings.names():
         sides = [

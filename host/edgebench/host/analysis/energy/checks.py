@@ -1,4 +1,4 @@
-"""Checks whether a recording of a meter can be trusted; else no energy is reported from it.
+"""Checks whether a recording of a meter can be trusted; if not, no energy is reported.
 
     complete      nothing ended the recording early
     calibration   every calibration constant is read from the meter
@@ -33,9 +33,9 @@ this delay."""
 COMPLETE = "complete"
 """Id of the check that fails if the recording ended early."""
 COLUMNS = "columns"
-"""Key of a fact in a header, which maps each quantity to its column in an imported table."""
+"""Key in a header's facts: the column of each quantity in an imported table."""
 IS_CALIBRATION_STATED = "is_calibration_told"
-"""Key of a fact in a header, which is false if it is unknown how a file's meter was calibrated."""
+"""Key in a header's facts: false if the calibration of a file's meter is unknown."""
 
 
 def check_recording(

@@ -3,18 +3,19 @@
 If the device is in step, every sample falls on the same few moments of an inference, in every run,
 and the trace does not show this. A loop is in step when M samples take as long as k inferences. The
 samples then fall on M moments, which are 1 / k of the sample interval apart. During the loop, the
-samples drift towards the next moments by the remaining difference between the two times, summed
-over the loop, and by a random walk that comes from the spread of the inferences. If they drift
-beyond the next moments, the error falls in inverse proportion to the drift.
+samples drift towards the next moments for two reasons: M samples do not take exactly as long as k
+inferences, and the inferences vary in duration. The first drift is the difference between the two
+times, summed over the loop; the second drift is a random walk. If the samples drift beyond the next
+moments, the error falls in inverse proportion to the drift.
 
 Any other periodic activity of the device may also be in step: the tick of its scheduler, a PWM, a
 radio. Its period is unknown beforehand, but it shows in the samples: the mean of every M-th sample
-differs from the mean of their neighbours. A tick that falls between two samples does not show;
-`unsampled.py` bounds the energy that it may take.
+differs from the mean of the neighbours of these samples. A tick that falls between two samples does
+not show; `unsampled.py` bounds the energy that it may take.
 
-Source: our own, compared with simulated loops in the tests; the error of M evenly spaced samples of
-a power with two steps in a period, each step anywhere between two samples, is span / M · sqrt(2 /
-12).
+Source: our own, compared with simulated loops in the tests. For a power with two steps in a period,
+each of them anywhere between two samples, the error of M evenly spaced samples is
+span / M · sqrt(2 / 12).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from edgebench.meters.base import Capability
 from edgebench.meters.polled import HOST_CLOCK
 
 MAX_PHASES = 1 << 20
-"""Highest number of distinct moments that is tried. With more, the error is at most 4e-7 of the
-power's span."""
+"""Highest number of distinct moments that is tried. With more moments, the error is at most 4e-7 of
+the power's span."""
 MIN_INSTANTS_HZ = 20_000.0
 """Minimum sample rate of a meter that samples instants. It gives 20 samples in 1 ms, which is the
 shortest usual interval of scheduler ticks (FreeRTOS, Zephyr and Linux tick at 100 Hz to 1 kHz)."""
@@ -45,8 +46,8 @@ FOLD_TIMES = 8
 _BLOCK = 1 << 12
 """Number of moment counts (values of M) that are tried in one operation."""
 ONE_MOMENT = math.sqrt(2 / 12)
-"""Error of the mean of a power with two steps in a period, if a single moment is sampled, relative
-to the power's span."""
+"""Error of the mean power, relative to the power's span, if every sample falls on the same moment
+of a period. It applies to a power with two steps in a period."""
 _LEFT = 3.0
 """Factor on the error that remains after the samples have drifted by the distance between two
 moments. A drift alone leaves a smaller error; a drift with a random walk leaves this error. The
@@ -61,8 +62,8 @@ class Loop:
 
     period_s: float
     deviation_s: float
-    """Standard deviation of the periods, from their quartiles. Rare late inferences do not affect
-    quartiles, and should not, because each moves the samples only once."""
+    """Standard deviation of the periods, from their quartiles. Quartiles ignore rare late
+    inferences. This is intended, because each late inference moves the samples only once."""
     count: int
     stretch_count: int = 1
     """Number of stretches of the loop between random gaps. Each stretch starts at a random moment
@@ -82,8 +83,9 @@ class Loop:
 def refuse_few_instants(capability: Capability) -> None:
     """Refuse a meter whose instants cannot resolve periodic activity of the device.
 
-    This applies to recordings without a measured rate between the clocks of the device and the
-    meter. With this rate, `unsampled` bounds the activity.
+    This applies to recordings for which the rate difference between the clocks of the device and
+    the meter was not measured. If it was measured, `unsampled` bounds the power of the activity
+    instead.
 
     Raises:
         MeasurementError: the rate is too low, and the meter does not average.
@@ -99,8 +101,8 @@ def refuse_few_instants(capability: Capability) -> None:
 def has_own_clock(capability: Capability) -> bool:
     """Whether the meter decides when it samples.
 
-    The host decides when polled samples are taken. Samples that the meter takes at its own pace,
-    and the host only timestamps, follow the meter's clock.
+    The host decides when polled samples are taken. If the host only timestamps the samples, the
+    meter's clock determines when they are taken.
     """
     return capability.is_paced or capability.clock_domain != HOST_CLOCK
 
@@ -134,7 +136,7 @@ def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> flo
         loop: The inferences.
         interval_s: Sample interval, on the same clock.
         rate_error: Relative error of the sample interval. A drift that is smaller than this error
-            may not exist.
+            may not be real.
     """
     largest = 0.0
     for first in range(1, MAX_PHASES, _BLOCK):

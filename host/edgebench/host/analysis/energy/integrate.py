@@ -118,7 +118,7 @@ class PowerLine:
 
 
 def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
-    """Make the line of a meter that samples instants, without NaN samples.
+    """Make the line of a meter that samples instants; NaN samples are left out.
 
     Args:
         time_ns: Ascending, shape (n,).
@@ -129,12 +129,12 @@ def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
 
 
 def between_j(line: PowerLine) -> float:
-    """Standard uncertainty of a line's energy from the unknown power between its instants, J.
+    """Standard uncertainty of a line's energy, J, from the unknown power between its instants.
 
-    sqrt(sum (dt · dP)² / 2) over the pieces: if the power changes faster than the sample rate,
-    successive samples are independent, and half their mean squared difference is the variance; if
-    the samples follow the power, the differences are small. A single step inside a piece would give
-    dt · dP / sqrt(12), so the estimate is never too small.
+    It is sqrt(sum (dt · dP)² / 2) over the pieces of the line. If the power changes faster than the
+    sample rate, successive samples are independent, and half their mean squared difference is the
+    variance. If the samples follow the power, the differences are small. A single step inside a
+    piece would give dt · dP / sqrt(12), so the estimate is never too small.
 
     Source: von Neumann et al., The mean square successive difference (1941), for the variance.
     """

@@ -45,7 +45,7 @@ class PowerOutline:
 
 
 def outline_of(line: PowerLine, step: int) -> PowerOutline:
-    """Outline in blocks of `step` sample intervals, each of which ends where the next begins."""
+    """Outline in adjoining blocks of `step` sample intervals each."""
     first = np.arange(0, max(0, len(line.time_ns) - 1), step)
     last = np.minimum(first + step, len(line.time_ns) - 1)
     # An interval with a duration of 0 is a step of the power, not a block.
@@ -92,7 +92,7 @@ class OutlineBuilder:
     """Last node of the previous part."""
 
     def add(self, line: PowerLine) -> None:
-        """Add the line's next part, and the interval between the previous part and it."""
+        """Add the next part of the line, and the interval between the previous part and the new."""
         if not len(line.time_ns):
             return
         if (last := self._last) is not None:

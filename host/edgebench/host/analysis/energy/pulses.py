@@ -14,8 +14,8 @@ A lost edge shifts all earlier edges, so that pauses are taken for windows. Edge
     if most windows or pauses differ in length from the intervals between the board's lines of text,
     as they arrive at the bridge;
     if the pauses are as long as the windows, since shifted edges would also fit;
-    if a window differs in length from the others, which have the same count on the same clock:
-    then one of the first edges was lost, and most windows are right.
+    if, by the meter's clock, the time per inference in a window differs from the median of all
+    windows: then one of the first edges was lost, and most windows are right.
 
 Single lines of text may arrive late by seconds on a busy machine. So the bridge's clock is used
 only to refuse edges, by a generous limit, and not to select edges.
@@ -60,8 +60,8 @@ from edgebench.protocol.record import RunRecord, TargetRecord
 LATE_S = 2.0
 """Maximum delay of most lines of text after their edges, on a busy machine; see `LATE_RATIO`."""
 LATE_RATIO = 0.5
-"""Maximum delay of most lines of text as a share of a window, so that a pause is not taken for a
-window. The smaller of this limit and `LATE_S` applies."""
+"""Maximum delay of most lines of text as a share of a window's duration. It prevents a pause from
+being taken for a window. The smaller of this limit and `LATE_S` applies."""
 FEWEST_WINDOWS = 2
 """Minimum number of windows. Two windows have a pause between them, but a single window could
 itself be a pause."""
@@ -173,7 +173,7 @@ def find_pulsed_energy(
 
 
 def _refuse_without_pulses(target: TargetRecord, power: PowerTrace) -> None:
-    """Refuse a recording without pulses of the windows, regardless of its edges."""
+    """Refuse a recording that lacks the pulses that mark windows, even if it has edges."""
     if any(window.ticks is not None for window in target.windows):
         raise EnergyRefused(reasons.performance_mode(firmware=target.firmware.name))
     if target.is_interrupted:

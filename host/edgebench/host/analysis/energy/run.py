@@ -78,7 +78,7 @@ from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 from edgebench.protocol.thermal import ExpectedPower
 
 IDLE_WINDOWS = 2
-"""Number of idle windows needed for a net energy; one alone does not show changes of idle power."""
+"""Number of idle windows needed for a net energy; one window shows no changes of idle power."""
 ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
 """Exceptions that lead to a refused energy of a run, while its other results are kept."""
 NEGATIVE_IDLE_RATIO = 0.01
@@ -364,7 +364,7 @@ def _with_net(
     window: EnergyWindow,
     events: Sequence[Event],
 ) -> EnergyResult:
-    """The result with the idle power and the net energy, or why the net energy is refused.
+    """The result with the idle power, and with the net energy or the reason for its refusal.
 
     Raises:
         MeasurementError: the idle power is negative.

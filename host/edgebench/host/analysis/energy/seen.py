@@ -52,7 +52,7 @@ Samples = tuple[Nanoseconds, Floats]
 
 @dataclass(frozen=True, slots=True)
 class SeenMeter:
-    """A meter's errors, estimated from its trace; 0 if not found, or declared by the driver."""
+    """A meter's errors, estimated from its trace; 0 if none is found or the driver declares it."""
 
     smoothing_s: float = 0.0
     """Time constant with which the meter smooths changes of the power."""

@@ -24,8 +24,7 @@ from edgebench.meters.jetson import PARTS_LIMIT_RATIO, parts_of
 from edgebench.meters.rails import TOTAL
 
 WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
-"""Boundaries that cover a device, widest first. A package covers it alone or in a sum of
-packages."""
+"""Boundaries that contain a whole device, widest first. The packages of a device are summed."""
 logger = logging.getLogger(__name__)
 
 
@@ -69,7 +68,7 @@ def site_in(power: PowerTrace) -> Site:
     """Widest boundary that was measured completely and has at least the power of its parts.
 
     Raises:
-        MeasurementError: as for `site_of`, or the parts have a higher power than the whole.
+        MeasurementError: `site_of` raises it, or the parts have a higher power than the whole.
     """
     site = site_of(power.header)
     # Channels inside the site; none of them is inside another.
@@ -91,7 +90,7 @@ def site_in(power: PowerTrace) -> Site:
         return site
     if site.boundary == "platform":
         logger.warning(
-            "%s is %.3g W, and %s inside it %.3g W: the energy of the package is used",
+            "%s is %.3g W, but %s inside it is %.3g W: the energy of the package is used",
             *(site.name, whole_w, " + ".join(parts), parts_w),
         )
         return Site(parts, "package")

@@ -25,18 +25,18 @@ TIMEBASE_RATIO = 1e-4
 MAX_GAIN_RATIO = 1.0
 """Largest meaningful gain error, which is as large as the reading itself."""
 FORMAT = "format"
-"""Key of a fact in a header that names the format of the file."""
+"""Key in a header's facts: the format of the file."""
 IS_ASSUMED = "is_instants_assumed"
-"""Key of a fact in a header that states whether samples are assumed to be instants."""
+"""Key in a header's facts: whether samples are assumed to be instants."""
 IS_STEADY = "is_steady"
-"""Key of a fact in a header that states whether samples are evenly spaced in time."""
+"""Key in a header's facts: whether samples are evenly spaced in time."""
 IS_HELD = "is_held"
-"""Key of a fact in a header that states whether a value holds until the next value."""
+"""Key in a header's facts: whether a value holds until the next value."""
 NOTES = "reading"
-"""Key of a fact in a header that lists how the file was read."""
+"""Key in a header's facts: notes on how the file was read."""
 EDGE_S = "edge_s"
-"""Key of a fact in a header that states the maximum error of the first and last time, in seconds,
-because of coarse timestamps."""
+"""Key in a header's facts: maximum error, in seconds, of the first and the last timestamp, if
+timestamps are coarse."""
 _STATED = "as the user states it"
 
 
@@ -86,7 +86,9 @@ def with_instrument(imported: Header, errors: InstrumentErrors) -> Header:
     """
     if imported.uncertainty:
         if errors != InstrumentErrors():
-            raise UsageError("the file states its own errors: omit --gain and --offset")
+            raise UsageError(
+                "the file states the errors of the instrument: omit --gain and --offset"
+            )
         return imported
     request = TraceRequest(
         name="",
@@ -131,7 +133,7 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
     timebase = TIMEBASE_RATIO + abs(trace.slope)
     terms = [
         term(Kind.GAIN, gain, where, origin=origin),
-        term(Kind.TIMEBASE, timebase, "errors of the crystals and of the rate from the load codes"),
+        term(Kind.TIMEBASE, timebase, "errors of the crystals and of the rate computed from codes"),
     ]
     if trace.noise_w:
         terms.append(

@@ -8,15 +8,15 @@ Theory of operation. A window's energy is the meter's reading with its errors:
 Each small quantity is a variable with mean 0. Errors of the meter (gain, offset, …) are the same
 variable in every window, so an offset cancels in the net energy and a gain does not; noise, edges
 and missing samples are separate for each window. Gain errors add up linearly, within a range and
-over the ranges, and are not independent per sample or range: ranges share a converter and a
-reference, and datasheets do not state how much of the error comes from these shared parts.
+over the ranges. They are not independent per sample or range, because ranges share a converter and
+a reference, and datasheets do not state how much of the error comes from these shared parts.
 
 This gives two uncertainties. The absolute uncertainty includes all terms. The comparative
-uncertainty applies to the comparison with another run with this meter, on the assumption that all
-energy of the other run is in the range with most of this run's energy: effects that change both
-runs by the same ratio cancel. The comparison of two given runs uses the signed effect of each
-variable on both: an offset cancels to the extent that the powers are equal, and the gain of a range
-to the extent that both runs were in that range.
+uncertainty applies to the comparison with another run with this meter: effects that change both
+runs by the same ratio cancel. It assumes that all energy of the other run is in the range with most
+of this run's energy. The comparison of two given runs uses the signed effect of each variable on
+both: an offset cancels to the extent that the powers are equal, and the gain of a range to the
+extent that both runs were in that range.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -45,7 +45,7 @@ _RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
 _RATIO_NAMES = {kind.value for kind in _RATIOS}
 _OF_RANGE, _OF_THE = " of range ", " of the "
 IN_STEP, BETWEEN_SAMPLES = "in step", "between samples"
-"""Names of components that only meters have whose samples are instants, not means."""
+"""Names of components that occur only with meters whose samples are instants, not means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +87,8 @@ class EnergyWindow:
     edge_error_s: float = 0.0
     """Standard uncertainty of the time of each end, from the clock synchronisation."""
     sample_s: float = 0.0
-    """Time that a sample represents, which is its interval, the smoothing time of the meter, or the
-    interval between new values."""
+    """Time that a sample represents: the longest of the sample interval, the smoothing time of the
+    meter, and the interval between new values."""
     lag_j: float = 0.0
     """Largest energy that the delay of the meter's values moves into or out of the window."""
     rate_j: float = 0.0
@@ -146,11 +146,11 @@ class UncertainValue:
     u_absolute: float
     """Standard uncertainty from all terms."""
     u_comparative: float
-    """Standard uncertainty without the effects that would change the energy of another run, in the
-    same range of the meter, by the same ratio."""
+    """Standard uncertainty without the effects that would change the energy of another run by the
+    same ratio, if that run is in the same range of the meter."""
     common: dict[str, float] = field(default_factory=dict[str, float])
-    """Maps each error variable that two runs with this meter share to its signed effect, at one
-    standard deviation. All other components are specific to this run."""
+    """Signed effect, at one standard deviation, of each error variable that two runs with this
+    meter share. All other components are specific to this run."""
 
     @property
     def u95_absolute(self) -> float:
@@ -326,7 +326,7 @@ def together(signed: Mapping[str, float]) -> float:
 
 
 def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
-    """A unique name for each term, with a number if kind and range are the same."""
+    """A unique name for each term; terms of the same kind and range are numbered."""
     names: list[str] = []
     for term in terms:
         where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
@@ -361,12 +361,15 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                no energy is corrected for a bias that is indistinguishable from its spread
     counter    a step of the energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n), independent for each channel
-    clock rate one of the two clocks, it is unknown which, has a wrong rate: energy · difference of
-               the rates / sqrt(3)
+    clock rate energy · difference of the rates of the two clocks / sqrt(3): one of the rates is
+               wrong, and it is unknown which
     in step    samples at the same moments of every inference, in_step.py
-    gaps       energy of the gaps, between that of the idle power and of the mean: range / sqrt(12)
-    count      energy of the time outside inferences: from none to all / sqrt(3)
-    between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, minus the noise in it
+    gaps       energy of the gaps, between those at the idle power and at the mean power:
+               range / sqrt(12)
+    count      energy of the time outside inferences / sqrt(3): the device took from none to all of
+               the energy that inferences would take in this time
+    between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, without the part that
+               noise contributes
     missing    lost time · (highest - lowest power) / sqrt(12)
     saturated  time at the end of a range · (highest - lowest power) / sqrt(3): the true power was
                anywhere between the end of the range and the reading of the higher range; without a

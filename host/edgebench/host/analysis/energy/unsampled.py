@@ -8,8 +8,8 @@ the power of the activity. The spread of the samples does not show this.
 
 Two clocks never agree exactly, so the samples move along the activity. Once the samples have moved
 by one sample interval, they have met every moment of any such activity. An activity that no sample
-showed then does not exist. The distance that they move during the time that is compared, in sample
-intervals, is
+has shown by then does not exist. The number of sample intervals by which the samples move within
+the compared time is
 
     r = |rate difference of the two clocks| · time / sample interval
 
@@ -25,8 +25,8 @@ load code (the coded pattern of load and rest that aligns the clocks).
 
 The edges of a load code are shifted at random, so that the errors of sampled edges average out
 (`common_error_s`). If they average out, and the device is on time, then at 25,000 instants per
-second the rate difference is known to 2 ppm after three seconds, a drift of a fifth of a sample
-interval.
+second the rate difference is known to 2 ppm after three seconds; this is a drift of a fifth of a
+sample interval.
 
 An activity that every sample met is part of every level, so the energy is too high by at most the
 lowest level of the recording; the uncertainty interval reaches down to the energy without that
@@ -39,10 +39,9 @@ idle phase, or the reverse. The loop's level alone does not show this. The chips
 show it: in half of these chips the device is idle, right before the warm-up and right after the
 loop.
 
-Not covered: an activity by a clock that is neither the device's nor the meter's, and that agrees
-with the meter's clock by chance; an activity with a higher power than is assumed. An activity that
-exists only while the loop runs is covered only to the extent that the samples moved within the
-loop.
+The bound does not include an activity that is timed by a third clock and agrees with the meter's
+clock by chance, nor an activity with a higher power than is assumed. An activity that exists only
+while the loop runs is included only to the extent that the samples moved within the loop.
 
 Source: our own, compared with simulated runs in benchmarks/energy_simulated.py; the error of a
 sample at a given moment of a power with two steps in a period is span · sqrt(2 / 12), as in
@@ -99,7 +98,7 @@ class ClockDifference:
     def of(
         cls, alignment: Alignment, codes: Sequence[LoadCode], span_s: float, interval_s: float
     ) -> ClockDifference:
-        """Make it from an alignment's slope, with the uncertainty of its ends or `rate_error`.
+        """Make it from an alignment's slope, and from its `rate_error` or the errors of its ends.
 
         Args:
             alignment: The alignment.
@@ -232,7 +231,7 @@ def unsampled_w(
     Args:
         clocks: Rates of the two clocks.
         loop: The timed loop.
-        idles: Idle windows before and after it.
+        idles: Idle windows before and after the loop.
         rate_hz: Samples per second.
         chips: Idle chips of the load codes; None if the codes were not found.
 

@@ -45,17 +45,17 @@ from edgebench.protocol.record import IDLE_ENDED, Event, LoadCode, Phase, SyncFa
 EDGE_LIMIT_RATIO = 0.05
 """Maximum error of a window's ends, relative to its length."""
 MIN_SAMPLES = 20
-"""Minimum number of samples in a window; with fewer, errors of the meter dominate its energy."""
+"""Minimum number of samples in a window; with fewer samples, meter errors dominate its energy."""
 MISSING_LIMIT_RATIO = 1e-3
-"""Maximum share of a window that may lack samples, which is also the limit for a recording."""
+"""Maximum share of a window, or of a recording, that may lack samples."""
 CODES_OF_RUN = 2
 """Number of load codes of a complete run, one before the warm-up and one after the loop."""
 EDGE_PIECES = 8
 """The interval in which a window may end is cut into this many pieces, to find the highest
 power."""
 AROUND = 50
-"""Divisor of the sample interval. The mean power within this fraction of an interval on either side
-of a sample counts as the power of the sample."""
+"""Divisor of the sample interval. The mean power within the quotient on either side of a sample
+counts as the power of the sample."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
 """Shares of an idle window that are discarded. The start is discarded because the device settles,
 and the end because the time of the end has an error."""
@@ -129,7 +129,7 @@ class AlignedTrace:
     ceiling_w: float = 0.0
     """Highest power of a sample at the end of a range; 0 if a higher range shows its power."""
     left_out: tuple[Reason, ...] = ()
-    """Reasons why samples were left out that cannot be true."""
+    """Reasons why samples that cannot be true were left out."""
 
     @property
     def min_window_s(self) -> float:

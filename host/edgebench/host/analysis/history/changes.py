@@ -75,7 +75,7 @@ class LevelChange:
 
     @property
     def changed(self) -> Differences:
-        """Maps each condition that changed with the level to its values before and after."""
+        """For each condition that changed with the level: its values before and after."""
         return self.level.changed
 
 

@@ -1,8 +1,8 @@
 """A metric of a model on a device over time, and whether it became worse.
 
-The runs of a set, or of a side of a comparison, form a single point, because they share the
-conditions of the hour. The value of a point is the median of the runs, and its interval comes from
-the spread between the runs. Invalid runs are counted and left out.
+The runs of a set, or of a side of a comparison, form a single point, because they were made under
+the conditions of the same hour. The value of a point is the median of the runs, and its interval
+comes from the spread between the runs. Invalid runs are counted and left out.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class HistoryPoint:
     unwatched: tuple[str, ...] = ()
     """Conditions that could not be read during a run, so a change of them would not be noticed."""
     changed: Differences
-    """Maps each condition that differs from the previous point to both values."""
+    """For each condition that differs from the previous point: both values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class HistoryLevel:
     ratio_interval: Bounds | None = None
     """95 % interval of the ratio; None for the first level, or with too few points."""
     changed: Differences
-    """Maps each condition that changed at the first point of the level to both values."""
+    """For each condition that changed at the first point of the level: both values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class HistorySubject:
     """What was not real: `simulated` or `emulated` for the device, `synthetic power` for an
     energy."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Maps the keys of all other settings that identify the history to their values."""
+    """Values of all other settings that identify the history, by the key of the setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ def find_history(
     refused_count: int = 0,
     earlier_count: int = 0,
 ) -> History:
-    """Build the history of runs with the same settings, none of which is invalid.
+    """Build the history of valid runs that have the same settings.
 
     Args:
         subject: Model, device and settings.
@@ -219,7 +219,7 @@ def _is_refused(runs: Sequence[HistoryRun]) -> bool:
 
 
 def _has_ratio(value: float | None) -> bool:
-    """Whether changes of a value can be expressed as ratios, which needs a positive value."""
+    """Whether changes of a value can be expressed as ratios; the value must be positive."""
     return value is not None and math.isfinite(value) and value > 0
 
 

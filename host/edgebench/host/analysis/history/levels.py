@@ -1,10 +1,11 @@
 """Changepoints of a history, found as the greatest contrast of two means, by permutation test.
 
 Theory of operation. A history has few points with an unknown distribution, and the scatter between
-days is unknown too: the interval between the runs of a command does not include it. So it is
-estimated from the points. Under the null hypothesis of no change the points are exchangeable. The
-greatest contrast of the observed order is then above 95 % of the greatest contrasts of random
-orders with a probability of 5 %, whatever the distribution. A history is searched
+days is unknown too: the interval between the runs of a command does not include the scatter between
+days. So this scatter is estimated from the points. Under the null hypothesis of no change the
+points are exchangeable. Then, with a probability of 5 %, the greatest contrast of the observed
+order is above 95 % of the greatest contrasts of random orders, whatever the distribution. A history
+is searched
 
     for a level that lasts to the end       before | after            80 % of alpha
     else for a temporary level              before | level | after    20 % of alpha

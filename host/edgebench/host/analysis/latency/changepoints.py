@@ -2,8 +2,8 @@
 
 Theory of operation. A series is cut into segments, each with its own normal distribution. A
 segment of m values with variance v costs m·ln v (twice its negative log-likelihood, without
-constants), and every further segment costs a penalty. The best cut of the first t values ends in
-a segment that begins at some s, after the best cut of the first s:
+constants), and every further segment costs a penalty. The best cut of the first t values is
+the best cut of the first s values, for some s, and a last segment from s to t:
 
     best[t] = min over s of  best[s] + cost(s, t) + penalty
 
@@ -14,12 +14,12 @@ concave. So for t < u
     cost(s, u) >= cost(s, t) + cost(t, u)
 
 At some t the totals best[s] + cost(s, t) are computed for all s. For the ends u that follow, only
-the s with nearly the least total are tried. The total of any other s at u is at least the least
-total of the other s at t, plus cost(t, u). If this bound is not above the total that was found, all
-s are tried at u, and u is the next t. The minimum over all cuts is exact: 0.006 s for 2000 values.
-PELT finds the same minimum but prunes no s in a series without changes, which is the usual case
-here. The `ruptures` package, which calls numpy for the cost of every pair, takes seconds for 600
-values; the tests compare this module with it.
+the s with nearly the least total are tried. For each untried s, the total at u is at least
+cost(t, u) plus the least total of the untried s at t. If this bound is not above the total that was
+found, all s are tried at u, and u is the next t. The minimum over all cuts is exact: 0.006 s for
+2000 values. PELT finds the same minimum but prunes no s in a series without changes, which is the
+usual case here. The `ruptures` package, which calls numpy for the cost of every pair, takes seconds
+for 600 values; the tests compare this module with it.
 
 Source: Jackson et al., An algorithm for optimal partitioning of data on an interval (2005);
 penalty and cost as in Killick et al., Optimal detection of changepoints with a linear
@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_SEGMENT_LENGTH = 2
-"""Shortest segment, because a single value has no variance."""
+"""Minimum number of values in a segment; a single value has no variance."""
 PENALTY_FACTOR = 15.0
-"""Penalty of a segment, which is multiplied by ln n. Source: Barrett et al. (2017), section 4.3;
+"""Penalty of a segment, as a multiple of ln n. Source: Barrett et al. (2017), section 4.3;
 warmup_stats."""
 ENDS_AT_ONCE = 64
 """Number of ends whose costs are computed in one operation."""

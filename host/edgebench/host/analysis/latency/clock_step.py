@@ -1,9 +1,10 @@
 """Step of the clock that timed the inferences, estimated from their durations.
 
 A clock with coarse steps reports durations on a grid: 10 and 11 µs by a clock of 1 µs, though every
-inference takes 10.4 µs. All order statistics lie on that grid, and so does an interval of equal
-order statistics, which then has no width and does not contain the true value. Timers of Arm boards
-have steps of 10 to 52 ns, those of some virtual machines and old PCs of 70 ns to 1 µs.
+inference takes 10.4 µs. All order statistics lie on that grid. If the two bounds of an interval are
+equal order statistics, the interval has no width and does not contain the true value. Timers of Arm
+boards have steps of 10 to 52 ns; timers of some virtual machines and old PCs have steps of 70 ns to
+1 µs.
 
 Durations are whole nanoseconds, so on a grid with a step of 41.67 ns they come in groups of at most
 three successive values. Durations that were not rounded to a grid vary by more than three values,
@@ -20,11 +21,11 @@ MIN_STEP_NS = 8.0
 MIN_SHARE = 0.01
 """A group of durations counts if it has at least this share of all durations."""
 MIN_COUNT = 20
-"""Minimum mean number of durations per group, because a few durations may be far apart by
-chance."""
+"""Minimum mean number of durations per group. With fewer durations, gaps between groups may be due
+to chance."""
 ROUNDING_NS = 2
-"""Maximum width of a group of equal durations, since start, end and difference are rounded to whole
-nanoseconds."""
+"""Maximum width of a group of equal durations. It is not 0, because start, end and difference are
+rounded to whole nanoseconds."""
 
 
 def clock_step_ns(duration_ns: NDArray[np.int64]) -> float | None:

@@ -5,17 +5,17 @@ than a latency, this latency is an upper bound on the p-th percentile at 99 % co
 
     P[Bin(n, 1 - p) <= t] = I_p(n - t, t + 1) < 0.01        (I: regularised incomplete beta)
 
-and the largest t that satisfies this condition is used. The reported number is the next larger
+The largest t that satisfies this condition is used. The reported number is the next larger
 latency, so at least one query must be slower than the bound. This module computes the same numbers
 as MLPerf's load generator.
 
-LoadGen scans t = 1, 2, 3… and searches, for each, the smallest count of fast queries that passes.
+LoadGen scans t = 1, 2, 3… and searches, for each t, the smallest count of fast queries that passes.
 The probability falls with the count of fast queries and rises with t, so for a given n one
 bisection over t is enough: 22 evaluations for four million queries.
 
-LoadGen sums a series, and scipy evaluates the same function; the results agree to about 1e-9 of
-0.01, while neighbouring t differ by 1e-3 and more, so both choose the same t except for one n in
-millions.
+LoadGen sums a series, and scipy evaluates the same function. Relative to 0.01, their results agree
+to about 1e-9, while the results of neighbouring t differ by 1e-3 and more. So both choose the same
+t except for one n in millions.
 
 The method assumes independent queries. Under drift or autocorrelation the confidence does not
 hold; the intervals of `summary.py` account for that.

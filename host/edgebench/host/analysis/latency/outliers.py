@@ -25,7 +25,7 @@ Values = NDArray[np.int64] | NDArray[np.float64]
 
 
 def label_outliers(latency_ns: Values) -> Outliers:
-    """Count the mild and severe outliers below and above the fences, and those by score.
+    """Count the mild and severe outliers beyond the fences, and the outliers by score.
 
     Args:
         latency_ns: Shape (n,), n >= 1, in any order.

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 BLOCK_COUNT = 10
 MIN_BLOCK_SIZE = 10
-"""Smallest mean number of invocations per block; medians of fewer vary too much by chance."""
+"""Smallest mean number of invocations per block; a median of fewer varies too much by chance."""
 SLICE_SIZE = 9
 """Number of successive invocations whose median is a point in the search for levels."""
 MIN_SLICES = 30
@@ -43,16 +43,17 @@ MIN_DISTANCE = 4.0
 MIN_LEVEL_RATIO = 1.10
 """Minimum ratio of two levels; levels that are closer hardly change the median."""
 MIN_LEVEL_SHARE = 0.10
-"""Minimum share of each of two levels. A rarer level is a tail, covered by the intervals of p90 and
-p99."""
+"""Minimum share of each of two levels. A rarer level belongs to the tail, which p90, p99 and
+their intervals describe."""
 MIN_DWELL_SLICES = 3.0
-"""Minimum mean stay on a level, in slices. Two costs in random order have a mean stay of 2."""
+"""Minimum mean stay on a level, in slices. Inferences with two costs in random order stay on a
+level for 2 slices on average."""
 MIN_DEPENDENT_DWELL_SLICES = 1.5
-"""Minimum mean stay on a level, in slices, for a percentile to depend on the visits to that level.
-Example: runs of 1000 queries that stay on a slow level for 30 queries at a time. With
-`MIN_DWELL_SLICES` in place of this limit, 28 % of these runs have an interval of p50, and 69 % of
-the intervals contain the true value. With 2, the figures are 5 % and 7 %. With this limit, no run
-has an interval."""
+"""Minimum mean stay on a level, in slices, from which a percentile is assumed to depend on the
+visits to that level. Example: runs of 1000 queries that stay on a slow level for 30 queries at a
+time. With `MIN_DWELL_SLICES` in place of this limit, 28 % of these runs have an interval of p50,
+and 69 % of the intervals contain the true value. With 2, the figures are 5 % and 7 %. With this
+limit, no run has an interval."""
 MIN_CYCLE_S = 0.010
 """Minimum duration of a stay on one level plus a stay on the other. Faster alternation, such as by
 a timer's tick, averages out in a run of seconds. For example, a run on an idle machine spent 1 ms
@@ -171,7 +172,7 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
 def _stays(
     latency_ns: Integers, min_dwell_slices: float = MIN_DWELL_SLICES
 ) -> tuple[tuple[float, float], NDArray[np.bool_], tuple[int, int]] | None:
-    """Logarithms of two levels, which slices are on the higher, and the visits to each level.
+    """Logarithms of two levels, the slices on the higher level, and the visits to each level.
 
     None if there are no two levels.
     """

@@ -8,9 +8,10 @@ another process that runs for a moment, slows many queries in a row, and a hundr
 may determine the median no better than five hundred. So each interval is corrected for
 autocorrelation: it uses the ranks of the effective count of queries, at the same quantiles. Without
 a sign of dependence, it is the exact interval. With dependence, the effective count is a cautious
-estimate, and the interval is None if that is too small to be reliable. benchmarks/coverage.py lists
-how often the intervals contain the true value. They cannot contain it reliably if a run stays on
-only one of two levels, because such a run contains no information about the other level.
+estimate, and the interval is None if this count is too small for a reliable interval.
+benchmarks/coverage.py lists how often the intervals contain the true value. The intervals cannot
+contain it reliably if a run stays on only one of two levels, because such a run contains no
+information about the other level.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ are 50 % and 93 % for a count of 50. benchmarks/coverage.py: AR 0.99 of 3000, AR
 """
 MIN_LEVEL_VISITS = 30
 """A percentile that depends on the rarer of two levels has an interval if the run visits that level
-at least this often. With fewer visits, the share of the level is chance. With 20, the runs with an
-interval of p50 are those that happened to switch often: of runs of 10,000 queries with stays of
-300, 12 % have an interval, and 81 % of these are right."""
+at least this often. With fewer visits, the share of the level depends on chance. With 20, the runs
+with an interval of p50 are those that happened to switch often: of runs of 10,000 queries with
+stays of 300, 12 % have an interval, and 81 % of these intervals contain the true value."""
 LEVEL_REACH = 0.2
 """A percentile depends on a level if the level's share of the queries is at least this multiple of
 the share of the queries above the percentile."""
@@ -150,8 +151,8 @@ def percentile_interval(
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-        effective: Number of independent values that determine the percentile as precisely. None, or
-            n, if all n values are independent.
+        effective: Number of independent values that determine the percentile as precisely as these
+            n values. None, or n, if all n values are independent.
 
     Source: E[F(X_(l))] = l / (m + 1): David & Nagaraja, Order Statistics (2003), 2.2.
     """

@@ -2,23 +2,24 @@
 
 Theory of operation, in five steps:
 
-1. A long series is reduced to at most `MAX_SEARCHED_POINTS` blocks, each by the mean of its
-   middle half. The time to cut n points grows with n², and the events of interest (a device that
-   warms up or slows down) last much longer than a block: a warm-up that is shorter than 1/2000 of
-   the run does not change any percentile that the run supports. The mean of the middle half ignores
-   spikes as a median does, up to a quarter of the block. Unlike a median, it does not jump by a
-   whole tick when the clock is coarse and the share of the two neighbouring ticks changes slightly.
+1. A long series is reduced to at most `MAX_SEARCHED_POINTS` blocks; the mean of the middle half of
+   a block represents the block. The time to cut n points grows with n², and the events of interest
+   (a device that warms up or slows down) last much longer than a block: a warm-up that is shorter
+   than 1/2000 of the run does not change any percentile that the run supports. Like a median, the
+   mean of the middle half ignores spikes, as long as they make up at most a quarter of the block.
+   Unlike a median, it does not jump by a whole tick when the clock is coarse and the share of the
+   two neighbouring ticks changes slightly.
 2. Values far from their neighbours are clipped, for the search of changepoints only. A normal cost
    would give every spike its own segment.
-3. Changepoints of mean or variance are found (`changepoints.py`). If the values inside the
-   segments depend on each other, noise resembles shifts; the search is repeated with a penalty
-   that is stricter by the autocorrelation time.
-4. From the end backwards, segments belong to the steady state while their level equals that of
-   the last segment, within 1 % plus the uncertainty by noise. Short excursions that return to the
+3. Changepoints of mean or variance are found (`changepoints.py`). If the values inside the segments
+   depend on each other, noise resembles shifts; the search is repeated with the penalty multiplied
+   by the autocorrelation time.
+4. From the end backwards, segments belong to the steady state while their level equals that of the
+   last segment, within 1 % plus the uncertainty due to noise. Short excursions that return to the
    level (another process ran for a moment) do not end the steady state, nor do the last few
    queries.
-5. The steady state has to cover the last quarter of the run. Its level relative to the fastest
-   lasting segment distinguishes a warm-up from a slowdown.
+5. The steady state has to cover the last quarter of the run. Its level, relative to the fastest
+   of the segments that are long enough, distinguishes a warm-up from a slowdown.
 
 No query is dropped: the result is a class and an index, and the series is unchanged.
 
@@ -46,7 +47,7 @@ MIN_QUERY_COUNT = 20
 """Minimum number of queries of a run that can be classified. The last quarter of the run then has
 five queries."""
 MAX_SEARCHED_POINTS = 2000
-"""Largest number of points that are searched for changepoints, which takes 0.01 s."""
+"""Largest number of points that are searched for changepoints; the search takes 0.01 s."""
 DELTA_RATIO = 0.01
 """Two levels count as equal if they differ by at most this ratio."""
 STEADY_RATIO = 0.25
@@ -59,8 +60,8 @@ EXCURSIONS_RATIO = 0.10
 shared virtual machine, a limit of 5 % classified every fourth run of 2 s as unsteady although it
 otherwise stayed on its level."""
 FILTER_WINDOW = 201
-"""Number of values around and including a value, by which the value is clipped. Source:
-warmup_stats, which has 200, without the value itself."""
+"""Number of values from whose percentiles the limits for clipping a value are computed: the value
+and its neighbours. Source: warmup_stats, which has 200, without the value itself."""
 FILTER_RANGES = 3.0
 """Values are clipped beyond this distance from the median, in units of P90 - P10. Source:
 warmup_stats, outliers."""

@@ -9,7 +9,8 @@ The profile orders the sources by their reliability:
     scaling_cur_freq     with many drivers only the frequency that was requested
 
 If a profile states that the kernel's frequency is only a request (the firmware decides), the last
-two sources, which are the kernel's own bookkeeping, are not used. A fall of the cap is still used.
+two sources, which are the kernel's own bookkeeping, are not used. A decrease of the frequency cap
+is still used.
 
 If most of a model runs on an accelerator, the accelerator's clock is used: the CPU waits for the
 accelerator, and the clock of an idle CPU falls.
@@ -67,7 +68,8 @@ class Frequency:
     policy: Floats
     """Number of the kernel's frequency policy that the model ran on, shape (k,); NaN if unknown."""
     cluster: Floats
-    """Lowest policy of the same type of core, shape (k,), since x86 has a policy for each core."""
+    """Number of the lowest policy with the same type of core, shape (k,). It identifies the type
+    also on x86, which has a policy for each core."""
 
 
 def find_frequency(
@@ -159,7 +161,7 @@ def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Float
 
 
 def _clusters(telemetry: TelemetryTrace, policy_by_window: Floats) -> Floats:
-    """Cluster of each window, as its lowest policy with about the same highest frequency."""
+    """Cluster by window: the lowest policy whose highest frequency is about the same."""
     clusters = policy_by_window.copy()
     leaders: dict[float, float] = {}
     for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):

@@ -3,8 +3,8 @@
     I  indicator     reported by the device: firmware bits, throttle counters, cooling devices
     F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
                      lowered cap
-    M  memory        the clock of the memory or of a bus to it, below 0.97 of that of the windows
-                     whose latency is not raised
+    M  memory        the clock of the memory or of a bus to it, below 0.97 of the same clock in the
+                     windows whose latency is not raised
     T  temperature   within 2 °C of the throttle temperature, or above it
     L  latency       above 1.05 of the baseline, in at least 3 windows in a row
 
@@ -17,7 +17,7 @@ A smaller increase counts if its cause is known. If the latency is 2 % higher in
 hot and have a lower clock, heat has raised the latency.
 
 The baselines of frequency and latency come from the same windows, because a turbo or a cool chip
-may last for only two of the five seconds.
+may last for only two of the five seconds of the baseline.
 
 A window's frequency counts only if the model keeps the CPU busy, because governors lower the clock
 of an idle CPU. Windows in which the model ran on another cluster than in the baseline have neither
@@ -53,16 +53,17 @@ from edgebench.protocol.thermal import Expectation
 FREQ_DROP_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
 BASELINE_QUANTILE = 0.25
-"""Quantile of the baseline's windows that counts as the baseline. It is not the median, because a
-warm-up that has not ended, or a turbo that has, makes some of the windows slow."""
+"""Quantile of the values of the baseline's windows that is used as the value of the baseline. It is
+not the median, because some of the windows are slow if a warm-up has not yet ended, or if a turbo
+has already ended."""
 EXPLAINED_LIMIT_RATIO = 1.02
 """Smallest increase of the latency that counts if heat and a lower clock explain it. The mean of
 the middle half of a window repeats to well within 1 % on a quiet device."""
 NOISE_LIMIT = 5.0
 """A window counts as slower if it exceeds the lower quartile of the baseline by this many standard
-deviations. The quartile is 0.7 standard deviations below the mean, and may be 2 below it by chance
-in a baseline of two windows. If the latencies vary by less than about 10 %, `LATENCY_LIMIT_RATIO`
-remains the limit."""
+deviations. The quartile is 0.7 standard deviations below the mean, and may be 2 standard deviations
+below it by chance in a baseline of two windows. If the latencies vary by less than about 10 %,
+`LATENCY_LIMIT_RATIO` remains the limit."""
 STEP_QUARTILE = 0.4506
 """Lower quartile of the absolute difference between two normal variables, divided by their standard
 deviation."""
@@ -80,7 +81,7 @@ CHANGE_QUANTILE = 0.95
 """Quantile of all windows' clock changes that is reported, so that short changes do not count."""
 TEMP_MARGIN_C = 2.0
 LASTING = 3
-"""A higher latency counts as lasting in this many windows in a row."""
+"""Number of windows in a row in which the latency must be higher to count as lasting."""
 BUSY_LIMIT_RATIO = 0.8
 """The frequency of a window counts if inferences take at least this share of the window."""
 
@@ -135,7 +136,7 @@ class Move:
     """Share of windows on the other type of core, including windows in which the model moved."""
     latency_ratio: float | None
     """Latency on the other type of core divided by the latency on the usual type. None if the model
-    never stayed on the other type for a whole window."""
+    never stayed on the other type of core for a whole window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class _Latencies:
 
     latency_ns: Floats
     is_known: WindowMask
-    """Windows with a latency on the cluster of the baseline."""
+    """Windows that have a latency, and in which the model ran on the cluster of the baseline."""
     is_slower: WindowMask
     baseline: WindowMask
     baseline_ns: float
@@ -311,7 +312,7 @@ def _slow_for_long(
 
 
 def _baseline_and_limit_ns(latency_ns: Floats, baseline: WindowMask) -> tuple[float, float]:
-    """Latency of the baseline, and latency above which a window is slower; else NaN."""
+    """Latency of the baseline, and limit above which a window is slower; NaN without a baseline."""
     if not baseline.any():
         return math.nan, math.nan
     baseline_ns = float(np.quantile(latency_ns[baseline], BASELINE_QUANTILE, method="lower"))
@@ -345,7 +346,7 @@ def find_recurring_signals(
     threads: int = 1,
     delegation: Delegation | None = None,
 ) -> tuple[Windows, Signals] | None:
-    """Slices of a run, and their signals, if the latency is repeatedly higher; else None."""
+    """Slices of a run and their signals; None unless the latency rises again and again."""
     steps_ns = [np.diff(series.time_ns) for series in telemetry.series.values()]
     reading_s = min(
         (float(np.median(step_ns)) / 1e9 for step_ns in steps_ns if step_ns.size), default=0.0
@@ -509,7 +510,7 @@ def _zone_type(sensor: str) -> str:
 
 
 def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
-    """Windows in long enough rows with the signal; windows without a reading do not end a row."""
+    """Windows in rows of `LASTING` or more with the signal; unread windows do not end a row."""
     lasting = np.zeros_like(windows)
     where = np.flatnonzero(is_known)
     for row in np.split(where, np.flatnonzero(np.diff(windows[where])) + 1):

@@ -46,12 +46,13 @@ THERMAL_STATUS_MODERATE."""
 _BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
 _OF_CPU = re.compile(r"(?:cpufreq|cpuidle|idle)-cpu([0-9]{1,4})")
-"""Type of a cooling device. Since Linux 5.12 it contains the first CPU of the policy that is slowed
-down. Older kernels have only a number in the order of registration, as in `thermal-cpufreq-1`."""
+"""Type of a cooling device. Since Linux 5.12 the type contains the number of the first CPU of the
+policy that is slowed down. On older kernels, it contains only a number in the order of
+registration, as in `thermal-cpufreq-1`."""
 _OF_DEVFREQ = re.compile(r"(?:thermal-)?(?:devfreq|gpufreq)-(.+)")
 _CAP_LOWERED_RATIO = 0.999
-"""A cap counts as lowered below this ratio to the undisturbed cap. Steps of a frequency table are
-far larger."""
+"""A cap counts as lowered if its ratio to the undisturbed cap is below this ratio. A cap is lowered
+in steps of a frequency table, which are far larger."""
 _UNDER_VOLTAGE_EVENT = "oc1"
 """Name of the event by which a Jetson's soctherm reports a weak supply."""
 
@@ -63,7 +64,7 @@ class ModelPlace:
     policy: Floats
     """Frequency policy that the model ran on in each window, shape (k,); NaN where unknown."""
     is_one_thread: bool
-    """Whether the model has a single thread, so that the policy covers all of its threads."""
+    """Whether the model has a single thread, so that no other thread runs on another policy."""
     is_affected: WindowMask
     """Windows with a higher latency or a lower clock, shape (k,)."""
     delegation: Delegation | None = None
@@ -86,7 +87,7 @@ class Indications:
     """All reports of the device, and the windows in which its indicators were read."""
 
     indications: list[Indication]
-    """Indications in the profile's order of indicators; within one, by number of windows."""
+    """Indications in the profile's order of indicators; of one indicator, by number of windows."""
     known: WindowMask
     """Windows in which an indicator was read, shape (k,)."""
     elsewhere: tuple[Reason, ...] = ()
@@ -95,7 +96,7 @@ class Indications:
 
 @dataclass(frozen=True, slots=True)
 class _Readings:
-    """Readings of a run, with its windows and the place of the model."""
+    """Readings of a run, with its windows and the part of the chip that ran the model."""
 
     telemetry: TelemetryTrace
     expected: Expectation
@@ -186,7 +187,7 @@ def _firmware(readings: _Readings) -> Indications:
     bits = np.clip(inside.value, 0, _BITS_MAX).astype(np.int64)
 
     def windows_with(now: int, sticky: int) -> WindowMask:
-        """Windows with a bit for the present, and windows where a sticky bit is first read."""
+        """Windows with a set bit for the current state, or a sticky bit set for the first time."""
         is_set = (bits & now) != 0
         fresh = int(bits[-1]) & ~int(bits[0]) & sticky
         while fresh:
@@ -268,7 +269,7 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
     If the name of the cooling device identifies a part of the chip, the name decides. A cooling
     device with only a number belongs to the model's own policy if it lowers the cap of that policy.
     Otherwise the effect decides. If the model was not slower while the cooling device was active
-    than at other times of the run, the cooling device slows a part down that the model did not use.
+    than at other times of the run, the cooling device slows down a part that the model did not use.
     A cooling device that was always active is assumed to slow the model, because there is no other
     time to compare with.
     """

@@ -24,7 +24,7 @@ _GPU = "gpu"
 
 
 def memory_clocks(telemetry: TelemetryTrace, is_delegated: bool) -> dict[str, Series]:
-    """Maps names under /sys/class/devfreq to clocks, Hz, of memory and buses of the model.
+    """Maps names under /sys/class/devfreq to clocks, Hz, of memory and buses that the model uses.
 
     Args:
         telemetry: Trace of the run.

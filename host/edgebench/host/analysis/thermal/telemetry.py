@@ -21,7 +21,7 @@ values are dropped, because their sums may overflow."""
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Readings of a sensor over time, without values that are not numbers."""
+    """Readings of a sensor over time; readings that are not numbers (such as NaN) are left out."""
 
     time_ns: Nanoseconds
     """Times of the readings, ascending, shape (n,), device clock."""
@@ -37,7 +37,7 @@ class Series:
         return window_midmeans(self.time_ns, self.value, edges_ns)
 
     def means(self, edges_ns: Nanoseconds) -> Floats:
-        """Mean of each window, shape (k,), which short dips change; NaN without a reading."""
+        """Mean of each window, shape (k,), which includes short dips; NaN without a reading."""
         sums = window_sums(self.time_ns, self.value, edges_ns)
         counts = np.diff(np.searchsorted(self.time_ns, edges_ns))
         return np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
@@ -74,7 +74,7 @@ class TelemetryTrace:
 def split_by_sensor(
     time_ns: Nanoseconds, sensor: NDArray[np.int64], value: Floats, names: Iterable[str]
 ) -> dict[str, Series]:
-    """Split the columns of a trace by sensor, without sensors whose readings are no numbers."""
+    """Split the columns of a trace by sensor; omit values that are not numbers (such as NaN)."""
     by_sensor: dict[str, Series] = {}
     is_number = np.isfinite(value) & (np.abs(value) < NONSENSE)
     for index, name in enumerate(names):
@@ -122,7 +122,7 @@ def window_upper_trimmed_means(
 
 
 def _median(values: Floats) -> float:
-    """Median, as by `np.median`, which takes five times as long for the few values of a window."""
+    """Median; for the few values of a window, five times as fast as the equivalent `np.median`."""
     if not values.size:
         return math.nan
     low, high = (values.size - 1) // 2, values.size // 2

@@ -1,9 +1,9 @@
 """Detection of slowdowns of the device, with their onset and their cause.
 
-Theory of operation. A run is cut into windows of 1 to 5 s. The first windows are the baseline: 5 s,
-at most a quarter of the windows, but at least two. Five signals are read in every window (see
-heat_signals): I, the reports of the device; F, its frequency; M, the clock of its memory; T, its
-temperature; L, the latency.
+Theory of operation. A run is cut into windows of 1 to 5 s. The baseline is the windows of the first
+5 s: at most a quarter of all windows, but at least two windows. Five signals are read in every
+window (see heat_signals): I, the reports of the device; F, its frequency; M, the clock of its
+memory; T, its temperature; L, the latency.
 
     I     F     M     T     L      verdict
     yes   any   any   any   any    throttled:<cause of the indicator>, certain
@@ -23,8 +23,8 @@ excluded: it requires a trusted frequency, and a temperature with a known limit 
 
 A device that slows down in short cycles does not have three slow windows in a row. If no slowdown
 lasts, the run is analysed again in slices, and the same table applies to a latency that is
-repeatedly higher. If heat and clock do not explain the latency, it counts only if a fifth of the
-slices between the first and the last slow slice are slow.
+repeatedly higher. If heat and clock do not explain the higher latency, the latency counts only if a
+fifth of the slices between the first and the last slow slice are slow.
 
 Source: benchexec (counters); node_exporter; the combination with the latency is edgebench's own.
 """
@@ -70,7 +70,7 @@ from edgebench.protocol.thermal import Expectation
 MIN_WINDOWS = 8
 UNEXPLAINED_SHARE = 0.2
 """Slow slices of unknown cause count if they are at least this share of the slices from the first
-to the last slow slice. Housekeeping of the system takes a smaller share."""
+to the last slow slice. Housekeeping tasks of the system slow down a smaller share of the slices."""
 SUSTAINED_SHARE = 0.2
 """Share of a run, at its end, that represents the sustained performance."""
 
@@ -243,7 +243,7 @@ def _unknown(reason: Reason) -> ThermalResult:
 def _with_numbers(
     result: ThermalResult, signals: Signals, timeline: Timeline, windows: Windows
 ) -> ThermalResult:
-    """Add the onset, and latency and throughput before and after it, to a result."""
+    """Add to a result the onset, and the latency and throughput before and after the onset."""
     signs = _signs(signals) if result.is_slowed else np.zeros(windows.count, np.bool_)
     onset = before = after = None
     if signs.any():
@@ -282,9 +282,9 @@ def _with_numbers(
 
 
 def _sustained_ns(signals: Signals, signs: WindowMask, count: int) -> float | None:
-    """Latency in the last windows; None if most were on a type of core other than the usual.
+    """Latency in the last windows; None if the model then ran mostly on an unusual type of core.
 
-    There, the latency cannot be compared with that of the first windows.
+    On another type of core, the latency cannot be compared with that of the first windows.
     """
     is_last = np.zeros_like(signals.is_home)
     is_last[-count:] = ~np.isnan(signals.latency_ns[-count:])
@@ -300,8 +300,8 @@ def _sustained_ns(signals: Signals, signs: WindowMask, count: int) -> float | No
 def _signs(signals: Signals) -> WindowMask:
     """Windows in which the device is slower for the detected reason.
 
-    An earlier increase of the latency for another reason, such as other load at the start, is not a
-    sign.
+    An earlier increase of the latency that has another reason, such as other load at the start of
+    the run, is not a sign of this slowdown.
     """
     reasons = np.zeros_like(signals.latency)
     for indication in signals.indications:
@@ -324,6 +324,6 @@ def _signs(signals: Signals) -> WindowMask:
 
 
 def _rows(windows: WindowMask) -> list[tuple[int, int]]:
-    """First window of each row of consecutive set windows, and the first window after the row."""
+    """First window of each sequence of consecutive true windows, and first window after it."""
     changes = np.flatnonzero(np.diff(np.concatenate([[False], windows, [False]])))
     return [(int(first), int(last)) for first, last in changes.reshape(-1, 2)]

@@ -68,7 +68,7 @@ class Windows:
 
     @property
     def baseline_count(self) -> int:
-        """Number of windows in the first 5 s, at most a quarter of the run's, but at least 2."""
+        """Number of windows in the first 5 s: at most a quarter of all windows, but at least 2."""
         wanted = math.ceil(BASELINE_S / self.length_s)
         return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
 

@@ -46,7 +46,7 @@ class Situation:
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True
-    """Whether a longer requested duration makes a run longer; False if its query count ends it."""
+    """Whether a longer requested duration makes a run longer; False if the query count ends it."""
     warmup_query_count: int = 0
     """Number of queries of a warm-up that is long enough."""
     larger_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -87,7 +87,7 @@ def more(text: str, field_name: str, least: float, needs: str | None = None) -> 
         text: The step.
         field_name: Setting to raise.
         least: Smallest value to advise.
-        needs: Field of an option that the setting requires. The advised command includes the
+        needs: Field of another option, which the setting requires. The advised command includes the
             option's flag if the run did not set it.
     """
 
@@ -103,9 +103,9 @@ def more(text: str, field_name: str, least: float, needs: str | None = None) -> 
 
 
 def longer_than(least_s: float) -> Advise:
-    """Advise a longer measurement, or `alone` if a number of queries ends the run.
+    """Advise a longer measurement; for runs that end after a number of queries, advise `alone`.
 
-    A longer duration does not make such a run longer.
+    A longer requested duration does not make such runs longer.
     """
 
     @Advise
@@ -121,7 +121,7 @@ longer = longer_than(120.0)
 
 
 def larger_input_or(text: str) -> Advise:
-    """Advise more work in each inference, or care with the number, as the text states."""
+    """Advise the step `text`, and before it a larger input if the model accepts one."""
 
     @Advise
     def advise(to: Situation) -> Advice:
@@ -188,7 +188,7 @@ def governor(to: Situation) -> Advice:
 
 @Advise
 def schedule(to: Situation) -> Advice:
-    """Request scheduling that the agent is permitted to apply."""
+    """Advise CPUs or a scheduling policy that the agent is permitted to set."""
     if not to.free_cpus:
         text = "start the agent as root for --priority realtime: {}"
         return do(text, to.given.bench())
@@ -230,7 +230,7 @@ def settle(to: Situation) -> Advice:
 
 @Advise
 def cool(to: Situation) -> Advice:
-    """Advise to keep the device cool; without a wait if the run itself is meant to heat it."""
+    """Advise better cooling, or longer waits before runs that are not meant to heat the device."""
     if to.given.value("sustained_s") is not None:
         return do(
             "improve the cooling, then repeat the run to see its effect: {}", to.given.bench()
@@ -256,7 +256,7 @@ check_meter = always(
 
 
 def without_repeats(advices: Iterable[Advice]) -> list[Advice]:
-    """The advices in order, without duplicates and without parts of another advice."""
+    """The advice in the given order, without duplicates and without parts of other advice."""
     once = list(dict.fromkeys(advices))
     return [
         advice

@@ -40,17 +40,18 @@ CLOCK_SUSPECT_RATIO = 0.001
 result is invalid (LoadGen's error), beyond the second it is suspect (LoadGen's warning). Source:
 mlcommons/inference, loadgen."""
 SUSPEND_LIMIT_S = 0.02
-"""Largest difference between two clocks that may be due to reading one after the other. A suspend
-with its resume takes longer."""
+"""Largest difference between two clocks that may be due to reading the clocks one after the other.
+A suspend and resume of the device takes longer than this."""
 
 
 class _ClockRule(Rule[Evidence]):
-    """The device's clock runs at the rate of the host's clock, by probes of both clocks.
+    """The device's clock runs at the rate of the host's clock, according to probes of both clocks.
 
     The monotonic clock and the wall clock of a device run from the same oscillator, so a wrong rate
     of the oscillator does not show in their difference. Their difference shows that one of the two
-    clocks was adjusted, which usually is the wall clock, by a time server. Latencies do not use the
-    wall clock. Without probes, any difference between the two clocks counts as a wrong rate.
+    clocks was adjusted. Usually, a time server adjusted the wall clock. Latencies do not use the
+    wall clock. Without probes, any difference between the monotonic and the wall clock counts as a
+    wrong rate.
     """
 
     limit: float

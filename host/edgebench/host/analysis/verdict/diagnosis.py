@@ -2,10 +2,10 @@
 
 On a busy machine, for example, six rules fail. Two of them show the other programs, and four show
 the effect of these programs on the latency. A person needs the cause once, with the strongest
-evidence, and a step against it. So each failed rule belongs to exactly one cause: its own, or, for
-a rule that also fails as an effect (`Rule.effect_of`), a cause that other failed rules show. Rules
-of a set that failed in a few runs, and are outvoted by the other runs, harm no number and belong to
-no cause.
+evidence and a step that removes the cause. So each failed rule belongs to exactly one cause,
+usually its own. A rule that also fails as an effect (`Rule.effect_of`) belongs to another cause if
+other failed rules show that cause. If rules failed in only a few runs of a set, and the other runs
+outvote these runs, the rules harm no number and belong to no cause.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
     A cause that makes the result invalid comes first, then the cause that explains most rules. An
     unexplained cause comes after the explained causes, because no step against it is certain to
     help; a cause that slowed only few runs of a set comes after the other causes; and a cause in
-    `MENDED_AFTER` comes after the cause that is listed there. A device or meter that is not real
-    was chosen on purpose, and comes last unless it makes the result invalid.
+    `MENDED_AFTER` comes after the cause that `MENDED_AFTER` maps it to. A device or meter that is
+    not real was chosen by the user; as a cause, it comes last unless it makes the result invalid.
     """
     failures = [finding for finding in verdict.failures if finding.harmed]
     causes = {finding.id: cause_of(finding) for finding in failures}
@@ -120,7 +120,7 @@ def _refuses(finding: Finding) -> bool:
 
 
 def _is_rare(cause: Cause | None, findings: Sequence[Finding]) -> bool:
-    """Whether a cause is of a kind that comes and goes, and less than half of a set's runs show it.
+    """Whether a cause is of a temporary kind, and less than half of a set's runs show it.
 
     Other kinds of causes, such as a constant output, are checked in only some of the runs.
     """

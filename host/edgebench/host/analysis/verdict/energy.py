@@ -53,7 +53,7 @@ class _EnergyRule(Rule[EvidenceT]):
 
 
 class MeterRule(_EnergyRule[MeteredEvidence]):
-    """The recording is complete, calibrated, without losses and within the meter's range."""
+    """The recording is complete, calibrated, without lost samples and within the meter's range."""
 
     id, severity = "meter", SUSPECT
     cause = Cause.METER
@@ -102,7 +102,7 @@ _SEE_WIRES = advice.again(
 
 
 class EnergySyncRule(_EnergyRule[Evidence]):
-    """The meter's clock is aligned with the device's, by marks in the recording."""
+    """The meter's clock is aligned with the device's clock by marks in the recording."""
 
     id, severity = "energy_sync", SUSPECT
     cause = Cause.METER
@@ -157,7 +157,8 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
     cause = Cause.NOT_IDLE
     effect_of = frozenset({Cause.STOPPED, Cause.HEAT, Cause.OTHER_PROGRAMS})
     advise = advice.more(
-        "end other programs on the device, and use a longer idle time around each run: {}",
+        "end other programs on the device, and use a longer idle time before and after each run: "
+        "{}",
         "idle_duration_s",
         10.0,
         "meter",
@@ -207,7 +208,7 @@ _measure_longer = advice.more("measure for longer: {}", "duration_s", 120.0, "me
 
 
 class EnergyRule(_EnergyRule[MeteredEvidence]):
-    """The run has an energy if it was requested and measured."""
+    """The energy of the run was measured if it was requested."""
 
     id, severity = "energy", SUSPECT
     cause = Cause.METER
@@ -222,7 +223,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
     @reason("simulated", advice.Advise(_use_real_meter), Cause.NOT_REAL)
     @staticmethod
     def made_up(value: float, limit: float, *, u95_ratio: float) -> str:
-        return "the energy is simulated, not measured: the meter computes its power"
+        return "the energy is simulated, not measured: the meter computes the power"
 
     @reason("refused")
     @staticmethod

@@ -35,7 +35,7 @@ class Evidence:
 
     @property
     def is_of_several(self) -> bool:
-        """Whether the run belongs to a set or pairs, for which the interval between runs counts."""
+        """Whether the run is part of a set or a pair, so that the spread between runs counts."""
         return self.facts.member is not None or self.facts.pair is not None
 
     @property

@@ -32,8 +32,8 @@ def judge(evidence: Evidence) -> Verdict:
 def judge_target(evidence: TargetEvidence) -> Verdict:
     """Apply every rule for targets.
 
-    Counts of instructions have no unwatched quantities, because neither clock nor heat changes
-    them.
+    For counts of instructions, no quantity is reported as unwatched, because neither clock nor heat
+    changes the counts.
     """
     verdict = _judged([(rule, rule.check(evidence)) for rule in TARGET_RULES])
     return replace(verdict, unwatched=()) if evidence.is_counted else verdict
@@ -47,8 +47,8 @@ def judge_set(
     Args:
         evidence: Evidence of the set.
         of_runs: Failed rules of the set's runs.
-        unwatched: Quantities that no rule could watch in some run. Those that a rule of the set
-            watched are removed.
+        unwatched: Quantities that no rule could watch in some run. Quantities that a rule of the
+            set watched are removed.
     """
     rulings = [(rule, rule.check(evidence)) for rule in SET_RULES]
     watched = {
@@ -110,5 +110,5 @@ def _harms(rule: Rule[Any], ruling: Ruling) -> tuple[NumberKind, ...] | None:
 
 
 def _real(number: float | None) -> float | None:
-    """Number as a float, so that run.json has 64.0 for a count that was computed or read back."""
+    """Number as a float, so that run.json has 64.0 both for a computed and for a stored count."""
     return None if number is None else float(number)

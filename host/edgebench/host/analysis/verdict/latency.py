@@ -37,35 +37,37 @@ from edgebench.protocol.spec import RunSpec, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
-"""Minimum effective count (number of independent queries with as much information) behind a median.
-With fewer, the autocorrelation is known to within a third at best, so the interval is no more exact
-than that (benchmarks/coverage.py).
+"""Minimum effective count behind a median: the number of independent queries that hold as much
+information as the measured queries. With a lower count, the autocorrelation is known to within a
+third at best, and the interval is at best as exact (benchmarks/coverage.py).
 """
 SPREAD_LIMIT_RATIO = 0.25
 """Largest interquartile range, relative to the median. pyperf warns where the standard deviation is
-10 % of the mean, which corresponds to 0.13; ordinary runs on a shared virtual machine have up to
-0.08, runs that switched between levels 0.29 and 0.63."""
+10 % of the mean, which corresponds to a range of 0.13. Ordinary runs on a shared virtual machine
+have ranges of up to 0.08; runs that switched between levels have ranges of 0.29 and 0.63."""
 LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
-"""Largest range of the latency levels of a run in a set, relative to the lowest level. Within this
-range, the median moves by at most the allowed half-width, whichever level it represents."""
+"""Largest range of the latency levels of a run in a set, relative to the lowest level. If all
+levels are within this range, the median changes by at most the allowed half-width, whichever level
+it represents."""
 RARE_LEVEL_RATIO = 0.25
 """If the rarer of two levels has less than this share of the inferences, the median is well inside
-the other level. At a quarter, it is the 67th percentile of a faster other level, or the 33rd of a
-slower one."""
+the other level. If the rarer level has a quarter of the inferences, the median is the 67th
+percentile of the other level if that level is faster, or the 33rd if it is slower."""
 BLOCK_LIMIT_RATIO = 0.10
-"""Largest range of the medians of ten blocks, relative to the median of the run. A tenth is a
-change that people act on. Ordinary runs have 0.002 on an idle machine and 0.04 on a shared
+"""Largest range of the medians of ten blocks, relative to the median of the run. People act on a
+change of a tenth. Ordinary runs have ranges of 0.002 on an idle machine and 0.04 on a shared
 machine."""
 HARNESS_SUSPECT_RATIO = 0.02
 """Largest share of the median latency that the timed loop itself may take; equal to the limit for
-the binding. The share of a model of 7 µs is 1.0 to 1.6 % on a desktop, depending on the state of
-its caches, so a limit of 1 % made one run of a set suspect and the next not."""
+the binding. With a model of 7 µs, the share is 1.0 to 1.6 % on a desktop, depending on the state of
+its caches. With a limit of 1 %, one run of a set was therefore suspect, and the next run was
+not."""
 HARNESS_INVALID_RATIO = 0.10
 BINDING_LIMIT_RATIO = 0.02
 """Share of the median that loop and binding may add, as measured with the trivial model. With real
 models, whose data and code fill the caches, they add 1.6 to 5 times as much
-(benchmarks/binding_cost.py), so the limit corresponds to about the 5 % of
-PRECISION_SUSPECT_RATIO."""
+(benchmarks/binding_cost.py), so this limit for the trivial model corresponds to about 5 % for real
+models, which is PRECISION_SUSPECT_RATIO."""
 
 
 class ProfileRule(Rule[EvidenceT]):
@@ -117,7 +119,7 @@ class _HarnessRule(Rule[Evidence]):
     @staticmethod
     def share(value: float, limit: float, *, what: str) -> str:
         return (
-            f"the timed loop itself is {format_percent(value, 2)} of the median {what}, limit "
+            f"the timed loop itself takes {format_percent(value, 2)} of the median {what}, limit "
             f"{format_percent(limit)}"
         )
 
@@ -319,7 +321,7 @@ class SteadyShareRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def counted(value: float, limit: float) -> str:
-        share = f"{format_percent(value, 1)} of the timed inferences come after the warm-up"
+        share = f"{format_percent(value, 1)} of the timed inferences ran after the detected warm-up"
         return f"{share}, at least {format_percent(limit)} needed"
 
     def check(self, evidence: Evidence) -> Ruling:
@@ -339,7 +341,7 @@ class _PrecisionRule(Rule[Evidence]):
         "in_set",
         "the run is part of a set, whose confidence interval over the runs is checked instead",
     )
-    profiled = plain("profiled", "the run profiles operators, not the latency")
+    profiled = plain("profiled", "the run measures the times of operators, not the latency")
     width = plain(
         "",
         lambda value, limit: (
@@ -350,8 +352,8 @@ class _PrecisionRule(Rule[Evidence]):
     worth = plain(
         "worth",
         lambda value, limit: (
-            f"p50 rests on the equivalent of {value:.0f} independent queries, at least {limit:.0f} "
-            "needed"
+            f"p50 is based on the equivalent of {value:.0f} independent queries, at least "
+            f"{limit:.0f} needed"
         ),
     )
 
@@ -406,7 +408,7 @@ class PrecisionRule(_PrecisionRule):
 
 
 def _headline(evidence: Evidence) -> LatencySummary:
-    """Latencies of inferences in scenarios with a single query at a time, else of queries."""
+    """Latencies of inferences if the scenario has a single query at a time; else of queries."""
     measured = evidence.measured
     is_single = evidence.record.spec.scenario.traits.is_single
     return measured.invoke if is_single or measured.query is None else measured.query
@@ -445,7 +447,7 @@ class BlockStabilityRule(Rule[Evidence]):
     """Each tenth of the run has about the same median.
 
     If the medians of all but a few blocks agree, the run's median is not harmed. Like a rare level,
-    the few blocks shift it by only a few percentiles of the other blocks.
+    the few other blocks shift the run's median by only a few percentiles of the blocks that agree.
     """
 
     id, severity = "block_stability", SUSPECT

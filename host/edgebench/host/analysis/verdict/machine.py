@@ -39,15 +39,15 @@ BACKGROUND_LIMIT_RATIO = 0.10
 A load average is not used, because it would include earlier runs of edgebench.
 """
 MIN_JUDGED_S = 0.1
-"""CPU times of loops shorter than this, which is ten of the kernel's ticks, are not judged, s."""
+"""Shortest loop whose CPU times are judged, s; it is ten of the kernel's ticks."""
 CPU_STALL_LIMIT_RATIO = 0.05
 """Largest share of the run in which a thread waited for a CPU; on a quiet machine, the share is
 below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 REALTIME_STOP_FACTOR = 2.0
 """Longest wait that the kernel's limit on real-time tasks explains, as a multiple of the time that
-the kernel reserves for other tasks. Measured on Linux 6.18: 5.0 to 6.9 % of the run where the
-kernel keeps 5 %."""
+the kernel reserves for other tasks. Measured on Linux 6.18, which reserves 5 % of the time: the
+waits took 5.0 to 6.9 % of the run."""
 QUOTA_LIMIT_RATIO = 0.01
 """Largest share of the run in periods whose quota was used up; a smaller share cannot change
 percentiles up to p99."""
@@ -61,15 +61,15 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     The model keeps at most as many CPUs busy as it has threads: these CPUs are under test. A CPU
     under test that another process takes counts as a whole CPU, regardless of how many idle CPUs
     the device has. The worker's binding determines which CPUs are under test. Without a binding, a
-    thread may run on any CPU, so other processes may take its time on each of them; where the
-    scheduler separates the processes from the model, they still share caches, memory and the power
-    budget. So the time on every CPU that the worker may use counts, and the time on the other
-    hardware thread of the same cores, but not the time on further CPUs.
+    thread may run on any CPU, so other processes may take CPU time from the model on each CPU;
+    where the scheduler separates the processes from the model, they still share caches, memory and
+    the power budget. So the time counts on every CPU that the worker may use and on the other
+    hardware thread of the same cores, but not on further CPUs.
 
-    Measured on a virtual machine with two CPUs, the model bound to one CPU and a process that only
-    counts bound to the other: an inference of MobileNet (1 ms) and of a face detector (7 ms) took 7
-    to 8 % more CPU time (10th percentile; 12 to 15 % in the median); an inference of 25 µs, whose
-    data fits into a cache, took 0.3 % more.
+    Measured on a virtual machine with two CPUs. The model was bound to one CPU; a process that does
+    nothing but count was bound to the other. An inference of MobileNet (1 ms) and of a face
+    detector (7 ms) took 7 to 8 % more CPU time (10th percentile; 12 to 15 % in the median); an
+    inference of 25 µs, whose data fits into a cache, took 0.3 % more.
 
     For runs of older agents, which lack times by CPU, the share is over all CPUs. The result is
     None if the kernel does not report CPU times.
@@ -141,7 +141,7 @@ class BackgroundLoadRule(Rule[Evidence]):
 
 @dataclass(frozen=True, slots=True)
 class ThreadShares:
-    """Time of the worker's threads in a state, where 1 is one thread during the whole loop."""
+    """Time that the worker's threads spent in a state; 1 is one thread during the whole loop."""
 
     running: float
     """Time of running, summed over all threads."""
@@ -182,8 +182,8 @@ class CpuQuotaRule(Rule[Evidence]):
         value: float, limit: float, *, cpu_count: float, period_s: float, throttled_count: int
     ) -> str:
         return (
-            f"the CPU quota of the control group, {cpu_count:g} CPUs, was used up in "
-            f"{throttled_count} periods of {format_ns(period_s * 1e9)}, "
+            f"the control group used up its CPU quota of {cpu_count:g} CPUs in "
+            f"{throttled_count} periods of {format_ns(period_s * 1e9)}: "
             f"{format_percent(value, 1)} of the run, "
             f"limit {format_percent(limit)}"
         )
@@ -242,8 +242,8 @@ class CpuPressureRule(_StallRule):
     """No thread of the worker waited long for a CPU.
 
     The slowest thread determines when an inference ends, so the longest wait counts, not the mean.
-    Pressure stall information, which older runs have, covers all tasks on all CPUs: it hardly shows
-    the waits of a model on one CPU of 16, but does show the waits of two unrelated processes.
+    Older runs have only pressure stall information, which is about all tasks on all CPUs: it hardly
+    shows the waits of a model on one CPU of 16, but does show the waits of two unrelated processes.
     """
 
     id, severity = "cpu_pressure", SUSPECT
@@ -367,9 +367,10 @@ class MemoryPressureRule(_StallRule):
 class FrequencyRule(Rule[Evidence]):
     """Governor and frequency did not change during the run.
 
-    The rule compares both ends of the loop, and the values between them in the telemetry, which has
-    the clock at which the model ran. A slowdown is reported by the rule about heat, not by this
-    rule. On an accelerator, the frequency of the CPU is irrelevant.
+    The rule compares the values at both ends of the loop, and the values between them in the
+    telemetry, which records the clock of the CPUs that the model ran on. A slowdown is reported by
+    the rule about heat, not by this rule. On an accelerator, the frequency of the CPU is
+    irrelevant.
     """
 
     id, severity, watches = "frequency", SUSPECT, WatchedQuantity.CLOCK
@@ -464,9 +465,10 @@ class SchedulingRule(Rule[Evidence]):
 class CpuShareRule(Rule[Evidence]):
     """The worker had a CPU for each thread. Only this rule shows another program on the same core.
 
-    The threads of a pool are idle where a model cannot be split, which is part of the model's own
-    speed. The kernel may report how long threads waited for a CPU. Less than a CPU per thread is
-    then allowed if the threads got the time that they could use and at least one thread always ran.
+    Where a model cannot be split, the threads of a pool are idle; this idle time is part of the
+    model's own speed. The kernel may report how long threads waited for a CPU. If it does, less
+    than a CPU per thread is allowed, provided that the threads got the time that they could use and
+    at least one thread always ran.
     """
 
     id, severity = "cpu_share", SUSPECT

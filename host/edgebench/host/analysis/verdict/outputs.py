@@ -36,21 +36,22 @@ OutputEvidence = Evidence | TargetEvidence
 """Evidence for rules about outputs, from a device with an agent or from a target."""
 SATURATION = (
     "this CPU has AVX2 but no VNNI; on such CPUs, onnxruntime adds products of 8-bit activations "
-    "and int8 weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or "
-    "with uint8 weights"
+    "and int8 weights in sums of 16 bits, which saturate; quantise with a reduced range (7-bit "
+    "weights) or with uint8 weights"
 )
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
 """Largest RMS difference from the reference kernels, relative to the spread of the outputs. The
 first limit is for models whose operators all multiply floats, the second for all other models.
 
-Measured on 59 pairs of model and runtime, random inputs: at most 0.012 for floats and 0.19 for
-quantised models, except for a detector that lists its boxes in another order. On 65 pairs, 37
-models on three runtimes, x86-64: 25 float pairs at most 3.9e-6, 40 quantised pairs at most 0.191
-(MobileNet EdgeTPU, uint8), except for that detector. Kernels sum floats in different orders; a
-quantised activation that is rounded the other way changes by a whole step. So the limits are 4 and
-1.6 times the worst. Outputs in a wrong order have 1.1 and more; the loss of 1 of 64 channels has
-0.125, sqrt(1/64).
+Measured on 59 pairs of model and runtime with random inputs: the difference is at most 0.012 for
+floats and 0.19 for quantised models, except for a detector that lists its boxes in another order.
+On 65 pairs (37 models on three runtimes, x86-64), it is at most 3.9e-6 for the 25 float pairs, and
+at most 0.191 (MobileNet EdgeTPU, uint8) for the 40 quantised pairs, except for that detector.
+Kernels sum floats in different orders; a quantised activation that is rounded the other way changes
+by a whole step. So the limits are 4 and 1.6 times the largest difference that was measured. Outputs
+in a wrong order have a difference of 1.1 or more; the loss of 1 of 64 channels causes a difference
+of 0.125, which is sqrt(1/64).
 """
 _FLOAT_PRECISIONS = frozenset(
     {"fp64", "fp32", "fp16"}
@@ -139,7 +140,7 @@ class TimedPathRule(Rule[Evidence]):
     @reason("not_compared")
     @staticmethod
     def not_compared(value: float, limit: float, *, why: str) -> str:
-        return f"timed path not compared with the checks: {why}"
+        return f"the outputs of the timed loop were not compared with those of the checks: {why}"
 
     def check(self, evidence: Evidence) -> Ruling:
         facts = evidence.worker.timed_path
@@ -444,7 +445,7 @@ class _AccuracyRule(Rule[OutputEvidence]):
         reference_accuracy: float,
     ) -> str:
         measured = _measured(metric, accuracy, sample_count)
-        return f"{measured}; that of {reference} is 0: the labels do not match the outputs"
+        return f"{measured}; the accuracy of {reference} is 0: the labels do not match the outputs"
 
     @reason("not_judged")
     @staticmethod

@@ -66,13 +66,14 @@ class _PhoneRule(Rule[Evidence]):
 @advice.Advise
 def _pull_the_cable(to: Situation) -> Advice:
     heeds = (
-        "or ignore the cable, if supported: adb shell setprop power.battery_input.suspended true"
+        "or make the phone ignore the cable, if it supports this: adb shell setprop "
+        "power.battery_input.suspended true"
     )
     steps = (
         NextStep(
             "unplug the cable; the phone keeps the run until you collect it: {}", to.given.collect()
         ),
-        NextStep(f"{heeds}, and false after the run"),
+        NextStep(f"{heeds}; set it to false after the run"),
     )
     return Advice(steps)
 
@@ -90,7 +91,8 @@ class ChargingRule(_PhoneRule):
         advice.always("restore the reports of the battery: adb shell dumpsys battery reset"),
     )
     charged = plain(
-        "", lambda value, limit: f"the battery charged in {format_percent(value)} of the readings"
+        "",
+        lambda value, limit: f"the battery was charging in {format_percent(value)} of the readings",
     )
 
     def on_phone(self, evidence: Evidence) -> Ruling:
@@ -250,7 +252,7 @@ class _ThermalStatusRule(_PhoneRule):
     @reason("")
     @staticmethod
     def highest(value: float, limit: float, *, name: str) -> str:
-        most = f"Android's thermal status was {value:.0f} ({name}) at most"
+        most = f"the highest thermal status of Android was {value:.0f} ({name})"
         return f"{most}, limit {limit:.0f}"
 
     def on_phone(self, evidence: Evidence) -> Ruling:

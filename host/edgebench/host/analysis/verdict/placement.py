@@ -53,7 +53,7 @@ class DelegationRule(Rule[Evidence]):
     @reason("not_told")
     @staticmethod
     def not_reported(value: float, limit: float, *, asked: str, ran: str) -> str:
-        return f"requested {asked}, {ran}; the runtime does not report use of the delegate"
+        return f"requested {asked}, {ran}; the runtime does not report whether it used the delegate"
 
     def check(self, evidence: Evidence) -> Ruling:
         runtime = evidence.worker.runtime

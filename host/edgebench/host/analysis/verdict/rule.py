@@ -154,8 +154,8 @@ class Rule(Generic[EvidenceT]):
     """State of the run if the rule fails."""
     cause: ClassVar[Cause]
     effect_of: ClassVar[frozenset[Cause]] = frozenset()
-    """Other causes that may make the rule fail; the failure is attributed to one that is
-    present."""
+    """Other causes that may make the rule fail; if one is present, the failure is attributed to
+    it."""
     watches: ClassVar[WatchedQuantity | None] = None
     """Quantity that the rule watches; it is unwatched if all rules that watch it are unknown."""
     includes: ClassVar[str | None] = None

@@ -1,4 +1,4 @@
-"""Rules that a run must be complete, real, long enough, and as fast as its queries arrive."""
+"""Rules that a run must be complete, real, long enough, and fast enough for its queries."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class RealDeviceRule(NoSimulationRule[Evidence]):
 
 
 class QueryCountRule(Rule[EvidenceT]):
-    """As many queries as requested were issued. Another rule covers queries lost to warm-up."""
+    """As many queries as requested were issued. Another rule judges the queries lost to warm-up."""
 
     id, severity = "enough_queries", INVALID
     cause = Cause.TOO_SHORT
@@ -193,7 +193,7 @@ class QueryCountRule(Rule[EvidenceT]):
 
 
 class EnoughQueriesRule(QueryCountRule[Evidence]):
-    """As many queries as requested were issued. Another rule covers queries lost to warm-up."""
+    """As many queries as requested were issued. Another rule judges the queries lost to warm-up."""
 
     def check(self, evidence: Evidence) -> Ruling:
         spec = evidence.record.spec
@@ -270,8 +270,8 @@ class KeepsUpRule(Rule[Evidence]):
     @staticmethod
     def busy(value: float, limit: float, *, mean_ns: float, qps: float) -> str:
         return (
-            f"{format_ns(mean_ns)} per query at {qps:g} queries per second, busy for "
-            f"{format_percent(value, 1)} of the "
+            f"{format_ns(mean_ns)} per query at {qps:g} queries per second: the device is busy "
+            f"for {format_percent(value, 1)} of the "
             f"time, limit {format_percent(limit)}"
         )
 

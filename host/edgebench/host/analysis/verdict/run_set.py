@@ -39,19 +39,20 @@ OUTVOTED_RATIO = 1 / 8
 """Largest share of a set's runs whose failures the other runs can outvote. The interval of the
 median of eight runs hardly depends on the highest and the lowest value."""
 OUTVOTED_MEDIANS_RATIO = 3 / 8
-"""Largest share of a set's runs whose median latencies the other runs can outvote, if no run is
-refused. If fewer than half of the runs are disturbed, they move the median of the runs by a few
-values at most. The median's interval contains this shift, so three disturbed runs of eight do not
-change its coverage (benchmarks/coverage.py)."""
+"""Largest share of a set's runs whose median latencies the other runs can outvote, if none of the
+runs is invalid. If fewer than half of the runs are disturbed, they move the median of the runs by a
+few values at most. The median's interval contains this shift, so three disturbed runs of eight do
+not change its coverage (benchmarks/coverage.py)."""
 TREND_LEVEL = 2 / 120
-"""An order of runs counts as a trend if it is at most as probable as five runs in order."""
+"""The order of the runs counts as a trend if it is at most as probable as that of five runs that
+all rise or all fall."""
 TREND_LIMIT_RATIO = 0.02
-"""A trend is negligible if the range of the runs is at most this share of the lowest value."""
+"""A trend is negligible if the range of the values is at most this share of the lowest value."""
 
 STEP_RANGES = 2
 """Minimum size of a step between fast and slow runs, as a multiple of the range within each of the
-two groups. Of sets of independent normal values, 1 of 80 with five runs and 1 of 1800 with eight
-have such a step."""
+two groups. If the values of the runs are independent and normally distributed, such a step occurs
+in 1 of 80 sets of five runs, and in 1 of 1800 sets of eight runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class SetEvidence:
     """Runs that are not invalid, in the order of measurement."""
     planned: int
     needed: int
-    """Number of runs that an interval between runs needs."""
+    """Number of runs that are needed to compute an interval from the spread between runs."""
     name: str
     """Display name of the metric that the set is judged by."""
     half_width_ratio: float | None
@@ -226,7 +227,7 @@ class TrendRule(TimedSetRule):
     def stepped(value: float, limit: float, *, name: str, fast_count: int, run_count: int) -> str:
         return (
             f"{name} rose by {format_percent(value, 1)} after run {fast_count} of "
-            f"{run_count} and stayed there, "
+            f"{run_count} and stayed high, "
             f"limit {format_percent(limit)}: the device slowed down"
         )
 
@@ -265,9 +266,9 @@ def find_step(values: Sequence[float]) -> tuple[int, float]:
 
 @cache
 def chance_of_order(count: int, in_order: int) -> float:
-    """Probability that at least this many pairs of independent values are in the same order.
+    """Probability that `in_order` or more pairs of independent values rise, or that as many fall.
 
-    Rising and falling orders both count, because the test is two-sided.
+    Rising and falling pairs both count, because the test is two-sided.
     """
     ways = [1]  # permutations by the number of pairs that are in order
     for size in range(2, count + 1):

@@ -30,7 +30,7 @@ from edgebench.host.result.thermal import ThermalResult
 from edgebench.protocol.percent import format_percent
 
 HYSTERESIS_C = 5.0
-"""A device may still be throttled down to this distance below its throttle temperature. A governor
+"""Distance below the throttle temperature within which a device may still be throttled. A governor
 releases the clock only below the trip point minus the hysteresis. Source: Linux, device trees of
 rk3588, bcm2711, qcom and imx8: `hysteresis` of 1000 to 5000 m°C."""
 DRIFT_LIMIT_RATIO = 0.02
@@ -39,7 +39,7 @@ drift, but if all runs drift, the device heats up in each run."""
 
 
 class HeatOfSetRule(TimedSetRule):
-    """The device was too cool to throttle in all runs of the set, or ran at its nominal clock."""
+    """In all runs of the set, the device was too cool to throttle, or ran at its nominal clock."""
 
     id, severity = "set_heat", SUSPECT
     cause = Cause.HEAT
@@ -100,7 +100,7 @@ class ClockOfSetRule(TimedSetRule):
     effect_of = frozenset({Cause.POWER_SUPPLY, Cause.HEAT, Cause.PHONE_STATE})
     harms = TIMES
     advise = advice.governor
-    unseen = plain("unseen", "no trusted clock was read in every run", advice.see_sensors)
+    unseen = plain("unseen", "a trusted clock was not read in every run", advice.see_sensors)
 
     @reason("")
     @staticmethod
@@ -121,7 +121,7 @@ class ClockOfSetRule(TimedSetRule):
 
 
 class DriftOfSetRule(TimedSetRule):
-    """The runs of the set do not all drift, as they do on a device that heats up in each run."""
+    """Most runs of the set have little drift; if a device heats up in each run, all runs drift."""
 
     id, severity = "set_drift", SUSPECT
     cause = Cause.WARMING_UP

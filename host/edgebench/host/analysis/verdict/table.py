@@ -56,8 +56,8 @@ SET_RULES: tuple[Rule[SetEvidence], ...] = (
 )
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
-"""Maps names to rules. If two rules have the same name, it has the rule for targets, which has the
-reasons of both."""
+"""Maps names to rules. If two rules have the same name, the map has the rule for targets, which has
+the reasons of both rules."""
 
 
 def kind_of(finding: Finding) -> RuleReason[Any] | None:

@@ -81,7 +81,7 @@ class TargetEvidence:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the target is emulated and its instructions are counted; it reports no times."""
+        """Whether instructions of an emulated target are counted; it then reports no times."""
         return self.measured.instructions_per_inference is not None
 
 
@@ -308,8 +308,8 @@ class TargetClockRule(Rule[TargetEvidence]):
     difference = plain(
         "",
         lambda value, limit: (
-            "the device's counter and the clock of the machine that it is connected to differ by "
-            f"{format_percent(value, 3)}, limit {format_percent(limit)}"
+            "the device's counter differs from the clock of the machine to which it is connected "
+            f"by {format_percent(value, 3)}, limit {format_percent(limit)}"
         ),
     )
 
@@ -360,7 +360,7 @@ class KeepsPaceRule(Rule[TargetEvidence]):
     """Streaming firmware processes an audio frame before the next frame is complete.
 
     A failure is a property of board and model. The times of the frames are right, but frames were
-    skipped, so the numbers other than these times do not represent the whole audio.
+    skipped, so outputs and energy do not represent the whole audio.
     """
 
     id, severity = "keeps_pace", SUSPECT

@@ -148,7 +148,7 @@ class InterferenceRule(Rule[Evidence]):
     effect_of = DISTURBANCES
     harms = TIMES
     advise = advice.alone
-    none = plain("none", "no slowdown without a known cause")
+    none = plain("none", "no slowdown of unknown cause")
     not_known = plain("unknown", "the run does not show whether the latency rose")
 
     @reason("")
@@ -290,7 +290,7 @@ class CooldownRule(Rule[Evidence]):
     harms = TIMES
     advise = advice.cool
     not_requested = plain("not_asked", "no wait was requested")
-    no_sensor = plain("no_sensor", "no readable temperature has a known target")
+    no_sensor = plain("no_sensor", "the temperature for the cool-down wait could not be read")
 
     @reason("")
     @staticmethod
@@ -385,7 +385,10 @@ class TelemetryRule(Rule[Evidence]):
 
 
 def _rounded_up(ratio: float) -> float:
-    """A share rounded up to 0.01 %, so that a value above the limit is not shown as the limit."""
+    """A share, rounded up to a multiple of 0.01 %.
+
+    So a value above the limit is not shown as the limit.
+    """
     return math.ceil(round(ratio * 1e4, 6)) / 1e4
 
 

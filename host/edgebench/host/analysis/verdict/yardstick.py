@@ -32,13 +32,13 @@ from edgebench.protocol.record import Yardstick
 
 INTEGER_LIMIT_RATIO = 0.03
 """Largest difference of the time of integer work. Measured on a shared machine of two CPUs at a
-load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and 24 successive
-processes by at most 1.7 %."""
+load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and the readings
+of 24 successive processes by at most 1.7 %."""
 MEMORY_LIMIT_RATIO = 0.5
-"""Largest difference of the time of a copy in memory. Other programs and machines change it far
-more than integer work. Measured on the same machine at a load of 2: half of 50 pairs of readings
-differed by more than 5 %, a tenth by more than 18 %. The copy takes several times as long if a
-memory controller lowers its clock."""
+"""Largest difference of the time of a copy in memory. Other programs and machines change the time
+of a copy far more than the time of integer work. Measured on the same machine at a load of 2: half
+of 50 pairs of readings differed by more than 5 %, a tenth by more than 18 %. The copy takes several
+times as long if a memory controller lowers its clock."""
 LEAST_FIGURE = 1.0
 """A reading below this figure, which is 1 ns per unit or 1 byte/s, counts as not measured."""
 
@@ -47,9 +47,9 @@ class YardstickRule(Rule[Evidence]):
     """Fixed work took no longer after the run than before it.
 
     If the work took longer before the run than after it, a disturbance ended before the run, and
-    the rule passes. If the device becomes faster during the loop, its latencies change, which
-    `steady_state` judges. If neither the clock nor heat explains a difference, another process or
-    machine shares the core, so a further run of a set may replace this run.
+    the rule passes. If the device becomes faster during the loop, its latencies change; the rule
+    `steady_state` detects this change. If neither the clock nor heat explains a difference, another
+    process or machine shares the core, so a further run of a set may replace this run.
     """
 
     id, severity = "yardstick", SUSPECT
@@ -57,7 +57,9 @@ class YardstickRule(Rule[Evidence]):
     effect_of = DISTURBANCES
     harms = LOOP
     advise = advice.governor
-    not_measured = plain("not_measured", "no fixed work was measured before and after the run")
+    not_measured = plain(
+        "not_measured", "fixed work was not measured both before and after the run"
+    )
     on_accelerator = plain("on_accelerator", "the model did not run on the CPU")
 
     integer = plain("", lambda value, limit: _of_ends("integer work", value, limit))
@@ -86,12 +88,12 @@ class YardstickRule(Rule[Evidence]):
 class YardstickOfSetRule(TimedSetRule):
     """Fixed work took as long in the slowest run of the set as in the fastest.
 
-    Each run counts with its faster reading. As many of the slowest runs as the other runs can
-    outvote are left out. So the rule detects a device that is slower from the second run onwards,
-    or in the last half of the runs, but not a device that was disturbed during one run of eight.
-    The rule does not show the reason. If the clock was read and differs, `set_clock` fails, too,
-    and this failure counts as an effect of the clock. On a virtual machine, another machine on the
-    same core slows the work down as a lower clock does.
+    Each run counts with its faster reading. The slowest runs are left out, as many as the other
+    runs can outvote. So the rule detects a device that is slower from the second run onwards, or in
+    the last half of the runs, but not a device that was disturbed during one run of eight. The rule
+    does not show the reason. If the clock was read and differs, `set_clock` fails, too, and the
+    failure of this rule counts as an effect of the clock. On a virtual machine, another machine on
+    the same core slows the work down as a lower clock does.
     """
 
     id, severity = "set_yardstick", SUSPECT

@@ -29,7 +29,7 @@ class ClusterAddress:
     address: str
     """Address in Dask's format, tcp://HOST:PORT or tls://HOST:PORT."""
     tls_ca_file: Path | None = None
-    """Certificate of the CA for the certificates of scheduler, lab hosts and coordinators."""
+    """Certificate of the CA that signs certificates of scheduler, lab hosts and coordinators."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -88,7 +88,7 @@ class ClusterAddress:
 
 
 def configure_dask() -> None:
-    """Configure Dask to log nothing to stderr, and to give up on silent peers after seconds.
+    """Configure Dask to log nothing to stderr, and to limit attempts to connect to a few seconds.
 
     Raises:
         UsageError: Dask is not installed.

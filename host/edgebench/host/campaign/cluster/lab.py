@@ -67,9 +67,9 @@ from edgebench.system.unforeseen import named_error
 from edgebench.system.whole_files import make_directory, write_whole
 
 LAB_DIRECTORY = "lab"
-"""Directory in a host's store, which contains a second store for the runs that the host makes as a
-lab host. A run is removed from this second store once the coordinator, which may be the same host,
-has the run."""
+"""Directory within a host's store. It contains a second store, for the runs that the host makes as
+a lab host. A run is removed from this second store once the coordinator has the run; the
+coordinator may be the same host."""
 FILES_DIRECTORY = "cluster"
 IDLE_S = 60.0
 """Time without a job after which a device is closed."""
@@ -83,7 +83,7 @@ LAB_RESOURCE, DEVICE_RESOURCE = "lab:", "device:"
 """Prefixes of the names of Dask resources. The name of the lab host or of a device follows the
 prefix."""
 MAX_JOBS = 10_000
-"""Maximum number of simultaneous jobs of a lab host, each of which takes a unit of its Dask
+"""Maximum number of simultaneous jobs of a lab host; each job takes a unit of the host's Dask
 resource."""
 NAME_TAKEN = "name taken"
 """Part of the scheduler's error message for a second worker with the same name. Source: distributed
@@ -187,7 +187,7 @@ class LabHost:
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
     def not_writable(self, exc: OSError) -> StoreError:
-        """Convert an `OSError` of the store to a temporary error; the disk may get free space."""
+        """Convert a store's `OSError` to a temporary error: disk space may be freed later."""
         return StoreError(f"store not writable: {exc.strerror}: {self.store.root}")
 
 
@@ -205,7 +205,7 @@ class LabRuns(RunPlan):
         return is_of_campaign(run_id, self._campaign)
 
     def on_progress(self, run_id: str) -> InProgress:
-        """Follow a run of the campaign that another lab host started; wait for any other run."""
+        """Follow a run that another lab host started for the campaign; wait for any other run."""
         return InProgress.FOLLOW if self.is_wanted(run_id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:

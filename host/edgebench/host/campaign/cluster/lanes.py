@@ -70,7 +70,8 @@ from edgebench.system.whole_files import make_directory
 LOOK_S = 0.5
 """Interval at which jobs and lab hosts are polled."""
 TASK_TIMEOUT_S = 20.0
-"""Timeout of tasks that measure nothing; the transfer of a part of a run over a slow link fits."""
+"""Timeout of tasks that measure nothing; long enough to transfer a part of a run over a slow
+link."""
 PART_BYTES = 2**20
 """Size of the parts in which runs are transferred; a link with 420 kbit/s transfers a part within
 the timeout of a task. If the link breaks, the transfer resumes with the part that did not
@@ -423,10 +424,10 @@ class LabSession:
         )
 
     def _take_over(self, outcome: JobOutcome, made: str | None = None) -> None:
-        """Fetch and store the runs of a job's outcome; tell the plan about all except `made`.
+        """Fetch and store the runs that an outcome lists; report them to the plan, except `made`.
 
         Raises:
-            LinkLost: the lab host is away; received parts are kept, the missing parts are fetched
+            LinkLost: the lab host is away; received parts are kept, and missing parts are fetched
                 later.
             RunDamaged: the received file is not a bundle of the run.
             RunNotStored: the store cannot be written; lab host and device keep the run.
@@ -508,8 +509,8 @@ class ClusterLanes:
     files: dict[str, FileRef] = field(default_factory=dict)
     """Maps paths to the files of the campaign."""
     choosing: threading.Lock = field(default_factory=threading.Lock)
-    """Lock while a lab host is chosen, so that devices measured in parallel get different lab
-    hosts."""
+    """Lock that is held during the choice of a lab host, so that devices measured in parallel get
+    different lab hosts."""
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
         """The runs of a device; opening the session waits for a lab host that is away."""
@@ -615,7 +616,7 @@ def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
     """Whether a lab host offers this device, and not a different device with the same name.
 
     If the lab host measured on the device before, an equal name is enough. The certificate may have
-    changed, because a device that was set up again has a new one, which the lab host's operator has
+    changed: a device that was set up again has a new certificate, which the lab host's operator has
     confirmed.
     """
     there = lab.device(device)

@@ -31,8 +31,8 @@ MAX_ROWS_OF_ONE_TIME = 1 << 20
 """Maximum number of buffered rows that share a time, enough for 200 s at 5000 samples per
 second."""
 FULL_RATIO = 0.9
-"""If a file's rate is more than this share of the instrument's full rate, the instrument counts as
-running at its full rate, with lost samples."""
+"""If a file's rate is more than this share of the instrument's full rate, it is assumed that the
+instrument ran at its full rate and that samples were lost."""
 STEADY_SHARE = 0.9
 """Gaps are detected only if at least this share of the time steps is uniform; a choice of
 edgebench."""
@@ -40,7 +40,8 @@ ALIKE_RATIO = 0.5
 """A time step counts as uniform if it deviates by at most this ratio from the typical step. The
 ratio is large, because a busy computer logs late."""
 GAP_STEPS = 1.9
-"""A time step is a gap only if it is longer than this many typical steps, as for a polled meter."""
+"""A time step is a gap only if it is longer than this many typical steps; the limit is the same as
+for a polled meter."""
 LATE_STEPS = 2.5
 """A long step is a gap only if it and the step after it together exceed this many typical steps.
 The sum is less if a sample was not lost but written late."""
@@ -62,7 +63,7 @@ class Pace:
     """Rate of the first samples, and whether their time steps are uniform."""
 
     rate_hz: float
-    """Rate of the samples. If gaps can be detected, the rate is computed without gaps."""
+    """Rate of the samples. If gaps can be detected, it is computed from the uniform steps only."""
     is_steady: bool
 
 
@@ -87,7 +88,7 @@ class GapFinder:
     gaps: list[Gap] = field(default_factory=list[Gap])
 
     def look(self, pace: Pace, time_ns: NDArray[np.int64]) -> None:
-        """Process times of samples, shape (n,), which begin with the previous call's last time."""
+        """Process sample times, shape (n,); they begin with the last time of the previous call."""
         if not pace.is_steady:
             return
         steps = np.diff(time_ns) * (pace.rate_hz / 1e9)
@@ -108,7 +109,7 @@ class GapFinder:
 
 @dataclass(slots=True)
 class CounterTally:
-    """Energy of the same rows, by an instrument's counter and by integrating its powers."""
+    """Energy of the same rows from two sources: the instrument's counter and its powers."""
 
     counted_j: float = 0.0
     integral_j: float = 0.0
@@ -122,8 +123,8 @@ class CounterTally:
         """Add the next rows, each of shape (n,).
 
         Rows without a power or a counter are left out. The first row after a gap is also left out,
-        because the powers in the gap are missing, and so is the first row after a reset of the
-        counter.
+        because the powers in the gap are missing. The first row after a reset of the counter is
+        left out, too.
         """
         last_ns, last_j = self._last or (int(time_ns[0]), math.nan)
         self._last = int(time_ns[-1]), float(counter_j[-1])
@@ -190,7 +191,8 @@ class TableDecoder:
     line."""
     samples: Samples = Samples.INSTANTS
     may_miss: bool = False
-    """Whether a value that is not a number is a missing sample; otherwise the table is refused."""
+    """Whether a value that is not a number counts as a missing sample. If False, a table with such
+    a value is refused."""
     full_rate_hz: float | None = None
     """Full rate of the instrument, at which its program does not average; None: unknown."""
     limit_a: float | None = None
@@ -199,7 +201,7 @@ class TableDecoder:
     """Resolution of the times if they are coarse, such as whole seconds, otherwise 0."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
-    """Pace (rate) of the first block, because a table does not state its rate."""
+    """Pace (rate), computed from the first block because a table does not state its rate."""
     counter: CounterTally = field(default_factory=CounterTally)
     """Compares the table's energy counter with the integral of its powers."""
     _gaps: GapFinder = field(default_factory=GapFinder)
@@ -291,9 +293,9 @@ class TableDecoder:
         return block
 
     def _means(self, block: SampleBlock, last_ns: int | None) -> SampleBlock:
-        """Add to each sample the interval over which it is a mean.
+        """Add to each sample the interval over which its value is a mean.
 
-        After a gap, a mean covers one typical step, not the gap.
+        After a gap, this interval is one typical step and does not include the gap.
         """
         if last_ns is None:
             typical_ns = 1e9 / self.pace.rate_hz if self.pace else 1.0
@@ -337,13 +339,13 @@ class TableDecoder:
         self._channel = first
         is_other = np.array([name != first for name in names], np.bool_)
         why = (
-            f"channel differs from {str(first)[:40]!r}, that of the first row: import each "
+            f"channel differs from the channel of the first row, {str(first)[:40]!r}: import each "
             "channel from its own file"
         )
         self._refuse_first(is_other, column, why)
 
     def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
-        """Flags in the table, plus flags of values that stand for an overrange or for no value."""
+        """Flags in the table, plus flags for values that mark an overrange or a missing value."""
         flags = np.zeros(count, np.uint8)
         if (column := self.columns.flags) is not None:
             raw = values[column.name]
@@ -359,7 +361,7 @@ class TableDecoder:
         return flags
 
     def _time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
-        """Times of the rows in ns, from the time column, or else row number divided by rate."""
+        """Times of the rows in ns: the time column or, without one, row number divided by rate."""
         column = self.columns.time
         if column.name == ROWS:
             count = len(next(iter(values.values())))
@@ -375,7 +377,7 @@ class TableDecoder:
             time_ns = rounded.astype(np.int64)
         before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
         is_late = np.diff(time_ns, prepend=before_ns) <= 0
-        self._refuse_first(is_late, column, "not later than the sample before it")
+        self._refuse_first(is_late, column, "the time is not later than in the row before")
         return time_ns
 
     def _refuse_first(self, is_wrong: NDArray[np.bool_], column: TableColumn, why: str) -> None:
@@ -385,7 +387,7 @@ class TableDecoder:
 
 
 def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dict[str, Values]]:
-    """Spread rows that share a time, or whose time steps back, evenly up to the next time.
+    """Spread rows evenly up to the next time if they share a time, or if their times step back.
 
     A program that records the times of packets, or whole seconds, writes several samples with the
     same time. Rows with the same time are buffered only until the next time, so the whole file is
@@ -429,9 +431,9 @@ def _spread_ns(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Spread equal times evenly up to the next time.
 
-    Rows before a gap keep the typical duration of a row. If a file has fewer rows with its first
-    time than usual, these rows are placed right before the second time, because the recording may
-    have begun in the middle of a time step.
+    Rows before a gap get the typical duration of a row and are not spread into the gap. If fewer
+    rows than usual have the first time of the file, these rows are placed right before the second
+    time, because the recording may have begun in the middle of a time step.
 
     Args:
         time_ns: Times of the rows, shape (n,), n >= 1.

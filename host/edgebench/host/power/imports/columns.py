@@ -262,9 +262,9 @@ def _other_time(names: Sequence[str], first_row: Sequence[str]) -> TableColumn |
 def _by_units(
     names: Sequence[str], columns: dict[str, TableColumn], supply_v: float | None
 ) -> dict[str, TableColumn]:
-    """Find the electrical columns by the units in their names, if a quantity has a single column.
+    """Find electrical columns by the units in their names; skip a quantity with several columns.
 
-    The shunt's voltage, set points, limits and extremes are not samples. If there are several
+    Set points, limits, extremes and the voltage of a shunt are not samples. If there are several
     voltages, the bus voltage is used, because the bus supplies the device.
     """
     units = {index: _unit_in(name) or _unit_behind(name) for index, name in enumerate(names)}
@@ -302,7 +302,7 @@ def _unit_behind(name: str) -> str | None:
 
 
 def _unit_of_value(first_row: Sequence[str], index: int) -> str | None:
-    """The unit after the number of this column in the first row; None if there is none."""
+    """The unit after the number in this column of the first row; None if there is none."""
     text = first_row[index] if index < len(first_row) else ""
     match = re.fullmatch(r"[-+]?[\d.,]+\s*([A-Za-z\u00b5\u03bc]+)", text.strip())
     return unit_of(match[1]) if match else None
@@ -341,7 +341,7 @@ def _column_of_user(
 
 
 def _meaning(name: str) -> tuple[str, float | str] | None:
-    """Quantity and scale of a column, or why it has no scale; None for an unknown quantity."""
+    """Quantity of a column, and its scale or why it has none; None for an unknown quantity."""
     if name.lower() in ("flags", "channel"):
         return name.lower(), 1.0
     name = name.replace("μ", "µ")  # the Greek letter U+03BC to the micro sign U+00B5
@@ -364,7 +364,7 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
 
 
 def _time_without_unit(name: str, index: int, first_row: Sequence[str]) -> TableColumn | None:
-    """Find a time column without a unit, which contains clock times or numbers since 1970."""
+    """Find a time column without a unit: clock times as text, or times since 1970 as numbers."""
     if _is_clock_at(first_row, index):
         return TableColumn(name, index, 1.0, is_clock=True)
     try:

@@ -36,7 +36,7 @@ class LineNumbers:
 
 
 def sample_columns(layout: CsvLayout) -> TableColumns:
-    """Columns of the layout, with the time in nanoseconds that `read_samples` yields."""
+    """Columns of the layout; the time column is that of `read_samples`, in nanoseconds."""
     name = layout.columns.time.name
     time = TableColumn(TIME if name == ROWS else name, layout.columns.time.index, 1.0)
     return replace(layout.columns, time=time, date=None, millisecond=None)

@@ -25,10 +25,10 @@ from edgebench.protocol.errors import FileRefused
 HEADER_LINES = 1000
 LINE_CHARACTERS = 1 << 16
 STYLE_ROWS = 200
-"""Number of rows, at the start of a file, that determine the separators in numbers."""
+"""Number of rows, at the start of a file, that determine the decimal and thousands separators."""
 NEAR_ROWS = 10
-"""The first row is searched in this number of lines after the header, because messages may precede
-the row."""
+"""Number of lines after the header in which the first row is looked for, because messages may
+precede the row."""
 MAX_COLUMNS = 1000
 """Maximum number of columns, so that a file without line ends is not read as a table."""
 _SEPARATORS = (";", "\t", ",", " ")
@@ -36,7 +36,7 @@ _ARDUINO_TIME = re.compile(r"(\d\d:\d\d:\d\d\.\d{1,6}) -> ")
 """Time that the serial monitor of the Arduino IDE writes before each line."""
 _ARDUINO_TIMES = re.compile(rb"(?m)^" + _ARDUINO_TIME.pattern.encode())
 _DATE_AND_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d|\d\d\.\d\d\.\d{4}) (\d\d:\d\d:\d\d)")
-"""Pattern of a date and a time in aligned columns, which are a single value despite the blank."""
+"""Pattern of a date and a time in aligned columns; both are a single value despite the blank."""
 _DATES_AND_TIMES = re.compile(_DATE_AND_TIME.pattern.encode())
 _LETTER = re.compile(r"[^\W\d_]")
 _BLANKS = re.compile(rb"[ \t]+")

@@ -31,7 +31,7 @@ BLOCK_BYTES = 1 << 22
 BY_LINE_BYTES = 1 << 13
 """A rejected block of at most this size is not halved again, but read line by line."""
 LINE, TIME = "#line", "#time"
-"""Names of the columns with the line numbers, and with the times in nanoseconds."""
+"""Names of the added columns for line numbers and for times in nanoseconds."""
 _COMMENTS = ("#", "//")
 
 
@@ -103,7 +103,7 @@ def joined(parts: Iterable[dict[str, Values]]) -> dict[str, Values]:
 
 
 def _blocks(layout: CsvLayout) -> Iterator[bytes]:
-    """Yield blocks of the lines after the header, in UTF-8; only the last line may lack its end."""
+    """Yield blocks of the lines after the header, in UTF-8; only the last may lack a line end."""
     with layout.path.open("rb") as file:
         if layout.encoding == "utf-8-sig":
             if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:

@@ -1,9 +1,9 @@
 """Imports a file as a session, which is stored like any recording, and passes the same checks.
 
 Facts that a file does not state stay unknown. So the session has no uncertainty and no boundary,
-and has a clock domain of its own, whose times are not compared with those of other clocks. A
-power.parquet of edgebench keeps its meter, uncertainty and losses, so that importing a recording
-that is not trusted does not make it trusted.
+and has a clock domain of its own, whose times are not compared with those of other clocks. The
+import of a power.parquet of edgebench keeps the meter, the uncertainty and the counts of lost
+samples. So an untrusted recording does not become trusted by its import.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def open_file(path: Path, options: ImportOptions) -> tuple[ImportFile, ImportSam
 
 
 def _with_suggestion(error: FileRefused, path: Path, options: ImportOptions) -> FileRefused:
-    """Add the file's path to an error, and options that make the file readable if there are any."""
+    """Add to an error the file's path, and any options that make the file readable."""
     named = type(error)(f"{path}: {error}")
     try:
         file, read = ImportFile.of(path, options), _reader_of(path)
@@ -377,7 +377,7 @@ def _table_decoder(
 
 
 def _samples_of(options: ImportOptions, known: Samples | None) -> Samples | None:
-    """What a sample represents, by the options or else by the program; None if unknown."""
+    """What a sample represents, from the options or else from `known`; None if unknown."""
     if options.is_averaging is None:
         return known
     return Samples.MEANS if options.is_averaging else Samples.INSTANTS
@@ -392,11 +392,11 @@ def _from_parquet(file: ImportFile) -> ImportSamples:
 
 
 def _cut(samples: ImportSamples, options: ImportOptions) -> ImportSamples:
-    """The samples between `--from` and `--until`, with the losses in this time.
+    """The samples between `--from` and `--until`, and the samples lost in this interval.
 
     Raises:
         UsageError: a bound is not a time.
-        FileRefused: no sample is in this time.
+        FileRefused: no sample is in this interval.
     """
     if options.begin is None and options.until is None:
         return samples

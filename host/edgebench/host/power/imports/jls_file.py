@@ -78,7 +78,7 @@ class JlsInstrument:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """First and last + 1 of the sample numbers that all used electrical signals contain."""
+        """First and last sample number in all used electrical signals, with 1 added to the last."""
         used = [self.power] if self.power else [self.current, self.voltage]
         signals = [signal for signal in used if signal is not None]
         return max(signal.first for signal in signals), min(signal.end for signal in signals)
@@ -218,7 +218,9 @@ def _check(instruments: Sequence[JlsInstrument], supply_v: float | None) -> None
                 "in --supply 3.3"
             )
         if supply_v is not None and (instrument.power or instrument.voltage):
-            raise FileRefused(f"--supply does not apply: {instrument.name} has its own voltage")
+            raise FileRefused(
+                f"--supply does not apply: power or voltage of {instrument.name} was recorded"
+            )
         if (
             instrument.power is None
             and instrument.voltage

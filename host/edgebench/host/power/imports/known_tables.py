@@ -49,8 +49,8 @@ class KnownTable:
     """Whether successive rows may share a time, or step back in time; such rows are spread
     evenly."""
     full_rate_hz: float | None = None
-    """Rate at which samples are instantaneous values, while at lower rates samples are means. None
-    if the rate does not matter for this."""
+    """Rate at which samples are instantaneous values; at lower rates, samples are means. None if
+    this does not depend on the rate."""
     smoothing_s: float | None = None
     """Time over which the instrument smears a change."""
     limit_a: float | None = None

@@ -25,8 +25,8 @@ from edgebench.meters.lpm01a.settings import RATES_HZ, Lpm01aSettings, Lpm01aSet
 from edgebench.protocol.errors import FileRefused, UsageError
 
 HEAD_BYTES = 1 << 20
-"""The settings must be within this number of bytes at the start of a log, and so must two
-timestamps if no setting contains the rate."""
+"""The settings must be within this number of bytes at the start of a log. If no setting contains
+the rate, two timestamps must also be within these bytes."""
 CHUNK_BYTES = 1 << 16
 IS_LOG = re.compile(rb"PowerShield > |^TimeStamp: ?\d", re.MULTILINE)
 _OUTPUT = re.compile(rb"ack output (energy|current)")
@@ -63,7 +63,10 @@ def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
         head = file.read(HEAD_BYTES)
     output = _OUTPUT.findall(head)
     if not output:
-        raise FileRefused("PowerShield log without `ack output`: current or energy is unknown")
+        raise FileRefused(
+            "PowerShield log without `ack output`: it is unknown whether the samples are current "
+            "or energy"
+        )
     is_energy = output[-1] == b"energy"
     supplies = _SUPPLY.findall(head)
     if supplies and supply_v is not None:
@@ -91,7 +94,10 @@ def read_samples(log: Lpm01aLog, decoder: Lpm01aDecoder) -> Iterator[SampleBlock
 
 
 def loss_of(decoder: Lpm01aDecoder) -> LossReport:
-    """Losses that the decoder found, without a rate error, as a log has no arrival times."""
+    """Lost samples, as counted by the decoder.
+
+    There is no rate error, because a log has no arrival times.
+    """
     return replace(decoder.loss(), rate_error_ppm=None, rate_span_s=None)
 
 

@@ -89,7 +89,7 @@ def style_of(texts: Iterable[str], separator: str) -> NumberStyle:
         return NumberStyle(".", marks)
     if separator == "," and all(map(_COMMA_GROUPS.fullmatch, with_comma)):
         raise FileRefused(
-            f"{with_comma[0]!r} is ambiguous, because its comma separates decimals or thousands: "
-            "export without thousands separators"
+            f"{with_comma[0]!r} is ambiguous, because its comma may separate decimals or "
+            "thousands: export without thousands separators"
         )
     return NumberStyle(",", marks)

@@ -93,7 +93,7 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
             part = batch.filter(pa.array([name == channel for name in names]))
             block = _own_block(part, numbers[channel], counts[channel])
             if capability.is_averaging and block.begin_ns is None:
-                raise FileRefused(f"channel {channel!r}: intervals have no beginning")
+                raise FileRefused(f"channel {channel!r}: the intervals lack their beginnings")
             before_ns = last_ns.get(channel, int(block.time_ns[0]))
             if np.any(np.diff(block.time_ns, prepend=before_ns) < 0):
                 raise FileRefused(f"channel {channel!r}: times do not ascend")

@@ -25,7 +25,7 @@ RATE_HZ = 1000.0
 SUPPLY_V = 3.3
 MAX_TRIES = 24
 MAX_COLUMNS = 20
-"""A time, a power or a current is searched among this number of columns."""
+"""Number of columns in which a time, a power or a current is looked for."""
 _WORDS = {
     "power": re.compile(r"(?i)pow|watt|leist|puiss|potenc|^p\d?$|[mu\u00b5]?w\b"),
     "current": re.compile(r"(?i)curr|amp|strom|cour|corr|^i\d?$|[mu\u00b5]?a\b"),

@@ -1,4 +1,4 @@
-"""Repairs times of a table with counters that wrap, clocks that are set back, or equal times.
+"""Repairs the times of a table if its counter wraps, its clock is set back, or times are equal.
 
 Theory of operation. A first pass over the file finds the places where times do not ascend, and one
 of these reasons for each place:
@@ -37,11 +37,11 @@ IRREGULAR_RATIO = 0.1
 """Largest accepted share of irregular lines, missing values or late times. A file with a larger
 share is refused, because it is probably not a table of power."""
 NEAR_STEPS = 10.0
-"""Largest time step, in typical steps, from before to after the wrapping of a counter, and also the
-largest step back of a late time."""
+"""Largest time step across the wrap of a counter, in typical steps. It is also the largest step
+back of a late time."""
 WRAPS_NS = (2**32 * 10**6, 2**32 * 10**3, 2**16 * 10**6, 2**16 * 10**3)
-"""Periods in ns after which counters wrap that count milliseconds or microseconds with 32 bits, as
-Arduino's millis() and micros() do, or with 16 bits."""
+"""Periods in ns after which a counter of milliseconds or microseconds wraps. The first two are for
+32 bits, as in Arduino's millis() and micros(), the others for 16 bits."""
 HOUR_NS = 3_600_000_000_000
 STRAY_RATIO = 0.01
 """Successive rows out of order are left out if their number is at most this share of the rows in
@@ -154,7 +154,7 @@ def _refuse_irregular(layout: CsvLayout, tally: RowTally, survey: _Survey) -> No
     is_usual = known is not None and known.may_repeat
     if survey.late.count > IRREGULAR_RATIO * survey.row_count and not is_usual:
         name = layout.columns.time.name
-        why = f"column {name!r}: not later than the sample before it"
+        why = f"column {name!r}: the time is not later than in the row before"
         raise FileRefused(f"line {survey.late.first_line}, {why}")
 
 

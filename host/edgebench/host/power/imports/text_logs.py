@@ -1,4 +1,4 @@
-"""Formats and parsers of logs whose programs print one line for each sample.
+"""Formats and parsers of logs in which a program prints one line for each sample.
 
     tegrastats     11-22-2026 09:00:00 RAM 3162/7620MB … VDD_IN 4952mW/4952mW VDD_SOC …
     Tasmota        09:00:00.123 MQT: tele/plug/SENSOR = {"Time":"…","ENERGY":{"Power":17.15,…}}
@@ -39,7 +39,7 @@ _ONE_CHANNEL = "import each channel from its own file"
 
 @dataclass(frozen=True, slots=True)
 class InsideRails:
-    """Powers of rails that are part of a total that was measured, too."""
+    """Powers of rails whose total was also measured."""
 
     whole: tuple[str, ...]
     """Names of the rails that add up to the total."""
@@ -94,7 +94,7 @@ def _tegrastats(line: str) -> LogSample | None:
         return None
     if not (total := total_of(rails_w)):
         names = ", ".join(rails_w)[:200]
-        raise ValueError(f"not known which rails add up to the board's power: {names}")
+        raise ValueError(f"it is not known which rails add up to the board's power: {names}")
     time = _JETSON_TIME.match(line)
     time_ns = clock_ns(time[1], is_month_first=True) if time else None
     parts = parts_of(rails_w, total)

@@ -52,7 +52,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Selects the samples between two bounds, both included; a bound of None does not limit."""
+    """Selects the samples between two bounds, both included; None stands for no bound."""
 
     begin: Bound | None = None
     end: Bound | None = None

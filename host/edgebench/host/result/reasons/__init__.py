@@ -1,1 +1,1 @@
-"""Kinds of reasons of a run's results, with their sentences."""
+"""Kinds of reasons that a run's results contain, and the sentence for each kind."""

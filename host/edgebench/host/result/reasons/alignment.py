@@ -24,7 +24,10 @@ def not_of_this_meter(*, clock: str) -> str:
 
 @ReasonKind
 def lateness_unbounded() -> str:
-    return "the load code is not visible to the meter, so the delay of its samples has no bound"
+    return (
+        "the load code is not visible to the meter, so the delay of the meter's samples has no "
+        "bound"
+    )
 
 
 @ReasonKind
@@ -108,7 +111,7 @@ def code_too_long() -> str:
 
 @ReasonKind
 def nothing_near_code() -> str:
-    return "the meter recorded no samples around the load code"
+    return "the meter recorded no samples near the load code"
 
 
 @ReasonKind
@@ -164,7 +167,8 @@ def short_loop(*, loop_s: float) -> str:
 def loop_not_seen(*, explained_ratio: float, limit_ratio: float) -> str:
     return (
         "the loop's start and end are not seen in the power: they explain "
-        f"{format_percent(explained_ratio)} of its variation, limit {format_percent(limit_ratio)}"
+        f"{format_percent(explained_ratio)} of the power's variation, limit "
+        f"{format_percent(limit_ratio)}"
     )
 
 
@@ -201,7 +205,7 @@ def few_codes_played(*, played_count: int, needed_count: int) -> str:
 @ReasonKind
 def several_runs_fit(*, run_count: int) -> str:
     return (
-        f"the trace contains the load codes of one run, but {run_count} runs of the set fit: "
+        f"the trace contains the load codes of one run, but they fit {run_count} runs of the set: "
         "record the whole set"
     )
 
@@ -250,8 +254,8 @@ def code_at_other_rate(*, factor: float) -> str:
 @ReasonKind
 def performance_mode(*, firmware: str) -> str:
     return (
-        f"{firmware} is in performance mode, in which it makes no pulses for a meter and none of "
-        "its clocks is aligned with the meter's; flash a build in energy mode"
+        f"{firmware} is in performance mode: it makes no pulses for a meter, and none of its "
+        "clocks is aligned with the meter's clock; flash a build in energy mode"
     )
 
 
@@ -294,7 +298,7 @@ def two_inputs_fit(*, number: int, other: int) -> str:
 @ReasonKind
 def pauses_like_windows(*, window_s: float, pause_s: float, allowed_s: float) -> str:
     return (
-        f"windows of {format_seconds(window_s)} and pauses of {format_seconds(pause_s)} are alike "
+        f"windows of {format_seconds(window_s)} and pauses of {format_seconds(pause_s)} are equal "
         f"within {format_seconds(allowed_s)}, so a lost pulse would go undetected: longer windows "
         f"are needed"
     )

@@ -91,4 +91,5 @@ _DECIDED = "the number does not vary between runs, so one run per side is enough
 def margin_within_tick(*, change_ratio: float, margin_ratio: float) -> str:
     margin = format_percent(margin_ratio, 2)
     worse = f"worse by {format_percent(change_ratio, 2)}"
-    return f"{worse}, which is too close to the margin of {margin} for the resolution of the number"
+    close = f"differs from the margin of {margin} by at most the resolution of the number"
+    return f"{worse}, which {close}"

@@ -126,7 +126,7 @@ def unsampled_activity(
         f"differ by {needed_ppm:.2g} ppm or more, but they differ by {difference_ppm:.2g} ± "
         f"{deviation_ppm:.2g} ppm"
     )
-    return f"{missed}; {clocks}; measure for longer, at a higher rate, or let the meter average"
+    return f"{missed}; {clocks}; measure for longer or at a higher rate, or let the meter average"
 
 
 @ReasonKind
@@ -136,7 +136,7 @@ def unknown_rails(*, rails: str) -> str:
 
 @ReasonKind
 def parts_above_whole(*, whole: str, whole_w: float, parts: str, parts_w: float) -> str:
-    powers = f"{whole} is {whole_w:.3g} W, but {parts}, which it includes, is {parts_w:.3g} W"
+    powers = f"{whole} is {whole_w:.3g} W, but includes {parts}, which is {parts_w:.3g} W"
     return f"{powers}: the names of the rails are wrong"
 
 

@@ -39,7 +39,8 @@ def values_held(*, sample_count: int, longest_count: int) -> str:
 def still_in_loop(*, sample_count: int, power_w: float) -> str:
     return (
         f"{_samples(sample_count)} left out: in a part of the timed loop, the power is constant at "
-        f"{format_watts(power_w)}, although it varies around another value in the rest"
+        f"{format_watts(power_w)}, although it varies around another value in the rest "
+        "of the loop"
     )
 
 

@@ -48,13 +48,13 @@ def counter_used(*, column: str, rate_hz: float) -> str:
 @ReasonKind
 def times_spread(*, row_count: int, step_s: float) -> str:
     rows = "1 row has" if row_count == 1 else f"{row_count} rows have"
-    spread = f"rows are spread evenly over the {format_seconds(step_s)} between times"
-    return f"{rows} the same time as another row: {spread}"
+    spread = "these rows are spread evenly up to the next timestamp"
+    return f"{rows} the same time as another row: {spread}, {format_seconds(step_s)} later"
 
 
 @ReasonKind
 def times_whole_seconds() -> str:
-    return "times are whole seconds, so begin and end are known only to half a second"
+    return "times are whole seconds, so the first and last times are known only to half a second"
 
 
 @ReasonKind
@@ -112,7 +112,7 @@ def offset_not_stated() -> str:
 
 @ReasonKind
 def boundary_not_stated() -> str:
-    return "boundary not stated: the file does not state what the instrument supplied"
+    return "measurement boundary not stated: the file does not state what the instrument supplied"
 
 
 @ReasonKind
@@ -133,7 +133,7 @@ def few_instants(*, rate_hz: float, limit_hz: float) -> str:
 
 @ReasonKind
 def losses_not_excluded() -> str:
-    return "losses cannot be excluded: the times are not evenly spaced"
+    return "lost samples cannot be excluded: the times are not evenly spaced"
 
 
 def _lines(count: int, first: int) -> str:

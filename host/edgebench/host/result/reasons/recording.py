@@ -39,7 +39,7 @@ def not_in_file() -> str:
 
 @ReasonKind
 def losses_not_reported() -> str:
-    return "this meter does not report losses"
+    return "this meter does not report lost samples"
 
 
 @ReasonKind
@@ -58,12 +58,12 @@ def framing_lost(*, desync_count: int) -> str:
 
 @ReasonKind
 def rate_shows_no_more() -> str:
-    return "the sample rate shows no further loss"
+    return "the sample rate shows no further lost samples"
 
 
 @ReasonKind
 def rate_cannot_exclude_more() -> str:
-    return "the sample rate cannot rule out further losses"
+    return "the sample rate cannot rule out further lost samples"
 
 
 @ReasonKind

@@ -54,7 +54,7 @@ def text_of(reasons: Sequence[Reason], stored: str = "") -> str:
 
 
 def sentence_of(why: str | tuple[Reason, ...] | None) -> str:
-    """Text of reasons that are a fact of another reason; returned as is if stored as text.
+    """Text of reasons that form a fact of another reason; stored text is returned unchanged.
 
     Raises:
         LookupError: there is no reason, or this version does not have one of the reasons.

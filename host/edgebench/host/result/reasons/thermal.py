@@ -16,7 +16,7 @@ def too_short_for_throttling(*, duration_s: float, needed_s: float) -> str:
 
 @ReasonKind
 def no_thermal_signal() -> str:
-    return "no temperature, frequency or indicator can be read"
+    return "no temperature, frequency or throttling indicator can be read"
 
 
 @ReasonKind
@@ -73,7 +73,8 @@ def slower_without_frequency(*, is_repeated: bool) -> str:
 
 @ReasonKind
 def slower_without_temperature(*, is_repeated: bool) -> str:
-    return f"{_rose(is_repeated)}, and neither temperature nor indicator could be read"
+    unread = "neither temperature nor throttling indicator could be read"
+    return f"{_rose(is_repeated)}, and {unread}"
 
 
 @ReasonKind

@@ -348,7 +348,7 @@ def test_metric_that_no_run_can_have_is_refused_before_the_runs(
     ("change", "reason"),
     [
         ({"supply_v": 5.0}, "supply 5 V"),
-        ({"settings_sha256": "other"}, "unit or settings of the meter differ"),
+        ({"settings_sha256": "other"}, "settings of the meter"),
     ],
 )
 def test_meter_that_was_set_otherwise_is_another_one(

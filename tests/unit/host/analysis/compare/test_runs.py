@@ -275,7 +275,7 @@ def test_setting_without_effect_is_noted_in_a_comparison() -> None:
     sides = [threads(1, i) for i in range(8)], [threads(2, i + 10) for i in range(8)]
     (found,) = compare_groups([sides], allowed=["threads"])
     assert found.in_effect == {"threads": ("1", "1")}
-    note = "note: threads in effect: 1 / 1 on the two sides, other than requested"
+    note = "note: threads in effect: 1 / 1 on the two sides, not as requested"
     assert note in comparison_lines([found])
     (plain,) = compare_groups([(sides[0], [threads(1, i + 10) for i in range(8)])])
     assert plain.in_effect == {}

@@ -42,9 +42,9 @@ def lost(
 @pytest.mark.parametrize(
     ("rate_error_ppm", "is_passed", "said"),
     [
-        (10.0, True, "; the sample rate shows no further loss"),
-        (-5000.0, False, "; the sample rate cannot rule out further losses"),
-        (None, False, "; the sample rate cannot rule out further losses"),
+        (10.0, True, "; the sample rate shows no further lost samples"),
+        (-5000.0, False, "; the sample rate cannot rule out further lost samples"),
+        (None, False, "; the sample rate cannot rule out further lost samples"),
     ],
 )
 def test_loss_that_may_be_larger_needs_the_rate(

@@ -232,7 +232,7 @@ def test_pauses_as_long_as_the_windows_are_refused() -> None:
     Small inputs over 9600 baud take as long as a window.
     """
     windows = windows_at((0, 2.2), (4.3, 6.5), (8.6, 10.8))
-    with pytest.raises(MeasurementError, match=r"windows of 2.2 s and pauses of 2.1 s are alike"):
+    with pytest.raises(MeasurementError, match=r"windows of 2.2 s and pauses of 2.1 s are equal"):
         find_edges(windows, {0: ns(0, 2.2, 4.3, 6.5, 8.6, 10.8)}, PERIOD_NS)
 
 

@@ -83,7 +83,7 @@ def test_platform_that_stands_still_is_not_the_device(
     caplog.set_level(logging.WARNING)
     found = site_when(tmp_path, {PACKAGES[0]: 10.0, PACKAGES[1]: 5.0, PSYS: 0.0})
     assert found == Site(("package-0", "package-1"), "package")
-    assert "psys is 0 W, and package-0 + package-1 inside it 15 W" in caplog.text
+    assert "psys is 0 W, but package-0 + package-1 inside it is 15 W" in caplog.text
 
 
 @pytest.mark.parametrize("power_w", [14.5, 15.0, 40.0])
@@ -97,7 +97,7 @@ def test_rails_with_wrong_names_are_refused_with_both_powers(tmp_path: Path) -> 
     with pytest.raises(MeasurementError) as refused:
         site_when(tmp_path, {GPU: 7.5, IN: 1.5, CPU: 2.0}, [IN.name])
     assert str(refused.value) == (
-        "POM_5V_IN is 1.5 W, but POM_5V_GPU + POM_5V_CPU, which it includes, is 9.5 W: the names "
+        "POM_5V_IN is 1.5 W, but includes POM_5V_GPU + POM_5V_CPU, which is 9.5 W: the names "
         "of the rails are wrong"
     )
 

@@ -1212,7 +1212,7 @@ def test_quota_is_named_where_the_worker_got_less_than_a_cpu() -> None:
     verdict = judged(after(threads=threads)(after_with_share(0.5)(waiting)))
     failed = {one.id: one for one in verdict.failures}
     assert failed.keys() == {"cpu_quota", "cpu_share", "cpu_pressure"}
-    assert "quota of the control group, 0.5 CPUs, was used up in" in failed["cpu_quota"].detail
+    assert "used up its CPU quota of 0.5 CPUs in" in failed["cpu_quota"].detail
     for name in ("cpu_share", "cpu_pressure"):
         assert "control group has a quota of 0.5 CPUs" in failed[name].detail
     assert {cause_of(one) for one in failed.values()} == {Cause.CPU_LIMIT}

@@ -407,7 +407,7 @@ def test_second_gpu_or_sensor_is_refused(tmp_path: Path) -> None:
         "1, 2025/04/09 08:59:06.360, 56.78 W\n"
     )
     with pytest.raises(
-        FileRefused, match="channel differs from '0', that of the first row: import"
+        FileRefused, match="channel differs from the channel of the first row, '0': import"
     ):
         import_file(path, tmp_path / "session")
 

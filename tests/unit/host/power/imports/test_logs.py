@@ -199,7 +199,7 @@ def test_range_of_a_shield_is_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "supply_v", "reason"),
     [
-        (b"TimeStamp: 000s 000ms, buff 00%\r\n6409-07\r\n", None, "current or energy is unknown"),
+        (b"TimeStamp: 000s 000ms, buff 00%\r\n6409-07\r\n", None, "samples are current or energy"),
         (b"PowerShield > ack output current\r\n", None, "has current but no voltage"),
         (b"PowerShield > ack output energy\r\nTimeStamp: 000s 000ms\r\n", None, "no rate"),
         (b"PowerShield > ack output energy\r\nPowerShield > ack freq 7k\r\n", None, "no rate of"),

@@ -139,7 +139,7 @@ def rewritten(folder: Path, name: str, table: pa.Table) -> Path:
         (lambda table: table.drop_columns(["digital"]), "damaged: no column 'digital'"),
         (
             lambda table: table.set_column(3, "watts_w", pa.array(["x"] * 3000)),
-            "damaged: .*column 'watts_w' is of string, must be of double",
+            "damaged: .*column 'watts_w' has type string, must have type double",
         ),
         (
             lambda table: table.set_column(3, "watts_w", pa.array([np.inf] * 3000)),

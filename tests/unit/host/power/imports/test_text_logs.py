@@ -172,7 +172,7 @@ def test_rails_above_their_input_are_refused(tmp_path: Path) -> None:
     """Otherwise a log whose input has the name of a rail would have a third of the power."""
     rails = "VDD_CPU_GPU_CV 1800mW/1800mW VDD_SOC 1800mW/1800mW"
     lines = [f"{tegrastats(second, 1800)} {rails}" for second in range(10)]
-    parts = "VDD_CPU_GPU_CV + VDD_SOC, which it includes, is 3.6 W"
+    parts = "VDD_CPU_GPU_CV + VDD_SOC, which is 3.6 W"
     with pytest.raises(FileRefused, match=re.escape(f"VDD_IN is 1.8 W, but {parts}")):
         imported(tmp_path, lines)
 

@@ -33,7 +33,7 @@ _LOWEST_W = {
     "sum of rails": 0.0,
     SYNTHETIC: 0.0,
 }
-"""Maps each boundary that need not contain the whole device to its lowest power, W."""
+"""Lowest power, W, by boundary, for the boundaries that need not contain the whole device."""
 
 
 def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) -> Reason | None:
@@ -72,7 +72,7 @@ def peak_w(capability: Capability, board: ExpectedPower | None) -> float:
 
 
 def ceiling_w(power: PowerTrace, board: ExpectedPower | None) -> float:
-    """Highest possible power of samples at a range's end; 0 if a higher range measured it."""
+    """Highest possible power of samples at a range's end; 0 if a higher range measured them."""
     loss = power.loss
     if loss.saturated_count <= loss.bounded_count:
         return 0.0

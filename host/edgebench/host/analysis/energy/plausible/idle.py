@@ -1,6 +1,6 @@
 """Samples of a run far below its idle power, and sources whose value never changes.
 
-A device draws no less power than when it is idle. So samples far below the power of every idle
+A device never draws less power than when it is idle. So samples far below the power of every idle
 phase are not measurements: a program wrote zeros where it had no value, or a connection was loose.
 """
 
@@ -21,12 +21,12 @@ LOW_QUANTILE = 0.02
 """Quantile of the idle samples that counts as the lowest idle power. It is not the minimum, because
 a few idle samples may be wrong themselves."""
 _BELOW_WIDTHS = 3.0
-"""Distance below the median from which a sample is too low, as a multiple of the distance between
-the median and `LOW_QUANTILE`. It is 6 standard deviations of normal noise, which less than one
-sample in a billion exceeds."""
+"""A sample is too low if its distance below the median exceeds this multiple of the distance
+between the median and the quantile `LOW_QUANTILE`. For normal noise, the limit is 6 standard
+deviations below the median; less than one sample in a billion is lower."""
 _LEAST_SAMPLES = 8
 """Minimum number of samples in an idle window. The lowest of 8 samples is 1.4 standard deviations
-below the median, and the limit is then three times as far below it."""
+below the median, and the limit is then three times as far below the median."""
 _LEAST_STILL = 50
 """A source counts as dead if at least this many samples are all equal. A sound plug with a new
 value each second, in steps of 0.1 W, may repeat a value for half a minute."""

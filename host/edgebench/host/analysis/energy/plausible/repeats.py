@@ -50,11 +50,11 @@ _CHANCE = 14.0
 _LEAST_SAME_RATIO = 0.05
 """Share of equal neighbours that is assumed for a source with a lower share."""
 _BELOW_SIGMAS = 4.0
-"""Distance below the highest value, in standard deviations, that contains most samples of a load
-that is not clipped."""
+"""Distance below the highest value, in standard deviations. Without clipping, most samples of a
+load are within this distance."""
 _CLIPPED_RATIO = 0.05
-"""Samples count as clipped if at least this share of those within `_BELOW_SIGMAS` of the highest
-value have that value."""
+"""Samples with the highest value count as clipped if they are at least this share of all samples
+within `_BELOW_SIGMAS` of the highest value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Noise:
         return self.is_seen_in(_LEAST, _LEAST_VALUES)
 
     def is_seen_in(self, step_count: int, value_count: int) -> bool:
-        """Whether at least so many differences and different values exist and show such noise."""
+        """Whether at least this many differences and distinct values exist, and show this noise."""
         return (
             len(self.steps) >= step_count
             and self.value_count >= value_count
@@ -99,15 +99,15 @@ class Noise:
         Args:
             repeat_count: Number of samples in the run.
             sample_count: Number of samples that were searched for runs.
-            same_ratio: Share of equal neighbours, which is used if it is higher than the share in
-                this noise.
+            same_ratio: Share of equal neighbours elsewhere; the higher of this share and the share
+                in this noise is used.
         """
         ratio = min(max(same_ratio, self.same_ratio, _LEAST_SAME_RATIO), 0.999)
         return repeat_count - 1 < (math.log(sample_count) + _CHANCE) / -math.log(ratio)
 
 
 def noise_of(values: Floats, is_loose: NDArray[np.bool_]) -> Noise:
-    """Noise of the samples, shape (n,), that are outside long runs, as `is_loose` states."""
+    """Noise of those samples, shape (n,), that `is_loose` marks as outside long runs."""
     kept = values[is_loose]
     steps = np.abs(np.diff(values))[is_loose[1:] & is_loose[:-1]]
     return Noise(steps, len(np.unique(kept)))
@@ -143,7 +143,7 @@ def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
 
 
 def _same_ratio(values: Floats, begin: int, end: int) -> float:
-    """Share of samples outside a run, but with its value, that an equal sample follows."""
+    """Share of samples followed by an equal one, among those with a run's value outside the run."""
     others = np.concatenate([values[:begin], [np.nan], values[end + 1 :]])
     is_value = others == values[begin]
     count = int(np.count_nonzero(is_value))

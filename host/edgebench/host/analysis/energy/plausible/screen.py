@@ -2,9 +2,9 @@
 
 Theory of operation. Every source, live or a file, passes these checks before any energy is
 computed. Samples that cannot be true are left out, and count as missing. Up to 0.1 % of such
-samples add to the uncertainty. If there are more, the recording is refused, or the window that
-contains them. If an error cannot be bounded that way, such as a wrong unit, the energy is refused.
-A check is listed only if it found something, so a recording without listed checks is plausible.
+samples add to the uncertainty. If there are more, the recording or the window that contains them is
+refused. If an error cannot be bounded that way, such as a wrong unit, the energy is refused. A
+check is listed only if it found something, so a recording without listed checks is plausible.
 
     plausible     power that no board can draw, values that are stuck, a counter that is dead
     saturation    samples at the end of a range that the driver does not declare
@@ -40,9 +40,9 @@ PRODUCT_RATIO = 3.0
 converter that reads the three quantities in succession, or in whole milliamperes, deviates by less
 than this ratio; a wrong unit deviates by more."""
 LEAST_POWER_FACTOR = 0.02
-"""Minimum ratio of power to voltage times current if the current may alternate. It is assumed that
-a device in standby, whose filter draws mostly reactive power, is above this ratio, and that a wrong
-unit is below it."""
+"""Minimum power factor, power / (voltage · current), if the current may alternate. It is assumed
+that a device in standby, whose filter draws mostly reactive power, is above this ratio, and that a
+wrong unit is below it."""
 _ALTERNATING = ("wall", "not stated")
 """Boundaries whose current may alternate."""
 _REVERSED_RATIO = 3.0

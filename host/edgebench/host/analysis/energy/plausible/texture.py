@@ -16,7 +16,7 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texture:
-    """Summary of a part of a recording, with its repeated values and its power, measured twice."""
+    """Summary of a part of a recording: repeated values, mean power, and voltage times current."""
 
     longest_repeat: int
     """Largest number of successive samples with equal values."""

@@ -55,7 +55,8 @@ class Alignment:
     """Standard deviation of the marks' distances from the line; None if there are no marks."""
     mark_count: int = 0
     rate_error: float | None = None
-    """Bound on the error of a slope that was taken from another method; None for an own slope."""
+    """Bound on the error of a slope that was taken from another method; None if the method
+    determined the slope itself."""
 
 
 def host_line(clock: ClockModel) -> ClockLine:

@@ -2,8 +2,8 @@
 
 shared_clock   the agent polled the meter itself: nothing to convert
 probes         device → host by two-way probes; the meter's samples have the host's timestamps
-arrival        device → host by probes, host → meter by the arrival times of samples, which have
-               an unknown delay up to the limit of USB and host
+arrival        device → host by probes, host → meter by the arrival times of samples; the samples
+               arrive with an unknown delay, which is at most the maximum delay of USB and host
 edge           pulses on a wire
 coded_load     a load code found in the power
 loop           the start and end of the loop, if the code is not found
@@ -162,10 +162,10 @@ def is_made_up(power: PowerTrace) -> bool:
 
 
 def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, Reason]:
-    """Maps each method that a stronger method contradicts to the reason.
+    """Reason of the contradiction, for each method that a stronger method contradicts.
 
     A wire takes precedence over a pattern in the power. Both take precedence over arrivals, which
-    do not show the delay by a buffer between meter and host.
+    do not show the delay that a buffer between meter and host causes.
     """
     wrong: dict[SyncMethod, Reason] = {}
     for stronger, weaker in _PRECEDENCE:
@@ -195,7 +195,7 @@ class _Methods:
     clocks: RunClocks
 
     def all(self) -> Iterator[tuple[SyncMethod, Callable[[], Alignment]]]:
-        """Maps each method that is possible with the meter to its alignment function."""
+        """Each method that is possible with the meter, with its alignment function."""
         capability = self.power.header.capability
         if self.clocks.place is not None:
             pass  # a file contains no arrival times

@@ -1,10 +1,10 @@
 """Match falling edges of the meter's input with pulses that the device sends on a wire.
 
 Theory of operation. The device sends a few pulses at irregular distances and records their times.
-For each digital input, every pair of one of the first pulses and an edge is a guess at the offset.
-The guess with which the most pulses match an edge is right, because the irregular distances fit at
-only one offset. An input with another signal does not match. The method needs neither a third clock
-nor a first guess.
+For each digital input, every pairing of an edge with one of the first pulses is a guess at the
+offset. The guess with which the most pulses match an edge is right, because the irregular distances
+fit at only one offset. An input with another signal does not match. The method needs neither a
+third clock nor a first guess.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ DRIFT_LIMIT = 300e-6
 GUESS_NS = 3e6
 """Assumed time error at the far end of a recording if the rate comes from arrivals."""
 NEEDED_RATIO = 0.8
-"""Minimum share of the pulses that must be found, because a glitch may hide one or two pulses."""
+"""Minimum share of the pulses that must be found. Not all are required, because a glitch may hide
+one or two pulses."""
 MIN_FOUND = 4
 MAX_EDGES = 4000
 """An input with more edges carries another signal; mains hum makes this many edges in 80 s."""

@@ -26,10 +26,10 @@ DROP_SIGMAS = 8.0
 """Minimum fall that is used, in standard deviations of the noise."""
 LOW, LOW_SIGMAS = 0.05, 4.0
 """Minimum distance of a power from the idle power, relative to the loop's height above idle, and in
-standard deviations of the noise. A power that is closer counts as this distance away, because the
-idle power is not exact."""
+standard deviations of the noise. A power that is closer to the idle power is treated as if it were
+at this distance, because the idle power is not exact."""
 APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Numbers of samples between the two powers of a fall that are compared."""
+"""Distances, in samples, at which two powers of a fall are compared."""
 
 
 def fall_s(

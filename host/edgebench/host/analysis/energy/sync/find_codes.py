@@ -40,8 +40,8 @@ MIN_EACH = 0.5
 MIN_MEAN = 0.75
 """Minimum correlation of each code (`MIN_EACH`), and minimum mean of the two (`MIN_MEAN`). The
 correlation of 31 chips with noise has a standard deviation of 0.18, and the mean of two such
-correlations 0.13. 0.75 is 5.9 standard deviations of the mean, which noise exceeds at one of a
-hundred million positions."""
+correlations 0.13. A mean of 0.75 is 5.9 of its standard deviations; noise exceeds this mean at one
+of a hundred million positions."""
 RIVAL_PLACE_RATIO = 0.8
 """A position is a candidate if its correlation is at least this share of the best correlation."""
 MAX_PLACES = 64

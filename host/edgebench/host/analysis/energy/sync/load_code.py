@@ -3,15 +3,17 @@
 Theory of operation. The device alternates between active and idle according to a maximum-length
 sequence, and records when each chip (element of the sequence) began. Such a sequence does not
 correlate with a shifted copy of itself, so the correlation of the chips' mean powers with the code
-has one peak, even if the peak is seconds away from the guess by another clock. Around the peak,
-every change between active and idle is a separate mark: with power P_a before and P_b after, and
-the energy E of half a chip (h) on either side of the expected change, the change is late by
+has one peak, even if the peak is seconds away from the position that another clock predicts. Around
+the peak, every change between active and idle is a separate mark: with power P_a before and P_b
+after, and the energy E of half a chip (h) on either side of the expected change, the change is late
+by
 
     d = (E - (P_a + P_b) · h) / (P_a - P_b)
 
-which is independent of the shape of the change and of the sample rate, because it uses only energy,
-which is exact at any time. A line through these marks is the alignment; their spread is its error,
-and the time by which rises are later than falls bounds the device's own delays.
+This delay is independent of the shape of the change and of the sample rate, because it is computed
+only from energy, and the energy is exact at any time. A line through these marks is the alignment;
+the spread of the marks is its error. The time by which rises are later than falls bounds the
+device's own delays.
 
 Source: Golomb, Shift Register Sequences (1967), for the autocorrelation.
 """
@@ -38,8 +40,7 @@ from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 SEARCH_NS = 5e9
-"""Time by which the first guess may be wrong because of the meter's buffers, and thus is
-searched."""
+"""Maximum error of the first guess, caused by the meter's buffers. The search extends this far."""
 SEARCH_CHIPS = 6
 """Minimum distance to search, in chips, so that the best shift can be compared with others."""
 MAX_GRID = 4_000_000
@@ -49,9 +50,9 @@ GRID_PER_CHIP = 40
 """Grid points per chip at which the energy is read; power counts as constant between two points."""
 MIN_CORRELATION = {1: 0.85, 2: 0.7}
 """Maps the number of codes of a run (1 or 2) to their minimum correlation. The correlation of 31
-chips with white noise has a standard deviation of 0.18, and 500 shifts of a chip are tried. Noise
-is then taken for the code in one of a million searches for two codes, and in one of 2000 searches
-for a single code."""
+chips with white noise has a standard deviation of 0.18, and the shifts that are tried span
+500 chips. Noise is then taken for the code in one of a million searches for two codes, and in one
+of 2000 searches for a single code."""
 MIN_CORRELATION_EACH = 0.5
 """Minimum correlation of each code alone, at the shift that is best for both."""
 RIVAL_PEAK_RATIO = 0.8
@@ -67,7 +68,8 @@ ONE_CODE_DRIFT = 50e-6
 FLAT_RATIO = 0.2
 """A change of power that is smaller than this share of the typical change is not a mark."""
 OUTLIER_FACTOR = 5.0
-"""A mark is an outlier from this distance, in standard deviations (from the median deviation)."""
+"""A mark is an outlier if its distance from the median exceeds this number of standard deviations.
+The standard deviation is estimated from the median absolute deviation."""
 CODE_COVERAGE = 2.0
 
 Cumulative = Callable[[Nanoseconds], Floats]
@@ -122,7 +124,7 @@ def align_code(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeTrace:
-    """A code, and the energy around it."""
+    """A code, and the energy in the time around the code."""
 
     edges_ns: Nanoseconds
     is_busy: NDArray[np.bool_]
@@ -157,7 +159,7 @@ class CodeTrace:
 
     @property
     def changes(self) -> NDArray[np.bool_]:
-        """Whether the load changes at each edge between two chips, shape (n - 1,)."""
+        """For each boundary of two successive chips: whether the load changes, shape (n - 1,)."""
         changes: NDArray[np.bool_] = self.is_busy[1:] != self.is_busy[:-1]
         return changes
 

@@ -1,12 +1,12 @@
 """The start and end of the loop, located in the recorded power.
 
 Theory of operation. The device is idle right before the warm-up and right after the timed loop, and
-active in between. So the power rises and falls with the loop, at a known distance. Their position
-is searched like that of a load code. Then each of the two is a mark, located by the energy around
-it (load_code.py). Other changes of the power are unknown beforehand. So the error of a mark is
-estimated by the same computation at times without a change of the load, in the middle of the loop
-and while the device is idle. Without a disturbance, both marks are late by the same time. Half of
-the difference between their delays is part of the error.
+active in between. So the power rises and falls with the loop, at a known distance. The position of
+the rise and the fall is searched like that of a load code. Then each of the two is a mark, located
+by the energy around it (load_code.py). Other changes of the power are unknown beforehand. So the
+error of a mark is estimated by the same computation at times without a change of the load, in the
+middle of the loop and while the device is idle. Without a disturbance, both marks are late by the
+same time. Half of the difference between their delays is part of the error.
 
 This method needs a weaker signal than a load code, but gives only two marks and no rate.
 """
@@ -35,16 +35,16 @@ from edgebench.protocol.record import LoadCode
 MAX_SEARCHED = 20_000_000
 """Maximum number of combinations of a shift and a piece of time, each of some 60 bytes."""
 HALF_OF_LOOP = 8
-"""Divisor of the loop's duration. The power on each side of a mark is evaluated over this fraction
-of the loop, or over the idle time if that is shorter. So enough positions remain in the loop to
-estimate the fluctuation."""
+"""Divisor of the loop's duration. The power on each side of a mark is evaluated over the quotient,
+or over the idle time if that is shorter. So enough positions remain in the loop to estimate the
+fluctuation."""
 MIN_HALF_SAMPLES = 4
-"""Minimum number of samples on each side of a mark. A meter that takes fewer is too slow to resolve
-a change."""
+"""Minimum number of samples on each side of a mark. A meter that takes fewer samples is too slow to
+resolve a change."""
 NEAR_CHIPS = 3
-"""Number of pieces at each end of the loop that count separately in the search. Each is as long as
-the idle piece outside the loop. The middle of the loop counts as a single piece, regardless of its
-length."""
+"""Number of pieces at each end of the loop that count separately in the search. Each of these
+pieces is as long as the idle piece outside the loop. The middle of the loop counts as a single
+piece, regardless of its length."""
 RIVAL_FACTOR, RIVAL_LEFT = 4.0, 0.1
 """Every position but the best must leave at least this share of the variance unexplained:
 `RIVAL_FACTOR` times the share at the best position, and at least `RIVAL_LEFT`. Otherwise the result
@@ -219,7 +219,7 @@ class _Edges:
     half_ns: int
 
     def at(self, meter_ns: Nanoseconds) -> tuple[Floats, Floats]:
-        """Each change's delay against `meter_ns`, and the power before it minus that after it."""
+        """Delay of each change relative to `meter_ns`, and the fall of the power at the change."""
         excess_j, step_w = self._excess_j(meter_ns)
         late_ns = np.zeros(len(meter_ns))
         np.divide(1e9 * excess_j, step_w, out=late_ns, where=step_w != 0)

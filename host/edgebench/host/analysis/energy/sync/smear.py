@@ -4,9 +4,9 @@ Theory of operation. Many instruments filter the power, and few files state this
 every change of power; the alignment, which uses these changes, includes the delay. A filter also
 makes changes less steep, which changes the power at the ends of a window. The code changes at many
 different intervals, so a recording through a filter of time constant T shows the shape of the
-filtered code. The powers of quarters of chips (elements of the code) are compared with the code
-after filters of several T, each at several shifts, by least squares for the two levels. The largest
-T whose fit is about as good as the best fit is used.
+filtered code. The powers of quarters of chips (elements of the code) are compared with filtered
+versions of the code, for several T and several shifts of each. The two levels of the power are
+fitted by least squares. The largest T whose fit is about as good as the best fit is used.
 
 Source: our own; a moving average over a time L is fitted with T between L / 4 and L / 2, as
 simulated in the tests.
