@@ -279,7 +279,8 @@ def test_firmware_for_another_board_is_refused(tools: Path, tmp_path: Path) -> N
     other = tmp_path / "kit.elf"
     other.write_bytes(elf(0x1000_0000, 0x2000_0000))
     with pytest.raises(
-        UsageError, match=r"begins at address 0x10000000, and the flash of nucleo-l4r5zi at 0x8000"
+        UsageError,
+        match=r"at address 0x10000000, but the flash of nucleo-l4r5zi begins at 0x8000",
     ):
         flash_command("nucleo-l4r5zi", other)
     assert flash_command("rp2040-pico", other)

@@ -187,7 +187,7 @@ def test_counter_whose_converter_is_at_its_end_is_saturated(
     assert found.loss.saturated_count == 1
     limits = opened(meter).capability.current_limits
     assert bool(limits) == (file == "curr1_input")
-    assert all("only when it is read" in limit.reference for limit in limits)
+    assert all("only at each reading" in limit.reference for limit in limits)
 
 
 @pytest.mark.parametrize(("name", "gain"), [("ina219", 8), ("ina226", 1), ("ina780", 1)])

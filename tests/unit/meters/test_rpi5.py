@@ -103,7 +103,7 @@ def test_slow_command_lowers_the_rate(board: Path) -> None:
     assert opened(Rpi5Meter(board, clock_ns=Ticks())).capability.rate_hz == RATE_MAX_HZ
     slow = opened(Rpi5Meter(board, clock_ns=Ticks(look_ns=40_000_000)))
     assert slow.capability.rate_hz == pytest.approx(2.5)
-    with pytest.raises(UsageError, match="up to 10 Hz"):
+    with pytest.raises(UsageError, match="at most 10 Hz"):
         find_meter("rpi5:rate=50")
     with pytest.raises(UsageError, match="takes only a directory as address, got 'VDD_CORE'"):
         find_meter("rpi5:VDD_CORE")

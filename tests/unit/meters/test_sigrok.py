@@ -238,7 +238,7 @@ def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
         ("demo,rate=1000,current=A1,supply=5", r"A1 should measure A.*as in shunt=0\.1"),
         ("demo,rate=1000,current=A1,shunt=1", "current= requires a voltage"),
         ("demo,rate=1000,power=A1", "A1 should measure W; available: A1"),
-        ("demo,rate=200k,current=A1,shunt=1,supply=5", "use up to 100000"),
+        ("demo,rate=200k,current=A1,shunt=1,supply=5", "use at most 100000"),
         ("demo,current=A1,shunt=1,supply=5", "takes 200000 samples per second"),
         ("demo,conn=nowhere,rate=9,channel=3", "no option 'channel'"),
         ("", "name a driver of sigrok"),

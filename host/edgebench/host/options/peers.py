@@ -107,7 +107,7 @@ OPTIONS = (
              "benchmark_model, trtexec",
              "pass a file of inputs with --inputs: --inputs {FILE.npz}", _BENCH),
     PeerWord(("--input_layer",), "benchmark_model",
-             "omit the option, because edgebench fills all inputs; to set the shape of an input: "
+             "omit the option, because all inputs are filled; to set the shape of an input: "
              "--shape NAME=1x128",
              _BENCH),
     PeerWord(
@@ -210,7 +210,7 @@ OPTIONS = (
              "print only results and errors: -q"),
     PeerWord(("--no-color", "--no-colour", "--color", "--colour"), "git, uv",
              "turn colours off with a variable: NO_COLOR=1 edgebench …"),
-    PeerWord(("--yes", "--force"), "apt", "omit the option: edgebench asks no questions",
+    PeerWord(("--yes", "--force"), "apt", "omit the option: there is no question to confirm",
              ("bench", "show", "runs", "report")),
     PeerWord(("--name", "--command-name", "--label", "--tag"), "hyperfine, docker",
              "tag the runs afterwards: edgebench tag last {NAME}; or select devices: --on "

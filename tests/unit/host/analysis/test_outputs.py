@@ -397,5 +397,5 @@ def test_answers_in_another_order_meet_their_own_labels() -> None:
 def test_index_that_cannot_be_true_is_refused(index: list[Any]) -> None:
     """Otherwise a hostile agent could have a sample counted twice, or cause a traceback."""
     outputs = {"dataset.0": np.eye(4, dtype=np.int8)[[3, 1]], "dataset_index": np.array(index)}
-    with pytest.raises(MeasurementError, match="different samples"):
+    with pytest.raises(MeasurementError, match="different one of the 4 labelled samples"):
         accuracy(outputs, [INT8], np.array([1, 0, 3, 0]), "top1")

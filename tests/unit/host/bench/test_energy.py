@@ -293,7 +293,7 @@ def test_stretch_of_a_file_gives_one_run_its_energy(store: Store, tmp_path: Path
     store_coded_run(store, again, later_s=7.5)
     write_trace_csv(path)
     add_energy(store, RUN_ID, path, STATED)
-    with pytest.raises(TraceRefused, match=f"belong to run {RUN_ID}, whose energy"):
+    with pytest.raises(TraceRefused, match=f"belong to run {RUN_ID}; the energy of that run"):
         add_energy(store, again, path, STATED)
     add_energy(store, RUN_ID, path, STATED)  # the same run may have it again
 

@@ -112,7 +112,7 @@ def test_phases_and_facts_are_in_the_trace(parsed: Parsed, metered: ExportedRun)
     assert parsed.facts["run_id"] == metered.run.run_id
     assert metered.run.verdict.state.value in parsed.title
     assert "95 %" in parsed.facts["latency_ns.p50"]
-    assert "blocks of 0.001 s" in parsed.facts["power"]
+    assert "length of a block is 0.001 s" in parsed.facts["power"]
 
 
 def test_sensors_are_counters_with_units(parsed: Parsed, metered: ExportedRun) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from importlib import import_module
 
 import pytest
@@ -36,3 +37,10 @@ def test_commands_and_options_in_hints_exist(row: PeerWord) -> None:
             typed = list(row.commands)
         for command in typed:
             assert flags <= flags_of(command), f"{command}: {step}"
+
+
+@pytest.mark.parametrize("rows", [OPTIONS, COMMANDS, VALUES], ids=["options", "commands", "values"])
+def test_no_word_has_two_rows_for_a_command(rows: tuple[PeerWord, ...]) -> None:
+    """Otherwise the first row would silently hide the hint of the other."""
+    pairs = [(word, command) for row in rows for word in row.words for command in row.commands]
+    assert sorted(pair for pair, count in Counter(pairs).items() if count > 1) == []

@@ -156,8 +156,8 @@ def test_refused_set_has_its_causes_and_no_number() -> None:
             ThermalResult(
                 ThermalState.THROTTLED, "thermal", True, onset_s=10.2, retention_ratio=0.82
             ),
-            "slowed down after 10 s by heat: at the end, 82 % of its peak performance is left, by "
-            "latency",
+            "slowed down after 10 s by heat: at the end, 82 % of its peak performance is left, "
+            "measured by latency",
         ),
         (
             ThermalResult(ThermalState.THROTTLED, "undervoltage", True),

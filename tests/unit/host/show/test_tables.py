@@ -324,7 +324,7 @@ def test_list_of_runs_names_sets_that_are_invalid() -> None:
     near = [replace(row, set_id="set-2", latency_ns_p50=9000 + n) for n in range(5)]
     sides = [replace(one, set_id=None, comparison_id="pairs-1", side="candidate") for one in far]
     lines = invalid_lines([*far, *near, *sides])
-    assert [line.partition(" has no number")[0] for line in lines] == [
+    assert [line.partition(" has no result")[0] for line in lines] == [
         "invalid: set-1",
         "invalid: pairs-1-candidate",
     ]

@@ -217,9 +217,9 @@ class TrendRule(TimedSetRule):
     def ordered(value: float, limit: float, *, name: str, is_rising: bool, run_count: int) -> str:
         moved = "rose" if is_rising else "fell"
         return (
-            f"{name} {moved} from run to run, by {format_percent(value, 1)} over "
-            f"{run_count} runs, limit "
-            f"{format_percent(limit)}: the device was still changing"
+            f"{name} mostly {moved} from run to run; the {run_count} runs range over "
+            f"{format_percent(value, 1)}, limit {format_percent(limit)}: the device was still "
+            f"changing"
         )
 
     @reason("step", advice.cool)

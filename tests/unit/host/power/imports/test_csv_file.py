@@ -63,7 +63,7 @@ def test_energy_is_that_of_the_columns(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("t_s,power_W\n0,1\n1,2\n0.5,3\n", r"line 4, column 't_s': not later"),
+        ("t_s,power_W\n0,1\n1,2\n0.5,3\n", r"line 4, column 't_s': the time is not later"),
         ("# a\nt_s,power_W\n0,1\n\n1,nan\n", r"line 5, column 'power_W': not a number"),
         ("t_s,power_W\n0,1\n1,\n", r"line 3, column 'power_W': not a number"),
         ("t_s,power_W\n0,1\n,2\n", r"line 3, column 't_s': not a time"),
@@ -81,9 +81,12 @@ def test_energy_is_that_of_the_columns(
         ("t_s,mA,voltage_range\n0,1,1\n1,1,1\n", r"'voltage_range' has the unit 'range'"),
         (
             "t_s,power_W,channel\n0,1,a\n1,1,a\n2,9,b\n",
-            r"line 4, column 'channel': .* differs from 'a'",
+            r"line 4, column 'channel': .* differs from .*, 'a'",
         ),
-        ("t_s,power_W,Channel\n0,1,1\n1,1,\n", r"line 3, column 'Channel': .* differs from '1'"),
+        (
+            "t_s,power_W,Channel\n0,1,1\n1,1,\n",
+            r"line 3, column 'Channel': .* differs .*'1'",
+        ),
         ("t_s,t_s,power_W\n0,0,1\n1,1,1\n", r"two columns are named 't_s'"),
         ("power_W\n1\n1\n", r"no time column"),
         ("t_s,note\n0,1\n", r"no power or current column"),
@@ -336,7 +339,7 @@ MONSOON = "Time(ms),Main(mA),Main Voltage(V)\n0.001,500,4.0\n"
         (MONSOON + "nan,500,4.0\n", r"line 3, column 'Time\(ms\)': not a time"),
         (
             MONSOON.replace("0.001", "09:00:00") + "09:00:00,500,4.0\n",
-            r"line 3, column 'Time\(ms\)': not later",
+            r"line 3, column 'Time\(ms\)': the time is not later",
         ),
         ("time,power_W\n2026-11-22T09:00:00,5\n9999-01-01T00:00:00,5\n", "not a time"),
     ],

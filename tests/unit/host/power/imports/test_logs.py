@@ -136,7 +136,7 @@ def test_overflow_of_the_analyser_is_missing(tmp_path: Path) -> None:
         (["Time,28-12-2020 15:21:02.000,Watts"], "are not in pairs"),
         (["Time,31-02-2020 15:21:02.000,Watts,5"], "line 2: not a PTDaemon sample"),
         (["Time,28-12-9999 15:21:02.000,Watts,5"], "line 2: not a PTDaemon sample: not a time"),
-        ([LINE.format(0, 5)], "sample 2, column 'Time': not later"),
+        ([LINE.format(0, 5)], "sample 2, column 'Time': the time is not later"),
         ([], "fewer than two samples"),
     ],
 )

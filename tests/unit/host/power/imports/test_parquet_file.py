@@ -60,7 +60,7 @@ def test_plain_table_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"t_s": [0.0, None], "power_W": [1.0, 1.0]}, r"row 2, column 't_s': not a time"),
         ({"t_s": [0.0, 1.0], "power_W": [1.0, None]}, r"row 2, column 'power_W': not a number"),
-        ({"t_s": [0, 0], "power_W": [1.0, 1.0]}, r"row 2, column 't_s': not later"),
+        ({"t_s": [0, 0], "power_W": [1.0, 1.0]}, r"row 2, column 't_s': the time is not later"),
         ({"t_s": ["0", "1"], "power_W": [1.0, 1.0]}, r"column 't_s' holds string"),
         ({"t_s": [0, 1], "power": [1.0, 1.0]}, r"column 'power' has no unit"),
         ({"t_s": [], "power_W": []}, r"holds null, not numbers"),
@@ -83,7 +83,7 @@ def test_several_channels_in_one_table_are_refused(tmp_path: Path, is_dictionary
         power_W=np.arange(100) % 2.0,
         channel=names.dictionary_encode() if is_dictionary else names,
     )
-    with pytest.raises(FileRefused, match="row 2, column 'channel': channel differs from 'cpu'"):
+    with pytest.raises(FileRefused, match=r"row 2, column 'channel': channel differs from .*'cpu'"):
         import_file(path, tmp_path / "session")
 
 

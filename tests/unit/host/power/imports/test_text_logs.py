@@ -173,7 +173,7 @@ def test_rails_above_their_input_are_refused(tmp_path: Path) -> None:
     rails = "VDD_CPU_GPU_CV 1800mW/1800mW VDD_SOC 1800mW/1800mW"
     lines = [f"{tegrastats(second, 1800)} {rails}" for second in range(10)]
     parts = "VDD_CPU_GPU_CV + VDD_SOC, which is 3.6 W"
-    with pytest.raises(FileRefused, match=re.escape(f"VDD_IN is 1.8 W, but {parts}")):
+    with pytest.raises(FileRefused, match=re.escape(f"VDD_IN is 1.8 W, but includes {parts}")):
         imported(tmp_path, lines)
 
 
