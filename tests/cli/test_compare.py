@@ -149,6 +149,16 @@ def test_pairs_that_cannot_decide_are_told_before_they_are_measured(
     assert ("is too few to decide about times" in said.err) == (count < MIN_PAIRS)
 
 
+def test_duration_of_pairs_is_stated_before_they_are_measured(edgebench: Run) -> None:
+    """Otherwise `--quick --against` would take four minutes without notice."""
+    models = ("digits_int8.tflite", "--against", "digits_fp32.tflite", "--on", "nosuch")
+    said = edgebench("bench", *models, "--quick")
+    assert "note: 20 runs of 10 s take about 0:04:30 for each runtime and device" in said.err
+    assert "note: 20 runs" not in edgebench("bench", *models, "--quick", "-q").err
+    short = ("--quick", "--duration", "1s", "--pairs", "6")
+    assert "take about" not in edgebench("bench", *models, *short).err
+
+
 def test_runs_that_differ_are_refused_with_the_key(edgebench: Run, host: Host) -> None:
     """Otherwise runs of two devices would be compared as if they came from the same device."""
     before = store_side(host, "before", level(1000.0))

@@ -1,1 +1,1 @@
-"""Device profiles: one TOML file per board, and the matcher that selects a profile."""
+"""Device profiles: a TOML file per board, and the matcher that selects a profile."""

@@ -14,7 +14,7 @@ from edgebench.protocol.toml_text import Complaint
 GENERIC_PREFIX = "generic-"
 """Prefix of the ids of profiles that may match every device."""
 _NAMES = ("role", "name", "kind")
-"""The key of a fact selects a list item by the value of one of these fields."""
+"""The key of a fact selects a list item by the value of any of these fields."""
 
 
 def check(profile: Profile, name: str) -> Iterator[Complaint]:

@@ -47,7 +47,7 @@ def match_profile(identity: DeviceIdentity, profiles: Sequence[Profile] | None =
 
 def fits_device(condition: Match, identity: DeviceIdentity) -> bool:
     """Whether a device meets every condition that the match states."""
-    usb = {(one.vid, one.pid) for one in condition.usb}
+    usb = {(device.vid, device.pid) for device in condition.usb}
     return all(
         (
             condition.machine in (None, identity.machine),

@@ -1,4 +1,4 @@
-"""The expectations of a board as a tree of frozen dataclasses, from one TOML file per board.
+"""The expectations of a board as a tree of frozen dataclasses, from a TOML file per board.
 
     Profile
     ├── matches       conditions on the device: at least one block must hold with all its keys

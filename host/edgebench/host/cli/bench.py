@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from edgebench.host.store.layout import Store
 
 
+ANNOUNCED_S = 60.0
+"""Shortest expected duration of pairs that is stated before their first run."""
 EXAMPLES = (
     "edgebench bench model.tflite --quick           a first result",
     "edgebench bench a.onnx b.onnx --on pi5         two models on a device",
@@ -96,7 +98,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             lab = Lab(options.store)
             _take_defaults(options)
             request = _request(options, lab.store)
-            _warn_of_few_pairs(request)
+            _announce_pairs(request, is_quiet=is_quiet(options))
             runs = lab.measure(request, watcher.notify)
             compared = _compared(request, [run.result for run in runs], watcher)
         except (Interrupted, KeyboardInterrupt) as exc:  # the latter between runs
@@ -200,15 +202,25 @@ def _exported(options: argparse.Namespace, lab: Lab, runs: Sequence[Run]) -> lis
     return [ExportedRun(run, lab.store.directory(run.run_id), judgement) for run in runs]
 
 
-def _warn_of_few_pairs(request: BenchRequest) -> None:
-    """Warn, before the runs, if --pairs is too small to detect a change of times or energies.
+def _announce_pairs(request: BenchRequest, *, is_quiet: bool) -> None:
+    """Before the runs: how long pairs take, and whether they are too few to detect a change.
 
-    A single pair is enough for instruction counts.
+    A single pair is enough for instruction counts. The duration is stated because each run of a
+    pair takes the whole duration of a set, also with --quick.
     """
     from edgebench.host.analysis.compare.comparison import Design, needed_run_count
+    from edgebench.host.campaign.estimate import expected_run_s
+    from edgebench.host.result.units import format_duration
 
     if request.against is None:
         return
+    run_count, spec = 2 * request.against.pair_count, request.spec
+    expected_s = run_count * expected_run_s(spec)
+    if expected_s >= ANNOUNCED_S and not is_quiet:
+        echo(
+            f"note: {run_count} runs of {spec.duration_s:g} s take about "
+            f"{format_duration(expected_s)} for each runtime and device; --pairs sets their number"
+        )
     # Words such as "all" are not yet resolved to runtimes and devices.
     count = max(1, len(request.against.metrics)) * len(request.devices)
     least, pairs = needed_run_count(Design.PAIRED, count), request.against.pair_count
