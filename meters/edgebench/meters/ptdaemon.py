@@ -68,6 +68,10 @@ _SAMPLES_MAX = 1 << 16
 _MIN_WINDOW_SAMPLES = 20
 _LATE_RATIO = 1.9
 """Samples were missed if more than this many averaging intervals lie between two samples."""
+_STEP_NS = 1_000_000_000
+"""Minimum difference between two samples' distance by the daemon's clock and by the host's that
+counts as a step of the daemon's clock. A smaller difference occurs if the first of the samples
+arrived late."""
 NOT_GIVEN_W = (-1.0, -2.0)
 """Powers that the daemon writes if the analyser supplies no value, or does not respond. Source:
 mlcommons/power-dev#38."""
@@ -243,17 +247,29 @@ class PtDaemonDecoder(PolledDecoder):
         self._offset_ns = min(least_ns, least_ns if self._offset_ns is None else self._offset_ns)
         for taken_ns, power_w in samples:
             if self._newest_ns is None or taken_ns > self._newest_ns:
-                yield from self._placed(taken_ns + self._offset_ns, power_w)
+                passed_ns = None if self._newest_ns is None else taken_ns - self._newest_ns
+                yield from self._placed(taken_ns + self._offset_ns, power_w, passed_ns)
                 self._newest_ns = taken_ns
 
-    def _placed(self, end_ns: int, power_w: float) -> Iterator[Point]:
-        """Yield points without a value for a gap, then the point that ends at this time."""
+    def _placed(self, end_ns: int, power_w: float, passed_ns: int | None) -> Iterator[Point]:
+        """Yield points without a value for a gap, then the point that ends at this time.
+
+        Args:
+            end_ns: Host time of the sample.
+            power_w: NaN if the sample has no value.
+            passed_ns: Time since the last sample by the daemon's clock; None if unknown. It counts
+                the missed samples, because host times move if the last sample arrived late.
+        """
         begin_ns = end_ns - self._interval_ns if self._end_ns is None else self._end_ns
-        while end_ns - begin_ns > _LATE_RATIO * self._interval_ns:
-            yield Point.missing(begin_ns + self._interval_ns, begin_ns=begin_ns)
-            begin_ns += self._interval_ns
         if end_ns <= begin_ns:
             return
+        if passed_ns is None or passed_ns - (end_ns - begin_ns) > _STEP_NS:
+            passed_ns = end_ns - begin_ns
+        missed = max(0, math.ceil(passed_ns / self._interval_ns - _LATE_RATIO))
+        step_ns = min(self._interval_ns, (end_ns - begin_ns) // (missed + 1))
+        for _ in range(missed):
+            yield Point.missing(begin_ns + step_ns, begin_ns=begin_ns)
+            begin_ns += step_ns
         self._end_ns = end_ns
         if math.isnan(power_w):
             yield Point.missing(end_ns, begin_ns=begin_ns)

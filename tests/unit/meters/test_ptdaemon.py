@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import socket
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from support.ptdaemon import PtdEmulator, PtdFaults
 from support.recordings import Decoded, decoded
 
 from edgebench.meters.base import AbsentMeter, Flag, Header
-from edgebench.meters.ptdaemon import sample_of
+from edgebench.meters.ptdaemon import PtDaemonDecoder, sample_of
 from edgebench.meters.registry import find_meter
 from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import TargetError, WrongMeterOption
@@ -64,6 +65,23 @@ def test_samples_are_means_that_follow_each_other(tmp_path: Path, faults: PtdFau
     assert (found.begin_ns[1:] == found.time_ns[:-1]).all()
     assert (found.time_ns - found.begin_ns)[2:] / 1e9 == pytest.approx(0.1, abs=0.04)
     assert found.loss.lost_count == 0
+
+
+@pytest.mark.parametrize(("late_s", "step_s"), [(0.0, 0.0), (0.8, 0.0), (0.0, 3600.0)])
+def test_missed_samples_are_counted_by_the_clock_of_the_daemon(
+    late_s: float, step_s: float
+) -> None:
+    """Otherwise a first sample that was read late, or a clock that was set, would hide a loss."""
+    decoder = PtDaemonDecoder(opened("Ranges,1,-1.0,1,-1.0"))
+    points = []
+    for second in (1, 2, 3, 6, 7):
+        stamp = datetime(2026, 1, 1) + timedelta(seconds=second + (step_s if second > 5 else 0))
+        text = f"Time,{stamp:%d-%m-%Y %H:%M:%S}.000,Watts,5.0,Mark,x"
+        rx_s = second + (late_s if second < 4 else 0.0)
+        points += decoder.points([(round(rx_s * 1e9), text.encode())])
+    assert [math.isnan(point.power_w) for point in points] == [False] * 3 + [True] * 2 + [False] * 2
+    times_ns = [point.time_ns for point in points]
+    assert times_ns == sorted(set(times_ns))
 
 
 def test_samples_are_placed_where_they_were_taken(tmp_path: Path) -> None:
