@@ -58,8 +58,6 @@ CASES = (
 SIDES = {"confined": True, "free": False, "free again": False}
 _RUN, _END = b"r", b"e"
 BLOCK_S = 0.03
-COUNTED = 20_000
-"""Number of inferences whose system calls are counted."""
 LIMIT = 0.005
 """A median that changes by at most this share counts as unchanged."""
 
@@ -69,9 +67,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--blocks", type=int, default=20)
+    parser.add_argument("--counted", type=int, default=20_000, metavar="N", help="under strace")
     parser.add_argument("--count", nargs=3, help=argparse.SUPPRESS)
     add_patience(parser)
-    options = parse(parser, smoke={"rounds": 1, "blocks": 2}, rounds=3, blocks=8)
+    options = parse(parser, smoke={"rounds": 1, "blocks": 2, "counted": 500}, rounds=3, blocks=8)
     if options.count:
         runtime, path, count = options.count
         _loop(_calls(runtime, path), int(count))
@@ -88,7 +87,7 @@ def main() -> None:
         alike = spread([one["free again"] / one["free"] for one in rounds])
         case = f"{runtime} {name}".strip()
         p50_us = statistics.median(one["free"] for one in rounds) / 1000
-        calls = calls_per_inference(runtime, path, tries=1 if options.smoke else 2)
+        calls = calls_per_inference(runtime, path, options.counted, tries=1 if options.smoke else 2)
         rows.append([case, f"{p50_us:.3g}", cost.text(4), alike.text(4), calls])
         claims.append(
             claim(f"confined / free, {case}", cost.text(4), f"1 ± {LIMIT}", _is_met(cost))
@@ -190,13 +189,16 @@ def _period_ns(calls: Calls, count: int) -> float:
     return statistics.median(_loop(calls, count))
 
 
-def calls_per_inference(runtime: str, path: str, tries: int) -> str:
-    """Number of system calls per inference in the worker's loop, as text."""
+def calls_per_inference(runtime: str, path: str, counted: int, tries: int) -> str:
+    """Number of system calls per inference in the worker's loop, as text.
+
+    They are counted in loops with `counted` and with twice as many inferences.
+    """
     if shutil.which("strace") is None:
         return "not counted"
     totals: dict[int, int] = {}
     # The number of waits between a library's threads varies while it loads: the minimum counts.
-    for count in (COUNTED, 2 * COUNTED) * tries:
+    for count in (counted, 2 * counted) * tries:
         command = [sys.executable, __file__, "--count", runtime, path, str(count)]
         traced = subprocess.run(
             ["strace", "-f", "-c", *command], capture_output=True, text=True, check=False
@@ -205,7 +207,7 @@ def calls_per_inference(runtime: str, path: str, tries: int) -> str:
         if last is None:
             return "not counted"
         totals[count] = min(int(last[1]), totals.get(count, sys.maxsize))
-    return f"{(totals[2 * COUNTED] - totals[COUNTED]) / COUNTED:.2f}"
+    return f"{(totals[2 * counted] - totals[counted]) / counted:.2f}"
 
 
 if __name__ == "__main__":

@@ -116,9 +116,9 @@ class PlantedAgent(LoopbackAgent):
         return [command[0], script, *command[begin:]]
 
 
-def governed(duration: str) -> Sequence[str]:
+def governed(duration: str, *options: str) -> Sequence[str]:
     """Arguments of `bench` for a run on the board with a governor."""
-    return (MODEL, *LONG, "--duration", duration, "--cooldown", "0s")
+    return (MODEL, *LONG, "--duration", duration, "--cooldown", "0s", *options)
 
 
 def quick(model: str = MODEL) -> Callable[[PlantedSite], Sequence[str]]:
@@ -390,7 +390,7 @@ def main() -> None:
     planted = [disturbance for disturbance in DISTURBANCES if disturbance.name in options.only]
     if options.smoke:
         planted = [each for each in planted if each.name == "governor"]
-        planted = [replace(each, words=lambda _: governed("1s")) for each in planted]
+        planted = [replace(each, words=lambda _: governed("0.1s", "--quick")) for each in planted]
     began = machine()
     trials = []
     for disturbance in planted:

@@ -172,7 +172,8 @@ def main() -> None:
     if options.smoke:
         # Nothing else computes meanwhile.
         kinds = [each for each in kinds if each.name == "8 threads"]
-        kinds = [replace(each, words=single("--duration", "0.5s")) for each in kinds]
+        short = single("--quick", "--duration", "0.1s", "--min-queries", "16")
+        kinds = [replace(each, words=short) for each in kinds]
     runs = [run for kind in kinds for run in runs_of(kind, options)]
     traces = list(islice(traced_runs(), 1 if options.smoke else None))
     if options.record is not None:
