@@ -108,7 +108,12 @@ def test_link_that_goes_down_is_one_error_and_one_hint(network: Network, host: H
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_until(lambda: network.agent.status().running is not None, "the device runs")
+
+    def is_running() -> bool:
+        assert command.poll() is None, command.communicate()
+        return network.agent.status().running is not None
+
+    wait_until(is_running, "the device runs")
     network.here.unplug()
     output, errors = command.communicate(timeout=90)
     assert (command.returncode, output) == (1, ""), errors

@@ -229,8 +229,10 @@ class PtDaemonDecoder(PolledDecoder):
         """Lowest value so far of host time minus daemon time."""
         self._newest_ns: int | None = None
         """Daemon time of the last sample."""
+        self._placed_ns: int | None = None
+        """Daemon time of the last sample that has a point."""
         self._end_ns: int | None = None
-        """Host time of the last sample."""
+        """Host time of this sample."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """Return a point for each sample in the responses, and points without a value for gaps."""
@@ -242,29 +244,34 @@ class PtDaemonDecoder(PolledDecoder):
             return
         newest_ns = samples[-1][0]
         if self._newest_ns is not None and newest_ns < self._newest_ns:
-            self._offset_ns = self._newest_ns = None  # the daemon's clock was set back
+            # The daemon's clock was set back.
+            self._offset_ns = self._newest_ns = self._placed_ns = None
         least_ns = rx_ns - newest_ns
         self._offset_ns = min(least_ns, least_ns if self._offset_ns is None else self._offset_ns)
         for taken_ns, power_w in samples:
             if self._newest_ns is None or taken_ns > self._newest_ns:
-                passed_ns = None if self._newest_ns is None else taken_ns - self._newest_ns
-                yield from self._placed(taken_ns + self._offset_ns, power_w, passed_ns)
                 self._newest_ns = taken_ns
+                yield from self._placed(taken_ns, taken_ns + self._offset_ns, power_w)
 
-    def _placed(self, end_ns: int, power_w: float, passed_ns: int | None) -> Iterator[Point]:
+    def _placed(self, taken_ns: int, end_ns: int, power_w: float) -> Iterator[Point]:
         """Yield points without a value for a gap, then the point that ends at this time.
 
+        The daemon's clock counts the missed samples, because host times move if the last sample
+        arrived late. A sample that would end before the last point has no point, and is one of the
+        missed samples before the next point.
+
         Args:
+            taken_ns: Daemon time of the sample.
             end_ns: Host time of the sample.
             power_w: NaN if the sample has no value.
-            passed_ns: Time since the last sample by the daemon's clock; None if unknown. It counts
-                the missed samples, because host times move if the last sample arrived late.
         """
         begin_ns = end_ns - self._interval_ns if self._end_ns is None else self._end_ns
         if end_ns <= begin_ns:
             return
-        if passed_ns is None or passed_ns - (end_ns - begin_ns) > _STEP_NS:
-            passed_ns = end_ns - begin_ns
+        passed_ns = end_ns - begin_ns
+        if self._placed_ns is not None and taken_ns - self._placed_ns - passed_ns <= _STEP_NS:
+            passed_ns = taken_ns - self._placed_ns
+        self._placed_ns = taken_ns
         missed = max(0, math.ceil(passed_ns / self._interval_ns - _LATE_RATIO))
         step_ns = min(self._interval_ns, (end_ns - begin_ns) // (missed + 1))
         for _ in range(missed):

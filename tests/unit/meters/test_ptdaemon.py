@@ -40,9 +40,9 @@ def recorded(
     return decoded(path), session.trouble, daemon
 
 
-def opened(ranges: str) -> Header:
+def opened(ranges: str, interval_s: float = 1.0) -> Header:
     """Header of a daemon with these ranges."""
-    with PtdEmulator(ranges=ranges, interval_s=1.0) as daemon:
+    with PtdEmulator(ranges=ranges, interval_s=interval_s) as daemon:
         meter = find_meter(f"ptdaemon:{daemon.address}")
         header = meter.open()
         meter.close()
@@ -82,6 +82,18 @@ def test_missed_samples_are_counted_by_the_clock_of_the_daemon(
     assert [math.isnan(point.power_w) for point in points] == [False] * 3 + [True] * 2 + [False] * 2
     times_ns = [point.time_ns for point in points]
     assert times_ns == sorted(set(times_ns))
+
+
+def test_sample_that_has_no_place_is_counted_with_the_loss_before_it() -> None:
+    """Otherwise a first sample that was read later than the next one would hide a loss."""
+    decoder = PtDaemonDecoder(opened("Ranges,1,-1.0,1,-1.0", interval_s=0.1))
+    points = []
+    for tenth, late_tenths in ((1, 5), (4, 0), (8, 0)):  # the second one ends before the first one
+        stamp = f"01-01-2026 00:00:00.{tenth}00"
+        text = f"Time,{stamp},Watts,5.0,Mark,x"
+        rx_ns = 100_000_000 * (tenth + late_tenths)
+        points += decoder.points([(rx_ns, text.encode())])
+    assert [math.isnan(point.power_w) for point in points] == [False] + [True] * 6 + [False]
 
 
 def test_samples_are_placed_where_they_were_taken(tmp_path: Path) -> None:
