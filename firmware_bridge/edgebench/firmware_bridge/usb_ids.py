@@ -30,12 +30,10 @@ class BoardHint:
     text: str
     baud_rates: tuple[int, ...] = DEFAULT_BAUD_RATES
     """Speeds to try, in this order; 1200 baud is never tried, because it starts bootloaders."""
-    is_interface: bool = False
-    """Whether the device is MLPerf Tiny's interface board, with a board behind it."""
 
 
 BOARD_HINTS: tuple[BoardHint, ...] = (
-    BoardHint(0x0483, 0x374E, "STM32H573I-DK, MLPerf Tiny's interface board", is_interface=True),
+    BoardHint(0x0483, 0x374E, "STM32H573I-DK, MLPerf Tiny's interface board"),
     BoardHint(0x0483, 0x374B, "ST-LINK of a Nucleo or Discovery board"),
     BoardHint(0x2341, 0x0043, "Arduino Uno"),
     BoardHint(0x2341, 0x0001, "Arduino Uno"),

@@ -119,10 +119,10 @@ class CFunctions:
         if function(*arguments):
             raise NotExported(f"{name} fails")
 
-    def make(self, name: str, *arguments: Any, before: Sequence[Any] = ()) -> c_void_p:
+    def make(self, name: str, *arguments: Any) -> c_void_p:
         """Call a function that returns a handle through a pointer argument; return the handle."""
         pointer = c_void_p()
-        self(name, *arguments, byref(pointer), *before)
+        self(name, *arguments, byref(pointer))
         return pointer
 
 

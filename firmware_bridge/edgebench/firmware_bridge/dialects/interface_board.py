@@ -26,7 +26,6 @@ from edgebench.firmware_bridge.dialects.events import (
     InterfaceName,
     OtherText,
     Quirk,
-    ReplyEnd,
     TimedEvent,
 )
 from edgebench.firmware_bridge.dialects.lines import LineDialect, line_pattern
@@ -48,8 +47,6 @@ class PassthroughDialect:
         self.name = f"interface_board+{board.name}"
         self.chunk_bytes = CHUNK_BYTES
         self.quirks: set[Quirk] = board.quirks
-        self.has_interface_replied = False
-        """Whether the interface board itself has replied to the last command."""
         self._board = board
         self._outer = LineDialect(
             "interface_board",
@@ -71,7 +68,6 @@ class PassthroughDialect:
     def encode(self, command: str) -> bytes:
         """Encode a command for the board behind the interface board."""
         self._board.encode(command)  # for its checks, and to recognise an echo
-        self.has_interface_replied = False
         return self._outer.encode(PREFIX + command)
 
     def reset(self) -> None:
@@ -89,8 +85,6 @@ class PassthroughDialect:
                     replace(inner, first_ns=timed.first_ns)
                     for inner in self._board.receive(line, timed.last_ns)
                 ]
-            elif isinstance(timed.event, ReplyEnd):
-                self.has_interface_replied = True
             elif isinstance(timed.event, _OWN):
                 events.append(timed)
         return events

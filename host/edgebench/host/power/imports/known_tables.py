@@ -41,8 +41,6 @@ class KnownTable:
     columns: Columns
     samples: Samples | None = None
     """What a sample represents; None if the program's documentation does not state it."""
-    has_units: bool = False
-    """Whether each value is followed by its unit."""
     has_footer: bool = False
     """Whether lines without a sample follow the last sample."""
     may_repeat: bool = False
@@ -137,7 +135,6 @@ KNOWN = (
                 "channel": (("index", 1.0), ("uuid", 1.0), ("pci.bus_id", 1.0)),
             },
             samples=samples,
-            has_units=True,
             missing=("[N/A]", "[Not Supported]", "N/A"),
         )
         for name, samples in (
