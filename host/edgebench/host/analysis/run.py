@@ -38,6 +38,7 @@ from edgebench.host.result.run import (
     RuntimeUse,
     TelemetrySummary,
 )
+from edgebench.host.result.verdict import Verdict
 from edgebench.host.result.windows import TargetMemoryBytes
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.errors import EdgebenchError, ErrorCode, MeasurementError
@@ -87,34 +88,20 @@ def analyse_run(
     measured = measure_traces(record, worker, traces)
     energy = _energy(record, worker, traces, measured, clock)
     verdict = judge(Evidence(record, worker, measured, facts, energy, clock))
-    runtime = worker.runtime
-    return Run(
-        schema_version=SCHEMA_VERSION,
-        run_id=record.run_id,
-        created_utc=created_utc,
-        kind="profile" if record.spec.is_profiled else "measurement",
-        pair=facts.pair,
-        member=facts.member,
-        command=facts.command,
-        simulated=record.simulated,
-        emulated=record.emulated,
-        time_scale=record.time_scale,
-        spec=record.spec,
+    runtime = RuntimeUse(
+        name=worker.runtime.name,
+        version=worker.runtime.version,
+        delegates_requested=worker.runtime.delegates_requested,
+        delegates_used=worker.runtime.delegates_used,
+        distribution=worker.runtime.distribution,
+        library=worker.runtime.library,
+        placement=worker.placement,
+    )
+    run = _run_without_numbers(record, worker, facts, clock, created_utc, runtime, verdict)
+    return replace(
+        run,
         model=worker.model,
-        device=record.device,
-        runtime=RuntimeUse(
-            name=runtime.name,
-            version=runtime.version,
-            delegates_requested=runtime.delegates_requested,
-            delegates_used=runtime.delegates_used,
-            distribution=runtime.distribution,
-            library=runtime.library,
-            placement=worker.placement,
-        ),
         metrics=_metrics(record.spec, worker, measured, facts, energy),
-        environment=record.environment,
-        conditions=_conditions(record, worker, facts, clock),
-        verdict=verdict,
     )
 
 
@@ -141,25 +128,15 @@ def analyse_target(
         ),
     )
     verdict = judge_target(TargetEvidence(record, target, measured, facts, energy))
-    return Run(
-        schema_version=SCHEMA_VERSION,
-        run_id=record.run_id,
-        created_utc=created_utc,
-        kind="profile" if record.spec.is_profiled else "measurement",
-        pair=facts.pair,
-        member=facts.member,
-        command=facts.command,
-        simulated=record.simulated,
+    runtime = RuntimeUse(name=target.runtime.name, version=target.runtime.version)
+    run = _run_without_numbers(record, None, facts, clock, created_utc, runtime, verdict)
+    return replace(
+        run,
         emulated=record.emulated or target.firmware.emulator is not None,
-        time_scale=record.time_scale,
-        spec=record.spec,
         model=target.model,
-        device=record.device,
-        runtime=RuntimeUse(name=target.runtime.name, version=target.runtime.version),
         metrics=_target_metrics(record.spec, target, measured, facts, energy),
-        environment=record.environment,
         conditions=replace(
-            _conditions(record, None, facts, clock),
+            run.conditions,
             sample_count=target.output.sample_count,
             output_sha256=target.output.sha256,
             inputs=target.inputs,
@@ -167,7 +144,6 @@ def analyse_target(
             outputs=target.outputs,
             firmware=target.firmware,
         ),
-        verdict=verdict,
     )
 
 
@@ -236,30 +212,46 @@ def analyse_failure(
         message=record.error or "the run failed without a reason",
         phase=entered[-1] if entered else None,
     )
+    runtime = RuntimeUse(
+        name=spec.runtime,
+        version=record.environment.packages.get(RUNTIME_PACKAGES.get(spec.runtime, ""), ""),
+        delegates_requested=(spec.delegate,) if spec.delegate else (),
+    )
+    run = _run_without_numbers(
+        record, None, facts, clock, created_utc, runtime, judge_failure(failure)
+    )
+    return replace(run, failure=failure)
+
+
+def _run_without_numbers(
+    record: RunRecord,
+    worker: WorkerRecord | None,
+    facts: HostFacts,
+    clock: ClockModel | None,
+    created_utc: str,
+    runtime: RuntimeUse,
+    verdict: Verdict,
+) -> Run:
+    """The result of a run, without numbers; the worker's record describes the conditions."""
     return Run(
         schema_version=SCHEMA_VERSION,
         run_id=record.run_id,
         created_utc=created_utc,
-        kind="profile" if spec.is_profiled else "measurement",
+        kind="profile" if record.spec.is_profiled else "measurement",
         pair=facts.pair,
         member=facts.member,
         command=facts.command,
         simulated=record.simulated,
         emulated=record.emulated,
         time_scale=record.time_scale,
-        spec=spec,
+        spec=record.spec,
         model=record.model,
         device=record.device,
-        runtime=RuntimeUse(
-            name=spec.runtime,
-            version=record.environment.packages.get(RUNTIME_PACKAGES.get(spec.runtime, ""), ""),
-            delegates_requested=(spec.delegate,) if spec.delegate else (),
-        ),
+        runtime=runtime,
         metrics=NO_METRICS,
         environment=record.environment,
-        conditions=_conditions(record, None, facts, clock),
-        verdict=judge_failure(failure),
-        failure=failure,
+        conditions=_conditions(record, worker, facts, clock),
+        verdict=verdict,
     )
 
 
