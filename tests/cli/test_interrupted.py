@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from support.agents import Host
+from support.commands import started
 
 MARK = b"."
 BENCH = ("bench", "digits_int8.tflite", "--duration", "60s")
@@ -106,21 +107,15 @@ def test_agent_that_is_interrupted_while_it_loads_says_so(host: Host, tmp_path: 
 def test_pairs_that_are_interrupted_are_compared_as_far_as_they_go(host: Host) -> None:
     """Otherwise the pairs that were made would have no outcome, or end as complete."""
     words = "bench digits_int8.tflite --duration 0.1s --min-queries 64 --against digits_fp32.tflite"
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUN, *words.split()],
-        env=os.environ | host.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
     lines: list[str] = []
-    for line in process.stderr:
-        lines.append(line)
-        if line.startswith("done: 3/20"):
-            process.send_signal(signal.SIGINT)
-            break
-    out, err = process.communicate(timeout=60)
+    with started([sys.executable, "-c", RUN, *words.split()], host) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if line.startswith("done: 3/20"):
+                process.send_signal(signal.SIGINT)
+                break
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "is undecided against digits_int8.tflite" in out, out + "".join(lines)
     assert " pairs are left out: not made" in out

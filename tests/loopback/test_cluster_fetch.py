@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.cluster import LabProcess, SchedulerProcess
+from support.commands import started
 from support.relay import TcpRelay
 from support.tools import need_runtime
 
@@ -87,17 +86,12 @@ def test_run_that_was_cut_off_comes_over_the_link_once(lab: Lab, tmp_path: Path)
     file = tmp_path / "campaign.toml"
     file.write_text(FILE)
     cluster = f"tcp://127.0.0.1:{lab.relay.port}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SMALL_PARTS, "campaign", "run", str(file), "--cluster", cluster],
-        env=os.environ | host.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    # Before that, states of the devices have crossed for as long as the run took.
-    run_id, received, before_bytes = first_part(host, lab.relay)
-    lab.relay.cut_after_bytes = before_bytes + CUT_AFTER_PARTS * PART_BYTES
-    _, errors = process.communicate(timeout=120)
+    words = "-c", SMALL_PARTS, "campaign", "run", str(file), "--cluster", cluster
+    with started([sys.executable, *words], host) as process:
+        # Before that, states of the devices have crossed for as long as the run took.
+        run_id, received, before_bytes = first_part(host, lab.relay)
+        lab.relay.cut_after_bytes = before_bytes + CUT_AFTER_PARTS * PART_BYTES
+        _, errors = process.communicate(timeout=120)
     assert process.returncode in (0, 3), errors
     campaign = host.lab.campaign()
     [row] = campaign.rows()

@@ -6,13 +6,12 @@ import json
 import os
 import random
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
-from support.commands import IMPATIENT
+from support.commands import IMPATIENT, started
 from support.disks import fill, small_disk
 from support.tools import need_root, need_tool
 from support.watchers import At, children_of, is_alive, wait_until_measuring
@@ -104,19 +103,13 @@ def test_lost_link_is_one_line(agent: AgentProcess, paired: Host) -> None:
 def test_device_that_falls_silent_is_one_line(agent: AgentProcess, paired: Host) -> None:
     """Otherwise a link that goes down silently would show the traceback of the library's ping."""
     words = ("bench", MODEL, "--on", "board", *LONG)
-    command = subprocess.Popen(
-        [*IMPATIENT, *words],
-        env=os.environ | paired.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_until_measuring(agent.state)
-    os.kill(agent.pid, signal.SIGSTOP)
-    try:
-        output, errors = command.communicate(timeout=60)
-    finally:
-        os.kill(agent.pid, signal.SIGCONT)
+    with started([*IMPATIENT, *words], paired) as command:
+        wait_until_measuring(agent.state)
+        os.kill(agent.pid, signal.SIGSTOP)
+        try:
+            output, errors = command.communicate(timeout=60)
+        finally:
+            os.kill(agent.pid, signal.SIGCONT)
     assert (command.returncode, output) == (1, "")
     error, hint = [line for line in errors.splitlines() if not line.startswith("run: ")]
     assert error.startswith("error: connection to board")

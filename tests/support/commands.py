@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +43,25 @@ sys.exit(main(sys.argv[1:]))
 """
 IMPATIENT = (sys.executable, "-c", _NOTICES_SOON)
 """`edgebench` that notices a silent device in two seconds; the real one takes half a minute."""
+
+
+@contextmanager
+def started(words: Sequence[str], host: Host) -> Iterator[subprocess.Popen[str]]:
+    """A command in the background, which is killed if the test fails meanwhile.
+
+    Otherwise its process and pipes would fail a later test, as leftovers.
+    """
+    with subprocess.Popen(
+        words,
+        env=os.environ | host.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # without effect after its end
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
-from support.commands import IMPATIENT
+from support.commands import IMPATIENT, started
 from support.netns import Namespace, two_machines
 from support.tools import need_root, need_runtime, need_tool
 
@@ -101,21 +101,15 @@ def test_link_that_goes_down_is_one_error_and_one_hint(network: Network, host: H
         *("--scenario", "server", "--qps", "100"),  # it waits more than it computes
     )
     program = IMPATIENT if "EDGEBENCH_TESTS_SEEDS" not in os.environ else AS_IT_IS
-    command = subprocess.Popen(
-        [*network.here.prefix, *program, *words],
-        env=os.environ | host.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with started([*network.here.prefix, *program, *words], host) as command:
 
-    def is_running() -> bool:
-        assert command.poll() is None, command.communicate()
-        return network.agent.status().running is not None
+        def is_running() -> bool:
+            assert command.poll() is None, command.communicate()
+            return network.agent.status().running is not None
 
-    wait_until(is_running, "the device runs")
-    network.here.unplug()
-    output, errors = command.communicate(timeout=90)
+        wait_until(is_running, "the device runs")
+        network.here.unplug()
+        output, errors = command.communicate(timeout=90)
     assert (command.returncode, output) == (1, ""), errors
     error, hint = [line for line in errors.splitlines() if not line.startswith("run: ")]
     assert error.startswith("error: connection to board")
