@@ -82,7 +82,7 @@ def main() -> None:
         seen = {
             (runtime, model.stem): rounds_of(runtime, model, loop, options)
             for runtime, suffix in RUNTIMES.items()
-            for model in models_of(suffix, Path(folder))[: 1 if options.smoke else None]
+            for model in models_of(suffix, Path(folder))[: 2 if options.smoke else None]
         }
     report("The binding", lines(seen, options), began)
 

@@ -76,7 +76,8 @@ def _litert(model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall
         _buffer(call, environment, compiled, signature, end, size)
         for end, size in (("Input", value.nbytes), ("Output", None))
     ]
-    address = call.make("LockTensorBuffer", buffers[0], before=[1])  # 1: to write
+    address = c_void_p()
+    call("LockTensorBuffer", buffers[0], byref(address), 1)  # 1: to write
     ctypes.memmove(address, value.tobytes(), value.nbytes)
     call("UnlockTensorBuffer", buffers[0])
     arrays = [(c_void_p * 1)(buffer.value) for buffer in buffers]
