@@ -49,8 +49,8 @@ SHED_S = 10.0
 WINDOW_S = 1.0
 """Time over which connections are counted before the rule is updated."""
 MAX_SHED, MAX_KNOWN = 256, 64
-"""Maximum numbers of shed networks and of known networks in a filter. A shed network takes 6
-instructions and a known network 3, or 8 and 5 for IPv6."""
+"""Maximum numbers of shed networks and of known networks in a filter. The filter has 6 instructions
+for each shed IPv4 network (IPv6: 8), and 3 instructions for each known IPv4 network (IPv6: 5)."""
 
 
 @dataclass(frozen=True, slots=True)

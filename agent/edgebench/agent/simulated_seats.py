@@ -100,7 +100,7 @@ def _plan(
 
 
 class SimulatedDirectory:
-    """Simulated devices, each a file of a directory; implements `SeatSource`."""
+    """Simulated devices, described by the files of a directory; implements `SeatSource`."""
 
     period_s = 0.25
     """The interval is short, because reading ten files takes less than half a millisecond."""

@@ -1,8 +1,8 @@
 """Sends the state and the readings of seats to the clients that watch them.
 
 Theory of operation. Without watchers, this module runs no task. During a run, the readings come
-from the run's sampler, which reports to the daemon once a second, even without watchers; while the
-seat has watchers, the reports also contain the samples in between. Between runs there is no
+from the run's sampler, which reports its newest reading to the daemon once a second. If the seat
+has watchers, each report contains all samples since the last report. Between runs there is no
 sampler, so the daemon itself reads the seat's temperature once a second. The daemon also does so
 during a run whose sampler is missing or late. At every reading, the state of a seat (holder, run,
 phase) is compared with the previous state, and a change is sent. When a device leaves, the watchers

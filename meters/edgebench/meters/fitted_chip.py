@@ -143,16 +143,16 @@ class FittedChip:
 
 
 def with_gain(chip: Chip, gain: int | None) -> Chip:
-    """Adapt a chip to the gain of its converter; if the gain is None, the full range is assumed."""
+    """Copy of the chip with the step size for a gain of its converter; None: full range."""
     if gain is None or chip.full_gain is None:
         return chip
     return replace(chip, shunt_step_v=chip.shunt_step_v * gain / chip.full_gain)
 
 
 def with_amplifier(chip: Chip, gain: float) -> Chip:
-    """Adapt a chip to the gain of its amplifier.
+    """Copy of the chip with the highest code for a gain of its amplifier.
 
-    A higher gain leaves fewer steps of the same size.
+    At a higher gain, the same steps cover a smaller range.
     """
     if chip.least_gain is None or gain <= chip.least_gain:
         return chip

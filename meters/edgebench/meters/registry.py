@@ -281,7 +281,7 @@ def with_supply(text: str, supply_v: float) -> str:
         )
     if driver.supply_switch and driver.supply_switch not in options.values:
         raise WrongMeterOption(
-            f"meter {name} sets the supply voltage, {supply_v:g} V, only with the option "
+            f"meter {name} does not set the supply voltage ({supply_v:g} V) without the option "
             f"{driver.supply_switch}: {text},{driver.supply_switch}"
         )
     if (given := options.values.get("supply")) is None:

@@ -67,7 +67,8 @@ _UNMEASURED = ("places", "language")
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(?:^|_)(?:API|ACCESS|AUTH)?_?KEY(?:_|$)"
 )
-"""Pattern of the names of secrets, which are excluded even if they match a `NAME*` of the list."""
+"""Pattern of the names of secrets. A secret is excluded even if the list has a `NAME*` that matches
+its name."""
 
 
 def worker_environment(

@@ -103,7 +103,7 @@ class Measurement:
 
     @property
     def warmup_change_ratio(self) -> float | None:
-        """Relative change of the median if it included the warm-up; None if none was detected."""
+        """Relative change of the median if the warm-up were included; None without a warm-up."""
         issued = self.traces.queries.warmup_count
         if self.first_row <= issued:
             return None

@@ -1,8 +1,8 @@
 """Installs and removes kits, which are Pythons for devices without Python, through a shell.
 
-The directory of a kit gets its final name only when the kit is complete. Therefore a deploy that
-finds a kit on the device only checks that it runs, and sends nothing. An agent uses the kit with
-which its environment was made, until a deploy installs a different kit.
+The directory of a kit gets its final name only when the kit is complete. If a deploy finds the kit
+on the device, it does not send the kit again; it only checks that the kit's Python runs. An agent
+uses the kit with which its environment was made, until a deploy installs a different kit.
 """
 
 from __future__ import annotations

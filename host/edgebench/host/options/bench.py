@@ -197,8 +197,8 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             default="30 times the duration, at least 30m; with --quick 6 times, at least 1m; with "
             "--preset mlperf no limit"),
         BenchOption("sustained", "sustained_s", SECONDS,
-            "measure sustained performance for this long: at the start, at the onset of "
-            "throttling and at the end",
+            "measure sustained performance over this duration; report it at the start, at the "
+            "onset of throttling and at the end",
             metavar="20m", excludes=("--duration", "--max-duration", "--runs"), is_basic=True),
         BenchOption("min_queries", "min_query_count", WHOLE,
             "measure at least this many queries in total"),

@@ -72,7 +72,7 @@ class ChartResolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartTrace:
-    """A line, a band, a part of a stack, windows or latencies, as columns in base64 of float32."""
+    """A trace of a chart; each column is base64 text of float32 numbers."""
 
     name: str
     form: Literal["line", "band", "stack", "windows", "latency"]

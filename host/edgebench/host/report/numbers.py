@@ -108,7 +108,7 @@ def all_numbers(run_set: RunSet) -> list[ReportNumber]:
 
 
 def number_of(run_set: RunSet, path: str) -> ReportNumber:
-    """The number of a metric, which the set must have."""
+    """The value of a metric, which the set must have."""
     [number] = numbers_of(run_set, [path])
     return _report_number(run_set, number)
 

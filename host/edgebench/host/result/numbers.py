@@ -41,7 +41,7 @@ def numbers_of(result: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Num
 
 
 def number_of(result: Run | RunSet, path: str) -> Number | None:
-    """The number of a metric; None if it must not be shown, or was not measured."""
+    """The value of a metric; None if it must not be shown, or was not measured."""
     if result.marks.are_numbers_refused:
         return None
     metric = METRICS[path]

@@ -201,7 +201,7 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
 
 
 def _origin(run: Run) -> CommandLine:
-    """The command that made a run, as typed, or else a command from the run's settings."""
+    """The stored command that made a run; if there is none, a command with the same settings."""
     if run.command is not None and run.command.arguments:
         return CommandLine(command="bench", arguments=run.command.arguments)
     # Each run of a pair has the whole duration.

@@ -269,7 +269,7 @@ class _FilledColumn:
     cells: list[str | Text]
 
     def width(self, name_width: int) -> int:
-        """Columns of the terminal that the column needs if names are folded to `name_width`.
+        """Width of the column in characters if names are folded to `name_width` characters.
 
         A verdict is folded between its words.
         """

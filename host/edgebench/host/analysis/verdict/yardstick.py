@@ -150,8 +150,8 @@ def _of_runs(work: str, value: float, limit: float, last_to_first_ratio: float) 
     return (
         f"the same {work} took {format_percent(value, 1)} longer in the slowest run than "
         "in the fastest, limit "
-        f"{format_percent(limit)}; in the last run {format_percent(abs(change), 1)} "
-        f"{longer} than in the first"
+        f"{format_percent(limit)}; it took {format_percent(abs(change), 1)} {longer} in the last "
+        "run than in the first"
     )
 
 

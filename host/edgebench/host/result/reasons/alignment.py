@@ -166,7 +166,7 @@ def short_loop(*, loop_s: float) -> str:
 @ReasonKind
 def loop_not_seen(*, explained_ratio: float, limit_ratio: float) -> str:
     return (
-        "the loop's start and end are not seen in the power: they explain "
+        "the power does not show the loop's start and end: a step at these times explains "
         f"{format_percent(explained_ratio)} of the power's variation, limit "
         f"{format_percent(limit_ratio)}"
     )
