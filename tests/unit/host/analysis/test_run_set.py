@@ -487,7 +487,7 @@ def test_speeds_of_the_runs_are_compared(integer_ns: list[float], outcome: RuleO
     assert found.outcome is outcome
     assert found.value is not None
     changed_ratio = integer_ns[-1] / integer_ns[0] - 1
-    assert f"in the last run {100 * changed_ratio:.1f} %" in sentence(found)
+    assert f"; it took {100 * changed_ratio:.1f} % " in sentence(found)
 
 
 def test_slower_memory_makes_a_set_suspect() -> None:
