@@ -11,6 +11,7 @@ the page in a separate process, whose peak memory is reported. The folder needs 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -26,10 +27,11 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.store.files import read_queries, write_queries
-from edgebench.host.store.layout import QUERIES_FILE, Store
+from edgebench.host.store.layout import QUERIES_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Header, LossReport, SampleBlock
+from edgebench.protocol.traces import RECORD_FILE
 
 MODEL = "digits_int8.tflite"
 RATE_HZ, QUERY_HZ = 100_000, 1000
@@ -103,6 +105,10 @@ def lengthen(store: Store, seconds: int) -> None:
     queries = read_queries(directory)
     first_ns = int(queries.start_ns[0])
     write_queries(directory / QUERIES_FILE, long_queries(first_ns, seconds * QUERY_HZ), batch=1)
+    path = directory / RAW_DIRECTORY / RECORD_FILE
+    record = json.loads(path.read_bytes())
+    record["worker"]["query_count"] = seconds * QUERY_HZ  # a trace with more rows is refused
+    path.write_text(json.dumps(record))
     file = PowerFile.open(directory)
     channel = file.header.capability.channels[0].name
     begin_ns = file.span_ns(channel)[0]

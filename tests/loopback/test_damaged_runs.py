@@ -47,7 +47,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 def damaged(run: Path, spool: Path, number: int) -> str:
     """Copy a run in the spool, under another id and with one damage, and return its id."""
     place, value = DAMAGES[number]
-    run_id = f"{run.name[:-2]}{number:02d}"
+    run_id = f"{run.name.rpartition('-')[0]}-{number:08x}"
     copy = spool / run_id
     shutil.copytree(run, copy)
     record = json.loads((copy / RECORD_FILE).read_bytes()) | {"run_id": run_id}

@@ -97,7 +97,7 @@ def outcomes(run: StoredRun) -> dict[str, str]:
 
 def test_phone_at_rest_passes_and_its_frozen_counter_is_no_clock(host: Host) -> None:
     """Otherwise every phone would be suspect, or have run at 0.00 GHz."""
-    run = bench(host)
+    run = bench(host, duration_s=1.5)  # on a crowded machine, a clock is read in few windows
     assert outcomes(run) == dict.fromkeys(RULES, "pass")
     system = run.document["environment"]["android"]
     assert (system["device"], system["api_level"]) == ("potter", 26)

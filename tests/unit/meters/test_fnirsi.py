@@ -190,16 +190,16 @@ def test_rate_is_that_of_the_arrivals(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("faults", "expected_ppm"),
+    ("faults", "lost_s", "fast_ppm"),
     [
-        (Faults(lost_reports=(30, 31, 32)), -43_000),
-        (Faults(rate_error_ppm=20_000), 20_000),
-        (Faults(stall_at_s=1.0), 0),
+        (Faults(lost_reports=(30, 31, 32)), 0.12, 0),
+        (Faults(rate_error_ppm=20_000), 0, 20_000),
+        (Faults(stall_at_s=1.0), 0, 0),
     ],
     ids=["lost", "fast", "late"],
 )
 def test_rate_shows_what_no_counter_does(
-    tmp_path: Path, faults: Faults, expected_ppm: float
+    tmp_path: Path, faults: Faults, lost_s: float, fast_ppm: float
 ) -> None:
     """Otherwise three lost reports or a wrong clock would pass as less energy.
 
@@ -208,7 +208,10 @@ def test_rate_shows_what_no_counter_does(
     with FnirsiEmulator(waveform=sawtooth, faults=faults) as emulator:
         found = record(emulator, tmp_path / "recording", 3.5)
     assert found.loss.lost_count == 0, "nothing numbers the reports"
-    assert found.loss.rate_error_ppm == pytest.approx(expected_ppm, abs=12_000)
+    span_s = found.loss.rate_span_s
+    assert span_s is not None
+    assert 2.0 <= span_s <= 4.0, "a late tester shortens it"
+    assert found.loss.rate_error_ppm == pytest.approx(fast_ppm - 1e6 * lost_s / span_s, abs=12_000)
 
 
 @pytest.mark.slow
