@@ -105,7 +105,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.occasions": [
             ("MIN_OCCASIONS", 3, "at least three sets of the model"),
-            ("OCCASION_S", 600.0, "within ten minutes of each other"),
+            ("OCCASION_S", 600.0, "within ten minutes after that set"),
         ],
         "protocol.spec": [
             ("DEFAULT_RUN_COUNT", 5, "| default | 5 short runs"),
@@ -133,8 +133,8 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("TEMP_MARGIN_C", 2.0, "within 2 °C of the temperature"),
             ("FREQ_DROP_LIMIT_RATIO", 0.97, "below 97 % of the baseline"),
             ("RECURRING_SHARE", 0.1, "at least a tenth of the slices"),
-            ("CYCLE_S", 30.0, "In at least one period of 30 s"),
-            ("RECURRING_S", 3.0, "raised for at least 3 s in total"),
+            ("CYCLE_S", 30.0, "at least one period of 30 s"),
+            ("RECURRING_S", 3.0, "raised for at least 3 s of the run in total"),
             ("CHANGE_QUANTILE", 0.95, "95th percentile, over the windows"),
         ],
         "host.analysis.thermal.throttling": [
@@ -255,10 +255,10 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("STRETCH_QUERIES", 20, "at least 20 inferences"),
         ],
         "protocol.clock": [
-            ("DRIFT_LIMIT", 200e-6, "then grows by 200 ppm of the time from the probes"),
+            ("DRIFT_LIMIT", 200e-6, "it grows by 200 ppm of the time from the probes"),
         ],
         "host.analysis.energy.sync.load_code": [
-            ("ONE_CODE_DRIFT", 50e-6, "the bound grows by 50 ppm of the time"),
+            ("ONE_CODE_DRIFT", 50e-6, "it grows by 50 ppm of the time from that code"),
         ],
         "host.analysis.energy.uncertainty": [
             ("COVERAGE", 2.0, "a coverage factor of k = 2"),
@@ -347,7 +347,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("RATE_MAX_HZ", 60.0, "at most 60 times per second"),
         ],
         "meters.battery": [
-            ("PROOF_S", 15.0, "edgebench therefore waits up to 15 s until the gauge confirms"),
+            ("PROOF_S", 15.0, "edgebench waits up to 15 s until the gauge confirms"),
             ("UPDATE_MAX_S", 10.0, "part of the uncertainty (10 s at each edge)"),
         ],
         "meters.nvml": [
