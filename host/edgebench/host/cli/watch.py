@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import math
 from collections.abc import AsyncIterator
@@ -33,6 +32,8 @@ def run_watch(*, as_json: bool) -> ExitCode:
     Raises:
         NoSuchDevice: no device is paired, and no agent runs on this machine.
     """
+    import asyncio
+
     from edgebench.host.lab import Lab
     from edgebench.host.show.tables import console
 
@@ -68,6 +69,8 @@ async def _print_changes(updates: AsyncIterator[Update]) -> None:
 
 
 async def _draw(updates: AsyncIterator[Update]) -> None:
+    import asyncio
+
     from rich.live import Live
 
     from edgebench.host.show.tables import console
