@@ -220,7 +220,7 @@ def test_recording_of_a_plug_is_trusted_as_far_as_it_goes(
     """Otherwise a recording would have no energy, or an energy without uncertainty."""
     with make() as plug:
         plug.power_w = 23.0
-        words = ("meters", "record", f"{name}:{plug.address},rate=5", "--duration", "2s")
+        words = ("meters", "record", f"{name}:{plug.address},rate=2", "--duration", "3s")
         said = host.run(*words, "--output", str(tmp_path / "r"), "--json")
     assert said.returncode == 0, said.stderr
     (channel,) = json.loads(said.stdout)["channels"]

@@ -88,8 +88,8 @@ def test_operators_add_up_to_the_whole(name: str, file: str) -> None:
         profiled.close()
         assert cpu_ns > 1e5
         ratios.append(sum(operator.typical_ns for operator in times) / cpu_ns)
-        # Sums contain the time of other processes, which typical times do not.
-        assert sum(operator.total_ns / operator.count for operator in times) < 20 * cpu_ns
+        # Sums contain the time of other processes, which typical times lack; another unit is 1000.
+        assert sum(operator.total_ns / operator.count for operator in times) < 100 * cpu_ns
     assert 0.5 < statistics.median(ratios) < 1.3, ratios
 
 

@@ -123,7 +123,7 @@ def test_phone_that_changes_while_it_measures_is_suspect(host: Host, phone: Phon
         )
 
     watcher = At(Phase.MEASURING, change)
-    run = bench(host, watcher=watcher, duration_s=3.0)
+    run = bench(host, watcher=watcher, duration_s=4.0)
     assert watcher.was_called
     passed = {"thermal_status_moderate"}
     assert outcomes(run) == {name: "pass" if name in passed else "fail" for name in RULES}

@@ -218,7 +218,7 @@ class Host:
         )
 
     def run(
-        self, *words: str, timeout_s: float = 170, prefix: Sequence[str] = ()
+        self, *words: str, timeout_s: float = 400, prefix: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
         """Run `edgebench` with these arguments; a failure is one error and one hint."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,7 @@ class MarkedDirectory:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=170,
+            timeout=400,
             check=False,
         )
         assert result.returncode in codes, f"{name} {words}: {result.stdout}{result.stderr}"

@@ -55,7 +55,7 @@ class TunnelSite:
             [*self.here.prefix, "env", *self._variables, *command],
             capture_output=True,
             text=True,
-            timeout=170,
+            timeout=400,
             stdin=subprocess.DEVNULL,
             check=False,
         )

@@ -211,7 +211,7 @@ def test_connection_that_is_cut_costs_nothing_that_was_measured(tmp_path: Path) 
 def test_supply_at_a_serial_port(tmp_path: Path) -> None:
     """Otherwise a port could not be named, or its rate not be set."""
     with SerialSupply() as supply:
-        text = f"scpi:ASRL{supply.path}::INSTR,baud=115200,query=MEAS:POW?,rate=50"
+        text = f"scpi:ASRL{supply.path}::INSTR,baud=115200,query=MEAS:POW?,rate=20"
         assert recorded(text, tmp_path / "r") is None
     found = decoded(tmp_path / "r")
     assert found.power_w == pytest.approx(2.5)
