@@ -8,18 +8,23 @@ limit:
     (shedding.py)  until the whole         8 at a time,
     in the kernel  ClientHello is there    networks in turn
 
-*Parked* connections take only a descriptor each. A connection stays parked while it has sent
-nothing, or only a part of its ClientHello; a connection that sends anything else is closed. At the
-limit, a connection of the network with the most parked connections is dropped: the oldest one whose
-ClientHello has not arrived. If the ClientHello of every connection of this network has arrived, a
-random one of these connections is dropped, so that each has a chance during a flood. Source:
+*Parked* connections take only a descriptor each. A parked connection may have sent nothing, or the
+beginning of a ClientHello. A connection that sends other bytes is closed. At the limit for a
+network, a connection of this network is dropped to make room. At the limit for all networks, a
+connection of the network with the most parked connections is dropped. The oldest connection without
+a whole ClientHello is dropped first. If every ClientHello of the network has arrived, a random
+connection of the network is dropped, so that each connection has a chance during a flood. Source:
 OpenSSH, sshd_config(5), MaxStartups (random early drop).
 
-*Handshakes* are granted to networks in turn: first a network whose last peer was paired, then a
-network without a handshake so far, then the network whose last handshake is the oldest. A paired
-host therefore gets the next free handshake, however many connections other peers open, unless these
-peers share the host's address. A handshake whose peer stays silent is dropped in favour of a
-waiting connection. A paired peer is never dropped.
+*Handshakes* are granted to networks in turn, in this order:
+
+1. a network whose last peer was paired;
+2. a network without a handshake so far;
+3. the network whose last handshake is the oldest.
+
+A paired host therefore gets the next free handshake, however many connections other peers open.
+This does not hold if such peers share the address of the host. A handshake whose peer stays silent
+is dropped in favour of a waiting connection. A paired peer is never dropped.
 """
 
 from __future__ import annotations
@@ -235,7 +240,9 @@ class Admission:
 
 
 def network_of(address: Any) -> str:
-    """A peer's IPv4 address, or the IPv6 /64 network in which the peer may use any address.
+    """The network of a peer: its IPv4 address, or the /64 network of its IPv6 address.
+
+    A peer with IPv6 may use any address in its /64 network.
 
     >>> network_of(("10.0.0.7", 40000)), network_of(("2001:db8::7%eth0", 40000, 0, 0))
     ('10.0.0.7', '2001:db8::/64')

@@ -48,9 +48,9 @@ async def advertise(
     Args:
         now: Function that returns the current content of the announcement.
         port: Port of the agent.
-        name: Unique name of the agent, which differs even between agents with a copied identity.
-        changed: Event that is set when the content may have changed; the addresses are also checked
-            regularly.
+        name: Unique name of the agent. Even agents with a copied identity have different names.
+        changed: Event that is set when the content may have changed. The content, with the
+            addresses, is also checked regularly.
     """
     while True:
         if (advertisement := now()).addresses:

@@ -249,10 +249,9 @@ class Agent:
     async def undisturbed(self, seat: Seat, meter: str | None = None) -> AsyncIterator[None]:
         """Context manager in whose body a run may start on this seat and use this meter.
 
-        Several targets may have runs at the same time, but no two of these runs may use the same
-        meter, because a meter is wired to a single target. A run on the machine itself and a run on
-        a target cannot take place at the same time, because driving the target takes CPU time from
-        the run on the machine.
+        Several targets may have runs at the same time. These runs may not share a meter,
+        because a meter is wired to a single target. A run on the machine itself excludes a run on a
+        target, because driving the target takes CPU time from the run on the machine.
 
         Raises:
             LeaseHeld: a run is in progress that would disturb the new run, or that uses the same

@@ -4,7 +4,7 @@
     models/<sha256>.part       the first bytes of a model that is still arriving
 
 To make room, the least recently used models are removed first. A `.part` file survives a lost
-connection and the end of the agent; when the transfer resumes, the digest of the bytes that are
+connection and the end of the agent. When the transfer resumes, the digest of the bytes that are
 present is computed again. Whole models are only a cache, so they are not synced to disk: on an SD
 card, a sync would take 10 s for each 100 MB. Every run first verifies the digest, so a file that a
 power cut has damaged is detected and sent again.

@@ -16,9 +16,14 @@ LOAD, LOAD_BYTE = 0x20, 0x30
 AND, SHIFT_RIGHT = 0x54, 0x74
 """Operations ALU|AND|K and ALU|RSH|K, which combine the loaded word with the operand."""
 JUMP, JUMP_EQUAL, JUMP_ABOVE, JUMP_FROM, JUMP_BITS = 0x05, 0x15, 0x25, 0x35, 0x45
-"""Operations JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K and JMP|JSET|K. The first always jumps. The
-others jump only if the loaded word is, respectively, equal to the operand, greater than the
-operand, not less than the operand, or has at least one bit in common with the operand."""
+"""Operations JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K and JMP|JSET|K. JA always jumps. The other
+operations jump under a condition:
+
+- JEQ: the loaded word is equal to the operand;
+- JGT: the loaded word is greater than the operand;
+- JGE: the loaded word is not less than the operand;
+- JSET: the loaded word and the operand have at least one bit in common.
+"""
 RETURN = 0x06
 """Operation RET|K, which ends the program with a value."""
 MAX_INSTRUCTIONS = 4096

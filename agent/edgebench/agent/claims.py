@@ -38,7 +38,8 @@ class Claims:
 
         Args:
             claim: Environment of the command.
-            user: Conversation of the command; added if the outcome is `SAME`.
+            user: Conversation of the command. If the outcome is `SAME`, it is added to the
+                conversations that use the agent.
             used_by: Name of a host that holds a device of the agent; None if there is none.
         """
         environment = self._environment

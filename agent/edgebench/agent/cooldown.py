@@ -5,8 +5,8 @@ most `max_c`. `max_c` lies below the temperature at which a fan starts. If the l
 temperature is above `max_c`, the target is slightly above the lowest idle temperature. If the first
 two readings do not exceed the target, the run starts at once. A device that was warm has to stay at
 or below the target for `stable_s`, and its temperature must not change faster than
-`slope_c_per_min_max`. The reason is that a device that still cools has a hot case, so a run would
-begin with less thermal reserve than the run before it.
+`slope_c_per_min_max`. The reason is that a device that still cools has a hot case. A run would
+therefore begin with less thermal reserve than the previous run.
 """
 
 from __future__ import annotations

@@ -6,13 +6,15 @@ has used up its quota, the kernel stops all its threads until the next period. G
 and each may have its own quota:
 
     /proc/self/cgroup      path of this process's group in a hierarchy
-    /proc/self/mountinfo   where that hierarchy is mounted, and which group is its root there
-    cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1)
-    cpu.stat               number of periods, and of periods in which the quota was used up
+    /proc/self/mountinfo   mount point of that hierarchy, and the group at the root of the mount
+    cpu.max                quota and period, in version 2
+    cpu.cfs_quota_us, cpu.cfs_period_us
+                           quota and period, in version 1
+    cpu.stat               number of periods, and number of periods in which the quota was used up
 
-In a container the root of the mount is usually the container's own group; the groups that contain
-this group are invisible from inside. The set of CPUs that a group may use (`cpuset.cpus.effective`)
-is not read here, because sched_getaffinity(2) already accounts for it.
+In a container, the root of the mount is usually the container's own group. The groups that contain
+this group are invisible from inside the container. The set of CPUs that a group may use
+(`cpuset.cpus.effective`) is not read here, because sched_getaffinity(2) already accounts for it.
 
 The files of counters are opened once, before a worker confines itself, and read again through
 their descriptors.
@@ -35,7 +37,7 @@ from edgebench.protocol.record import CpuQuota, QuotaUse
 
 _V2_TYPE, _V1_TYPE = "cgroup2", "cgroup"
 _CPU = "cpu"
-"""Controller of version 1 that limits CPU time; in this module, the controller's name also stands
+"""Controller of version 1 that limits CPU time. In this module, the controller's name also stands
 for the hierarchy to which the controller belongs."""
 _V2_THROTTLED, _V1_THROTTLED = ("throttled_usec", 1e6), ("throttled_time", 1e9)
 """Counter of the time for which a group was stopped: name of the counter, and number of its units
@@ -165,8 +167,8 @@ def _inside(path: str, mounted: str) -> Sequence[str]:
     """Names of the groups between the root of a mount and the group of this path.
 
     In a namespace of control groups, a path starts at the root of the namespace, and the mount has
-    the root `/`. Without a namespace, the path is the path on the host, and starts with the mount's
-    root.
+    the root `/`. Without a namespace, the path is the path on the host. It then starts with the
+    root of the mount.
 
     >>> _inside("/docker/1f2e/worker", "/docker/1f2e"), _inside("/", "/"), _inside("/a", "/docker")
     (('worker',), (), ())

@@ -41,9 +41,9 @@ MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 ACCEPT_TURNS = 3
 """Number of iterations of the event loop after which a connection that was waiting to be accepted
-is counted. In the first iteration, the socket is accepted; in the second, the object of the
-connection is created; the third allows for the agent's callbacks, which run first. Source: asyncio,
-`BaseSelectorEventLoop._accept_connection`."""
+is counted. In the first iteration, the socket is accepted. In the second iteration, the object of
+the connection is created. The third iteration is needed because the agent's callbacks run first.
+Source: asyncio, `BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 30.0
 """Maximum time for the TLS handshake; a board that swaps memory to disk, or measures on its only
 core, takes seconds."""

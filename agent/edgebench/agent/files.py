@@ -58,8 +58,11 @@ def keep_end(path: Path, size: int) -> None:
 def keep_regular(directory: Path) -> None:
     """Remove all entries of a directory except regular files, and take ownership of the files.
 
-    Other entries that a worker leaves are unsafe: a symbolic link would be followed, a pipe would
-    block the reader, and a file with two names may belong to another user.
+    Other entries that a worker leaves are unsafe:
+
+    - a symbolic link would be followed;
+    - a pipe would block the reader;
+    - a file with two names may belong to another user.
     """
     owner = os.geteuid()
     for entry in os.scandir(directory):

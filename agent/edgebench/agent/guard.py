@@ -1,18 +1,18 @@
 """The temperature limit of a device, which the agent enforces even if no host is connected.
 
 Theory of operation. The sampler monitors the thermal zones and reports each change of the heat
-state; the guard decides what happens to the run:
+state. The guard decides what happens to the run:
 
     hot while the device cools down      the gate stays shut
     hot when the run would start         the run is refused
     hot during the run                   the run is stopped, its measurement is kept
-    the sampler has ended, or is silent  as if the device were hot
+    the sampler has ended, or is silent  the run is refused, or is stopped as above
     no zone has a temperature            the run continues, and its record notes that the
-                                         temperature was not monitored; otherwise a board
-                                         without sensors could not be measured
+                                         temperature was not monitored. Without this rule, a
+                                         board without sensors could not be measured.
 
-If the profile has no temperature limit, the guard never stops a run, and the loss of the sampler is
-only noted in the run's record.
+If the profile has no temperature limit, the guard never stops a run. The loss of the sampler is
+then only noted in the run's record.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Combines the agent's listening sockets into a single object for asyncio; see `Admission`.
 
-asyncio begins a TLS handshake with every connection that `accept` returns, so `accept` returns only
-connections that were granted a handshake. The descriptor of a `Listener` is an epoll set, which is
-readable when there is work: a new connection, bytes on a parked connection, or room for a
-handshake.
+asyncio begins a TLS handshake with every connection that `accept` returns. So `accept` returns only
+connections that were granted a handshake. The descriptor of a `Listener` is an epoll set. The
+descriptor is readable when there is work: a new connection, bytes on a parked connection, or room
+for a handshake.
 """
 
 from __future__ import annotations

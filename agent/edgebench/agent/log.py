@@ -5,8 +5,8 @@ Tracebacks are written to separate files (`system/unforeseen.py`), except at log
 A warning that is repeated within an hour is counted, not written. The warning is written again,
 with its count, when any warning occurs after that hour, and at the end of the process. A full file
 is renamed to FILE.1, FILE.1 to FILE.2 and so on, and the oldest file is overwritten. Agents that
-share a file do not lose each other's lines: each line is a single write to the end of the file, and
-the file is locked while it is renamed. If one process has renamed the file and created a new one,
+share a file do not lose each other's lines. Each line is a single write to the end of the file, and
+the file is locked during a rename. If one process has renamed the file and created a new one,
 the other processes continue in the new file. The size of the file is also checked regularly,
 because libraries may write to the file directly.
 """

@@ -56,8 +56,8 @@ class SeatSource(Protocol):
     async def offers(self) -> Sequence[SeatOffer]:
         """All devices that are present now.
 
-        A device that is absent for a moment, such as a board that reboots when its port is opened,
-        must still be offered: a device that is not offered has left, and its run ends.
+        A device that is not offered has left, and its run ends. So a device must still be offered
+        if it is absent for a moment, such as a board that reboots when its port is opened.
 
         Raises:
             EdgebenchError: the devices cannot be listed; then no device appears or leaves.

@@ -1,11 +1,11 @@
 """Connections of hosts to the agent, and the handlers of their messages.
 
 Theory of operation. There are two listeners. The TLS listener accepts only peers with the key of a
-pinned certificate; any other peer is cut off during or right after the TLS handshake, before it can
-read data. The unix socket accepts processes of the same user and of root. On both listeners, a peer
-sends `Hello`, then one request after another. The tables at the end of this module contain a
-handler for each message type. Messages of a connection are handled in order, so a flood of messages
-delays only its sender.
+pinned certificate. Any other peer is cut off during or right after the TLS handshake, before that
+peer can read data. The unix socket accepts processes of the same user and of root. On both
+listeners, a peer sends `Hello`, then one request after another. The tables at the end of this
+module contain a handler for each message type. Messages of a connection are handled in order, so a
+flood of messages delays only its sender.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ MAX_SURPLUS = 16
 """Maximum number of connections beyond `MAX_CONNECTIONS` that get an HTTP status; further
 connections are cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
-"""A watcher that does not read is cut off when its unread notices exceed this size. A seat (a
-device of the agent) sends 0.4 KB a second, so the limit is reached after ten minutes with a single
+"""A watcher that does not read is cut off when its unread notices exceed this size. Each seat, a
+device of the agent, sends 0.4 KB a second. The limit is reached after ten minutes with a single
 seat, or after 20 s with `MAX_SEATS` seats."""
 UPLOAD_LOOK_S = 0.1
 """Polling interval while a different host sends the same model."""

@@ -4,9 +4,11 @@ Accepting, parking and dropping a connection takes about 70 µs, so thousands of
 would take all CPU time of a slow board. While unidentified peers open more than `FULL_PER_S`
 connections a second, a filter on the listening sockets drops SYN packets:
 
-- from the network of a paired host: no packet, up to `KNOWN_PER_S` connections a second;
-- from another network with more than `NETWORK_PER_S`: all packets but a random 1 in `SHED_PASS`;
-- from all other networks: a random share of the packets, so that `FULL_PER_S` connections pass.
+- from the network of a paired host with at most `KNOWN_PER_S` connections a second: no packet;
+- from any other network with more than `NETWORK_PER_S` connections a second: all packets except a
+  random 1 in `SHED_PASS`;
+- from the remaining networks: a random share of the packets, so that `FULL_PER_S` connections a
+  second pass.
 
 Source: OpenSSH, sshd_config(5), MaxStartups (random early drop); Linux,
 Documentation/networking/filter.rst (classic BPF, SO_ATTACH_FILTER, which needs no rights).

@@ -3,7 +3,7 @@
 work/<run-id>/     a run in progress; removed when the agent starts
 spool/<run-id>/    a complete finished run, renamed from work/ after all its files were synced
 
-The owner is stored in a separate file as well as in the record, so that a run with a damaged record
+The owner is stored in the record and in a separate file. A run with a damaged record therefore
 still belongs to its host. The host fetches such a run and sets it aside. Other entries of the spool
 are ignored.
 """

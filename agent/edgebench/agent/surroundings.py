@@ -1,12 +1,12 @@
 """Sources of the governor, sensors and environment of a seat.
 
-Theory of operation. An agent may serve devices other than the machine on which it runs, so nothing
-about a seat is read from that machine by default: the governor, the temperature, the load and the
-environment of a seat come from its surroundings.
+Theory of operation. An agent may serve devices other than the machine on which the agent runs.
+Nothing about a seat is therefore read from that machine by default. The governor, the temperature,
+the load and the environment of a seat come from the surroundings of the seat.
 
-    LinuxSurroundings        a Linux system under a root; / is the machine that the agent runs on
+    LinuxSurroundings        a Linux system under a root; the root / is the agent's own machine
     AndroidSurroundings      a Linux system that is Android (`android.py`)
-    SimulatedSurroundings    a simulated board, under a root that it writes itself
+    SimulatedSurroundings    a simulated board; the simulation writes the files under its root
     TargetSurroundings       a target that times itself, driven by the agent's machine
 
 Surroundings without sensors have no thermometer, and a sampling rate of 0.

@@ -84,9 +84,14 @@ def describe_device(
 def board_id(root: Path = Path("/"), serial: str = "") -> str:
     """Pseudonymous id of the board, equal before and after a new installation; empty if unknown.
 
-    The id is derived from the serial number that the firmware puts into the device tree, else from
-    the UUID or serial number of the mainboard, which only root may read. Default values that many
-    boards share are ignored.
+    The id is derived from the first of these values that is present:
+
+    1. the serial number that the firmware puts into the device tree;
+    2. `serial`;
+    3. the UUID of the mainboard, which only root may read;
+    4. the serial number of the mainboard, which only root may read.
+
+    Default values that many boards share are ignored.
 
     Args:
         root: Directory that replaces / in tests.
@@ -310,8 +315,8 @@ visible only to Termux."""
 
 _BOARD_ROUNDS = 100_000
 """Rounds of PBKDF2. The id is part of shared results, and a Raspberry Pi's serial number has only
-32 bits, so an exhaustive search would find the serial number within an hour if the id were a plain
-hash. The rounds take 23 ms on a PC, once or twice at each start of an agent."""
+32 bits. If the id were a plain hash, an exhaustive search would find the serial number within an
+hour. The rounds take 23 ms on a PC, once or twice at each start of an agent."""
 _PLACEHOLDERS = frozenset(
     {
         "0123456789abcdef",
@@ -327,9 +332,9 @@ _PLACEHOLDERS = frozenset(
         "to be filled by o.e.m.",
     }
 )
-"""Values that are not unique: serial numbers that Android devices report if they have none of their
-own, and the default UUIDs and serial numbers of firmware, such as AMI's, if the maker of the
-mainboard did not replace these defaults. Source: the lists of such values in dmidecode."""
+"""Values that are not unique. Some are serial numbers that Android devices without a serial number
+report. The others are default UUIDs and serial numbers of firmware, such as AMI's, that the maker
+of the mainboard did not replace. Source: the lists of such values in dmidecode."""
 _LEAST_DIGITS = 8
 """Minimum number of letters and digits in a serial number; the serial number of a Raspberry Pi has
 8 significant digits."""

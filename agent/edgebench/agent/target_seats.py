@@ -77,9 +77,9 @@ class TargetSource:
             named: Addresses of targets, as `TargetDriver.ports` takes them.
             state: Directory of the agent's state.
             is_probing: Whether to open ports that are not in `named` but may have a target.
-            meters: Meters of the agent. A meter with its own wires may be wired to a target. A run
-                that selects such a meter has no energy values if the target's pulses are missing in
-                the meter's recording.
+            meters: Meters of the agent. A meter with its own wires may be wired to a target. If the
+                recording of such a meter lacks the target's pulses, the result of the run has no
+                energy values.
             terminals: Directory in which the system lists its serial ports.
 
         Raises:

@@ -50,8 +50,8 @@ def parse_profile(text: str, name: str, parent: FindText | None = None) -> Profi
 
     Args:
         text: Content of the file.
-        name: File name without its suffix; the id in the file must be equal to it.
-        parent: Function that returns the text of the profile to extend; None: no profile can be
+        name: File name without its suffix. The id in the file must be equal to this name.
+        parent: Function that returns the text of the profile to extend. None if no profile can be
             extended.
 
     Raises:

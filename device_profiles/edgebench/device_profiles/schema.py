@@ -255,10 +255,10 @@ class Cooldown:
     room may never reach a lower temperature. Without a baseline, the target is `max_c`.
     """
     slope_c_per_min_max: float = 1.0
-    """A run starts only if the absolute slope of the temperature is at most this value, because the
-    case of a device is still hot while the device cools down."""
+    """Maximum absolute slope of the temperature at which a device that was warm counts as cool.
+    While the device still cools down, its case is hot."""
     stable_s: float = 30.0
-    """Time for which all conditions must hold before a run starts."""
+    """Time for which a device that was warm must meet all conditions before a run starts."""
     timeout_s: float = 600.0
     poll_s: float = 5.0
 

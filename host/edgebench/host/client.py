@@ -47,10 +47,10 @@ CHUNKS_PER_POLL = 4
 """Number of chunks that are sent before the next check for an error from the agent; a check takes
 30 µs."""
 PROBE_COUNT = 8
-"""Number of clock probes in a group; only the probe with the shortest round trip is used. On
-loopback, the shortest round trip was 264 µs with 8 probes, 252 µs with 12 and 242 µs with 16
-(medians of 300 groups, two loaded cores); each further probe takes 120 µs of CPU time in two
-threads."""
+"""Number of clock probes in a group; only the probe with the shortest round trip is used. The
+shortest round trip on loopback was 264 µs with 8 probes, 252 µs with 12 probes and 242 µs with 16
+probes. These times are medians of 300 groups, with two loaded cores. Each further probe takes
+120 µs of CPU time in two threads."""
 MAX_FILE_BYTES = 2**32
 """Maximum size of a file of a run; the trace of a few million inferences takes a few hundred
 megabytes."""
@@ -67,10 +67,10 @@ class Client:
         """Exchange `Hello` and `Welcome` with the agent.
 
         Args:
-            link: An open connection to the agent; it is closed if this exchange fails.
-            via: Name of the transport; an agent keeps the runs of clients with different transports
+            link: An open connection to the agent. If this exchange fails, the connection is closed.
+            via: Name of the transport. An agent keeps the runs of clients with different transports
                 apart.
-            seat: Name of the seat (one of the agent's devices) to use; empty: the first seat.
+            seat: Name of the seat (a device of the agent) to use. Empty selects the first seat.
             agent: Fingerprint of the agent's certificate; empty if the agent has no certificate.
 
         Raises:

@@ -64,10 +64,11 @@ class Lab(StoredResults):
         """Open the store and the settings; None selects a default location of this user.
 
         Args:
-            store: Directory of the results, or a bundle, which is read-only.
+            store: Directory of the results, or a bundle. A bundle is read-only.
             config: Directory of this host's identity, its devices and the farm file.
             agent_state: Directory of the agent that serves this machine.
-            state: Directory of the health records of devices; default: `config`, if given.
+            state: Directory of the health records of devices. If `state` is None and `config` is
+                given, `config` is also the directory of the health records.
         """
         super().__init__(store)
         self._host = BenchHost(
@@ -85,7 +86,7 @@ class Lab(StoredResults):
 
         Args:
             timeout_s: Time to wait for announcements.
-            on_doubt: Called with the error of each source of devices that cannot be read; the
+            on_doubt: Called with an error for each source of devices that cannot be read. The
                 devices of all other sources are still returned.
         """
         return self._host.devices(timeout_s, on_doubt or (lambda _: None))
@@ -193,7 +194,7 @@ class Lab(StoredResults):
         Args:
             device: Name of the device.
             any_environment: Whether the agent on this machine may run in another Python environment
-                than this process; only for connections that do not measure.
+                than this process. True is only for connections that do not measure.
         """
         known = named(self._host.files.devices(), device)
         return self._host.connect(known, any_environment=any_environment)
@@ -227,8 +228,9 @@ class Lab(StoredResults):
         The models are compared separately on each device.
 
         Args:
-            baseline: Path, name of a built-in model, or stored runs, such as the id of a set. The
-                model file of stored runs is found by its SHA-256 and measured again.
+            baseline: Path of a model, name of a built-in model, or name of stored runs, such as the
+                id of a set. For stored runs, the model file is found by its SHA-256 and measured
+                again.
             candidate: Second side of the comparison, in the same form as `baseline`.
             watcher: As described for the class.
             **options: The options of `bench`, and pairs, metrics, margin_ratio, allowed; see
@@ -287,19 +289,19 @@ class Lab(StoredResults):
 
         Args:
             on: Devices, in the form that `bench` takes.
-            is_waiting: Whether to wait for runs in progress; if not, devices with a run in progress
-                are skipped.
+            is_waiting: Whether to wait for runs in progress. If False, devices with a run in
+                progress are skipped.
             watcher: As described for the class.
-            cancellation: As described for the class; runs in progress are stopped, too.
+            cancellation: As described for the class. Runs in progress are stopped, too.
 
         Returns:
             The runs, including runs that failed on their device (`result.failure`).
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or `cancellation` was used.
-            LeaseHeld: `on` selects a single device, on which another client is measuring.
-            EdgebenchError: `on` selects a single device that cannot be reached, or the store cannot
-                be written.
+            LeaseHeld: `on` selects a single device, and another client is measuring on this device.
+            EdgebenchError: `on` selects a single device, and this device cannot be reached. Or the
+                store cannot be written.
         """
         notify, cancelled = watcher or raise_failures, cancellation or Cancellation()
         runs = self._host.collect(name_list(on), notify, cancelled, is_waiting=is_waiting)
@@ -371,7 +373,7 @@ class Lab(StoredResults):
             cancellation: As described for the class; the campaign can be resumed afterwards.
             cluster: As described for the class.
             store_url: fsspec URL through which lab hosts transfer finished runs, such as
-                "s3://bucket/runs"; None: through the scheduler.
+                "s3://bucket/runs". None selects a transfer through the scheduler.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or `cancellation` was used.
@@ -405,14 +407,15 @@ class Lab(StoredResults):
 
         Args:
             cluster: As described for the class.
-            on: Devices to offer, in the form that `bench` takes; this machine itself is not
+            on: Devices to offer, in the form that `bench` takes. This machine itself is not
                 offered.
-            name: Name of this lab host; None: this machine's name.
-            host: Address at which the scheduler reaches this machine; None: determined by Dask.
-            on_connected: Called each time the scheduler accepts this lab host; the arguments are
+            name: Name of this lab host; None selects this machine's name.
+            host: Address at which the scheduler reaches this machine. If None, Dask finds the
+                address.
+            on_connected: Called each time the scheduler accepts this lab host. The arguments are
                 the name of the lab host and the names of its devices.
             on_away: Called with the reason if the scheduler cannot be reached, or rejects this lab
-                host; attempts to connect continue.
+                host. Attempts to connect continue.
 
         Raises:
             UsageError: the address is malformed, or Dask is not installed.
@@ -443,9 +446,9 @@ class Lab(StoredResults):
         Args:
             on_ready: Called with the page's address once the server is listening.
             host: Address to listen on; any address other than loopback needs a token.
-            port: Port to listen on; 0: any free port.
-            token: Token that every request needs; None: no token if `host` is loopback, else a new
-                random token.
+            port: Port to listen on; 0 selects any free port.
+            token: Token that every request needs. None means no token on loopback, and a new random
+                token on any other address.
 
         Raises:
             UsageError: the extra `serve` is not installed, the token is too short, or the server

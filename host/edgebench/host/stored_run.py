@@ -198,11 +198,17 @@ class StoredRun:
     def power(self) -> pd.DataFrame:
         """Power over time, with a row per block of the meter's samples.
 
-        Columns: `time_s`, the middle of the block on the time axis of `series`; `duration_s`;
-        `channel`; `power_w`, the mean; `power_w_min` and `power_w_max`, the extremes of the
-        samples. The table is empty for a run without a meter. If the meter's clock was not aligned
-        with the device's clock, times count from the meter's first sample, and
-        `attrs["power_apart"]` gives the reason.
+        The columns are:
+
+        - `time_s`: middle of the block, on the time axis of `series`
+        - `duration_s`: duration of the block
+        - `channel`: name of the channel
+        - `power_w`: mean of the samples
+        - `power_w_min`, `power_w_max`: extremes of the samples
+
+        The table is empty for a run without a meter. If the meter's clock was not aligned with the
+        device's clock, times count from the meter's first sample. `attrs["power_apart"]` then gives
+        the reason.
         """
         import numpy as np
         import pandas as pd
@@ -246,9 +252,9 @@ class StoredRun:
         recording.
 
         Args:
-            begin_s: Start of the interval, on the time axis of `power`; None: the beginning of the
-                recording.
-            end_s: End of the interval; None: the end of the recording.
+            begin_s: Start of the interval, on the time axis of `power`. None selects the beginning
+                of the recording.
+            end_s: End of the interval. None selects the end of the recording.
         """
         import numpy as np
         import pandas as pd
@@ -286,9 +292,11 @@ class StoredResults:
         """List stored runs, a row per run, oldest first; column `created` is the run's time in UTC.
 
         Args:
-            *names: Bundles, tags, sets, or runs (see `run`); without names, all runs of the store.
-            **selected: model, device (names, or patterns such as `digits_*`), tag, since (earliest
-                time; local time if it has no zone), last (number of the newest runs).
+            *names: Bundles, tags, sets, or runs (see `run`). Without names, all runs of the store
+                are listed.
+            **selected: `model` and `device` are names, or patterns such as `digits_*`. `tag` is a
+                tag. `since` is the earliest time; a time without a zone is local time. `last` is
+                the number of the newest runs.
 
         Raises:
             UsageError: no such run.
@@ -324,8 +332,8 @@ class StoredResults:
 
         Args:
             runs: Name of a run, set, tag, directory or bundle, or several such names.
-            path: `.zip` file to write, which must not exist; None: a file in the working directory,
-                named after the runs.
+            path: `.zip` file to write, which must not exist. None selects a file in the working
+                directory that is named after the runs.
             is_annotated: Whether to include tags and notes.
 
         Raises:
@@ -348,11 +356,11 @@ class StoredResults:
         """History of a metric for each combination of model, device and settings, with changes.
 
         Args:
-            runs: Ids, sets or tags of runs; only histories that contain these runs are returned.
-                Empty: all histories.
-            metric: Key of the metric, such as `latency_ns.p50` or `energy_j`; None: the headline of
-                the runs.
-            margin_ratio: Largest change for the worse that is ignored; None: 1 %.
+            runs: Ids, sets or tags of runs. Only histories that contain these runs are returned. If
+                empty, all histories are returned.
+            metric: Key of the metric, such as `latency_ns.p50` or `energy_j`. None selects the
+                headline of the runs.
+            margin_ratio: Largest change for the worse that is ignored. None selects 1 %.
             **selected: The same selection as in `runs`.
 
         Raises:
@@ -397,9 +405,8 @@ class StoredResults:
         """Compare stored runs, which are named in the same way as in `runs`; one result per metric.
 
         Args:
-            baseline: The runs of the first side. If there is no candidate, these are runs that
-                `bench_against` made, and are named by the id of their comparison, such as
-                `pairs-1f2e3d4c`.
+            baseline: The runs of the first side. Without a candidate, `baseline` is a name of runs
+                of `bench_against`: the id of their comparison, such as `pairs-1f2e3d4c`.
             candidate: The runs of the second side.
             **options: metrics, margin_ratio, allowed; see `ComparisonOptions`.
 
@@ -441,8 +448,8 @@ class StoredResults:
 
         Args:
             *names: Names of runs; see `runs`.
-            file: File to write, or a directory for MLPerf's logs.
-            file_format: Name of a format; None: selected by the suffix of the file.
+            file: File to write. For MLPerf's logs, the path is a directory.
+            file_format: Name of a format. If None, the suffix of the file selects the format.
 
         Raises:
             UsageError: no such run or format.
@@ -474,9 +481,10 @@ class StoredResults:
         """Write stored runs, or a campaign, as a self-contained HTML file.
 
         Args:
-            *names: Runs by id, part of the id, set, tag or directory; or a single campaign by id or
+            *names: Runs by id, part of the id, set, tag or directory. Or a single campaign by id or
                 name. The first run or set is the baseline of all others.
-            output: File to write; None: a file in the current directory, named after the first run.
+            output: File to write. None selects a file in the current directory that is named after
+                the first run.
             allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
             is_anonymous: Whether to omit names of devices, hosts and users, paths and addresses.
 

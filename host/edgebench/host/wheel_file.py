@@ -29,8 +29,8 @@ def write_wheel(
         file: Path or file object to write to.
         info: Directory of the metadata, such as `name-1.0.dist-info`.
         members: Maps the path of each file to its content; `WHEEL` and `RECORD` are added here.
-        compressed: Names of members that are compressed already, and are stored without further
-            compression.
+        compressed: Names of members that are already compressed. These members are stored without
+            further compression.
     """
     record = f"{info}/RECORD"
     whole = {**members, f"{info}/WHEEL": METADATA.encode()}

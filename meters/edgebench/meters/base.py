@@ -3,12 +3,12 @@
     Meter      identifies itself and its capability when opened; creates sessions
     session    a recording in progress: writes raw bytes and their arrival times to disk
     Recording  the raw bytes and a header that describes how to decode them
-    Decoder    raw bytes → blocks of samples; identical live, later, and on another machine
+    Decoder    raw bytes → blocks of samples; the same blocks live, later, and on another machine
 
-A driver never invents a number: if it could not read a value, the sample has a flag, or the
+A driver never invents a number. If the driver could not read a value, the sample has a flag, or the
 recording has a gap. A missing meter is represented by an `AbsentMeter` with the reason. Sample
-times are nanoseconds of the meter's own clock, and the capability names the domain of this clock;
-this package never compares times of two clock domains.
+times are nanoseconds of the meter's own clock. The capability names the domain of this clock. This
+package never compares times of two clock domains.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ starts (`gauge.py`) and stored with the recording. While a charger is connected,
 is not the device's current: such values are flagged as missing.
 
 With the option `discharge`, charging is suspended while the meter records (`charging.py`). The
-gauge must then confirm that charging has stopped: its status must be Discharging, and its current
-must have the opposite sign of the current measured while charging. Gauges average, so the present
-value still includes the time before charging stopped. Therefore the recording starts with the
-gauge's next value.
+gauge must then confirm that charging has stopped. The status must be Discharging. The current must
+have the opposite sign of the current that was measured while charging. Gauges average, so the
+present value still includes the time before charging stopped. Therefore the recording starts with
+the gauge's next value.
 
 Source: https://docs.kernel.org/power/power_supply_class.html
 """

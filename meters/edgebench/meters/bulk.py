@@ -147,7 +147,7 @@ def find_device(
 
     Args:
         known: Vendor and product ids.
-        serial: Serial number; empty: any.
+        serial: Serial number of the device; empty: any device.
         backend: Backend of pyusb, for tests; None: libusb.
         what: Name of the kind of device, used in messages.
 

@@ -30,8 +30,8 @@ def only_tester(
         testers: Matching testers.
         known: Vendor and product ids that were searched for.
         serial: Serial number that was searched for; empty: any.
-        hint: Text on how to select a tester; the error about several testers contains it after the
-            words "select a tester".
+        hint: Text on how to select a tester. The error about several testers contains this text
+            after the words "select a" and the last word of `what`.
         what: Name of the kind of tester, used in messages.
 
     Raises:

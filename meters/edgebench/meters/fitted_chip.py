@@ -61,8 +61,9 @@ class FittedChip:
     def sysfs_limit_a(self) -> float | None:
         """Current at which curr*_input shows a saturated converter; None: unknown.
 
-        The result is the lowest value that any kernel shows for a saturated converter: some kernels
-        round the current, others truncate it, and the rounding of the step also differs.
+        Kernels show different values for a saturated converter. Some kernels round the current,
+        others truncate it, and the rounding of the step also differs. The result is half a mA below
+        the lowest of these values.
         """
         if not self.is_shunt_known:
             return None
@@ -111,8 +112,8 @@ class FittedChip:
 
         Args:
             step: Step of the values that are read.
-            unit: Unit of the step, W or J. J is for an energy counter, whose readings at the start
-                and at the end of a measurement are each off by up to a step.
+            unit: Unit of the step: W, or J for an energy counter. An energy counter is read at the
+                start and at the end of a measurement, and each reading is off by up to a step.
             note: Text to append to the reference of the resolution.
         """
         chip, where = self.chip, f"at {self.voltage_v:g} V across {self.shunt_ohm:g} ohm"

@@ -3,14 +3,17 @@
 Theory of operation. By the kernel's rules, current is in uA, and negative while the battery
 discharges. Vendors deviate from both rules, so an unchecked gauge can yield energy of the wrong
 sign, or a thousandth of the true energy. So sign and unit are determined before recording starts,
-and stored with the recording, by these rules:
+and are stored with the recording.
 
-    sign   given by the user, or as observed while `status` is Discharging
-    unit   given by the user;
-           otherwise uA, if the value in mA would be more than any battery supplies;
-           otherwise mA, if the user states that the device is under load, and the value in uA would
-           be less than such a device draws;
-           otherwise the gauge is rejected
+The sign is the sign of the value while `status` is Discharging. A sign that the user states must be
+the same. The unit follows from the first rule that applies:
+
+1. the unit that the user states
+2. uA, if the value in mA would be more than any battery supplies
+3. mA, if the user states that the device is under load, and the value in uA would be less than a
+   device under load draws
+
+If no rule applies, the gauge is rejected.
 
 Many laptops have a gauge that reports power instead of current. By the kernel's rules, the unit of
 power is uW. This unit is accepted only if the value in mW would be more than any battery supplies.

@@ -124,7 +124,7 @@ def choose_device(
 
     Args:
         known: Vendor and product ids that the driver supports.
-        address: A path or a serial number; empty: any.
+        address: Path or serial number of the device; empty: any device.
         root: Root of the file system; tests override it.
 
     Raises:

@@ -1,9 +1,9 @@
 """Life cycle that all drivers share.
 
-    open      connect, then describe; an exception in either step becomes the reason of an
-              `AbsentMeter`
-    session   rejected unless the meter is open
-    close     releases the connection, once
+    open      connects, then describes; if either step raises an EdgebenchError, returns an
+              `AbsentMeter` with the text of the error
+    session   raises an error unless the meter is open
+    close     releases the connection; a second call has no effect
 
 A driver defines the type of its connection, the content of the header, and the type of session.
 """

@@ -39,7 +39,7 @@ def total_of(names: Collection[str]) -> tuple[str, ...]:
 
 
 def parts_of(names: Iterable[str], total: Collection[str]) -> tuple[str, ...]:
-    """Processor rails whose power is part of the total, but which are not in `total` themselves.
+    """Names of the processor rails that the total power includes, except the rails in `total`.
 
     >>> parts_of(["VDD_IN", "VDD_CPU_GPU_CV", "VDD_MUX"], ("VDD_IN",))
     ('VDD_CPU_GPU_CV',)
@@ -50,7 +50,7 @@ def parts_of(names: Iterable[str], total: Collection[str]) -> tuple[str, ...]:
 
 
 def rails_of_tegrastats(line: str) -> dict[str, float]:
-    """Present power of each rail in a line of tegrastats, watts; empty if there are none.
+    """Present power in watts of each rail in a line of tegrastats; empty if it names no rail.
 
     >>> rails_of_tegrastats("RAM 5210/62780MB VDD_CPU_CV 2400mW/2390mW NC 0mW/0mW")
     {'VDD_CPU_CV': 2.4}

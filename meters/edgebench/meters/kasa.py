@@ -1,7 +1,7 @@
 """TP-Link Kasa plugs that respond on the local network: HS110, HS300, KP115, KP125, EP25 etc.
 
-    TCP port 9999    length u32, big-endian, then that many bytes: JSON, each byte XORed with the
-                     previous byte as sent; the first byte with 171
+    TCP port 9999    length u32, big-endian, then as many bytes of encoded JSON: the first byte is
+                     XORed with 171, and each other byte with the previous encoded byte
 
     {"system":{"get_sysinfo":{}}}     model, alias, relay_state, mac, sw_ver, children
     {"emeter":{"get_realtime":{}}}    power_mw, voltage_mv, current_ma; the first HS110 sends power,
@@ -9,8 +9,8 @@
     {"context":{"child_ids":[ID]}, …} one outlet of a strip
 
 Newer plugs (Tapo, and Kasa with recent firmware) require the password of the owner's account and
-do not respond to these requests. python-kasa supports such plugs, but it is under the GPL, and
-edgebench is not.
+do not respond to these requests. python-kasa supports such plugs. edgebench does not use
+python-kasa, because python-kasa is under the GPL, and edgebench is not.
 
 Source: softScheck, Reverse Engineering the TP-Link HS110 (2016). The emulator in the tests is
 verified against python-kasa.

@@ -1,14 +1,14 @@
 r"""Rail monitors in the power chips of a Google Pixel 6 or newer, which only root can read.
 
 Theory of operation. Each of two chips has eight channels, and counts the energy of each channel
-since the chip's start. For each chip, a file lists all counters with the time at which the driver
-read them, on the phone's boot clock:
+since the chip's start. Each chip has a file that lists all counters of the chip. The file also
+contains the time at which the driver read the counters, on the phone's boot clock:
 
     t=176103444
     CH0(T=176103444)[S1M_VDD_MIF], 45602150
 
 Times are in ms, energies in uWs. The driver reads a chip again only some 20 ms after the previous
-read, and until then, the content of the file does not change. A channel may be switched to another
+read. Until then, the content of the file does not change. A channel may be switched to another
 rail, and then counts from zero. Power is the difference of two counts divided by the difference of
 the times in the file, so a late read of the file causes no error.
 
@@ -65,7 +65,7 @@ class ChipCounters:
 
 
 def counters_in(content: bytes | None) -> ChipCounters | None:
-    r"""Parse the counters in the file of a chip; None if it is incomplete.
+    r"""Parse the counters in the file of a chip; None if the content is incomplete.
 
     >>> counters_in(b"t=5\nCH0(T=5)[S1M_VDD_MIF], 12\n")
     ChipCounters(time_ns=5000000, energy_uj={'S1M_VDD_MIF': 12})

@@ -16,7 +16,7 @@ small device has a supply of 100 V."""
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Split a meter's text into the driver's name and the rest: the address with its options.
+    """Split a meter's text into the driver's name, and the address with its options.
 
     >>> split_name("ppk2:/dev/ttyACM0,supply=3.3"), split_name("fnirsi,reversed")
     (('ppk2', '/dev/ttyACM0,supply=3.3'), ('fnirsi', ',reversed'))
@@ -51,7 +51,7 @@ def with_absolute_paths(text: str) -> str:
 
 
 def meant_of(text: str, served: Sequence[str]) -> str | None:
-    """Find the only meter whose text starts with `text`; None if no text or several match.
+    """Find the only meter whose text starts with `text`; None if no meter or several match.
 
     >>> meant_of("ppk2", ("rapl", "ppk2:/dev/ttyACM0,supply=3.3"))
     'ppk2:/dev/ttyACM0,supply=3.3'
@@ -66,7 +66,8 @@ def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: st
     Args:
         supply_v: Requested voltage; None is accepted.
         limits_v: Lowest and highest voltage.
-        what: Subject and verb of the error message, such as "PPK2 gives"; the limits follow.
+        what: Subject and verb of the error message, such as "PPK2 gives". In the message, the
+            limits follow these words.
 
     Raises:
         UsageError: the voltage is outside the limits.

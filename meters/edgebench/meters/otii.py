@@ -3,8 +3,9 @@ r"""Qoitech Otii Arc and Ace, through their maker's server: one JSON object per 
     ← {"type":"information","info":"connected","data":{"otii_version":"3.5.5",…}}
     → {"type":"request","cmd":"otii_get_devices","trans_id":"1","data":{"timeout":2}}
     ← {"type":"response","cmd":"otii_get_devices","trans_id":"1","data":{"devices":[…]}}
-      or {"type":"error","errorcode":"No license","trans_id":"1",…};
-      lines of {"type":"progress"} may come before either of them
+      or {"type":"error","errorcode":"No license","trans_id":"1",…}
+
+Lines of {"type":"progress"} may come before a response or an error.
 
     open     devices, version, main output and its voltage, sample rate: queries only
     session  enable channel mc · start a recording in the active project · fetch its data from the

@@ -1,14 +1,14 @@
 """Decoder of power rails, for all drivers that read rails from files.
 
-    energy   a counter of microjoules: a point is the mean since the last reading; after a long
-             interval, the point is missing if the sign of the current has changed
+    energy   a counter of microjoules; a point is the mean power since the last reading
     power    a power value
     product  current and voltage, which are multiplied here; the two values may stem from different
              conversions
 
-If energy or power is read, the current is read as well, because it has the sign, and shows
-clipping. If the current limit is unknown, the voltage across the shunt is also read; clipping is
-then detected by this voltage instead of by the current.
+If energy or power is read, the current is read as well. The current has the sign, and shows
+clipping. After a long interval between two readings of a counter, the point is missing if the sign
+of the current has changed. If the current limit is unknown, the voltage across the shunt is also
+read. Clipping is then detected by this voltage instead of by the current.
 
 A value is a duplicate if it equals the previous value and was read too early for the chip to have a
 new value. An equal value that was read later is not a duplicate.

@@ -4,9 +4,11 @@ Theory of operation. Each zone under /sys/class/powercap has a counter of microj
 the zone's `max_energy_range_uj` and is updated about once per millisecond. Power is the difference
 of two readings divided by the time between them, so a value is a mean, never an instant. Only
 top-level zones are read: `core` and `uncore` are parts of `package`, and adding them would count
-their energy twice. Since Linux 5.10, only root can read the counters, because fine readings reveal
-what other processes compute (CVE-2020-8694). perf exposes the same counters, but for the same
-reason, it is also closed to other users (perf_event_paranoid).
+their energy twice.
+
+Since Linux 5.10, only root can read the counters, because fine readings reveal what other processes
+compute (CVE-2020-8694). perf exposes the same counters. For the same reason, only root can read the
+counters through perf (perf_event_paranoid).
 
 Source: https://docs.kernel.org/power/powercap/powercap.html
 """

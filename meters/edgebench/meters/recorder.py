@@ -43,7 +43,8 @@ class Recorder(ABC):
         Args:
             header: Description of the meter.
             path: File to create; it must not exist yet.
-            set_up: Configures the meter and returns the updated header; None: not needed.
+            set_up: Configures the meter and returns the updated header. None if the meter needs no
+                configuration.
         """
         self._header = header
         self._set_up = set_up

@@ -300,7 +300,7 @@ def with_supply(text: str, supply_v: float) -> str:
 def supply_of(text: str) -> float | None:
     """Supply voltage in volts that a meter with this text sets; None if the meter sets no voltage.
 
-    If the text only states the voltage of another supply, that voltage is not returned.
+    A text may also state the voltage of another supply. Such a voltage is not returned.
 
     >>> supply_of("ppk2:/dev/ttyACM0,source,supply=1.8"), supply_of("ppk2:/dev/ttyACM0,supply=1.8")
     (1.8, None)

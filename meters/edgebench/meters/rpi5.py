@@ -1,16 +1,16 @@
 """Converters in the power management chip of a Raspberry Pi 5, read by `vcgencmd pmic_read_adc`.
 
-Theory of operation. The firmware prints a current and a voltage for each of twelve rails; pairs
-are matched by name, not by the numbers in parentheses:
+Theory of operation. The firmware prints a current and a voltage for each of twelve rails. The
+current and the voltage of a rail are matched by the rail's name, not by the numbers in parentheses:
 
      VDD_CORE_A current(7)=1.91102000A
      VDD_CORE_V volt(15)=0.87355220V
 
 EXT5V and BATT have only a voltage. The rails are outputs of the chip. So the sum of their powers
-includes neither the losses of the regulators nor the loads on 5 V, such as USB and HATs, and is
-less than the power of the supply. The sum is not scaled up, because published scale factors do not
-apply to other boards. Each query starts a process, which costs power on the measured board, so
-there are at most ten queries per second.
+includes neither the losses of the regulators nor the loads on 5 V, such as USB and HATs. The sum is
+therefore less than the power of the supply. The sum is not scaled up, because published scale
+factors do not apply to other boards. Each query starts a process, which costs power on the measured
+board. So there are at most ten queries per second.
 
 Source: raspberrypi/documentation, os/graphics-utilities.adoc; zeus#273; raspberrypi/linux#6473
 """
@@ -154,7 +154,7 @@ def make_meter(options: Options) -> Rpi5Meter:
 
 
 def pairs_of(content: bytes) -> dict[str, tuple[float, float]]:
-    r"""Current in A and voltage in V of each rail that has both.
+    r"""Current in A and voltage in V of each rail for which both values are printed.
 
     >>> pairs_of(b" A_A current(7)=2.0A\n A_V volt(1)=1.5V\n EXT5V_V volt(24)=5.1V\n")
     {'A': (2.0, 1.5)}

@@ -116,8 +116,8 @@ class Packets:
         """Number of bytes that a crash left at the end (zeros or a partial packet); valid after
         iteration."""
         self.damage: str | None = None
-        """One line on why the file is unreadable after the last packet; None if nothing follows the
-        last packet, or only bytes that a crash left."""
+        """One line on why the bytes after the last packet are unreadable. None if no bytes follow
+        the last packet, or if a crash left these bytes."""
 
     def __iter__(self) -> Iterator[Packet]:
         self.torn_bytes, self.damage = 0, None

@@ -1,7 +1,7 @@
 """Timeline of a stream of samples at a constant rate, by the meter's own clock.
 
 The place of a sample is its number since the start of the recording. A lost sample has a place,
-too. A decoder reports samples and losses, and the timeline assigns places and counts losses:
+too. A decoder reports samples and losses. The timeline assigns places and counts losses:
 
     place      assigns places to the next samples
     lose       skips the places of lost samples

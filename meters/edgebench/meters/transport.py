@@ -1,6 +1,6 @@
 """Byte streams to instruments: a serial port, a socket, or a test's replacement.
 
-read   waits up to its timeout for the first byte and returns what is there; b"" on timeout
+read   waits up to the timeout for the first byte; returns the bytes that have arrived, or b""
 write  sends all bytes
 close  may be called twice
 """

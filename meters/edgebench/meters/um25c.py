@@ -55,7 +55,8 @@ _LOWEST_V = 5.0
 the value."""
 _ASSUMED = "assumed: no RuiDeng data sheet was available"
 """Source of range limits, gains and digits. If a tester is less accurate than assumed, the stated
-uncertainty is too small; if its range is smaller than assumed, clipped values are not flagged."""
+uncertainty is too small. If a tester's range is smaller than assumed, clipped values are not
+flagged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,9 @@ class Wiring:
 
 
 def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
-    """Validate the texts of meters; each run checks whether the meter is connected.
+    """Validate the texts of meters.
+
+    Each run checks whether its meters are connected.
 
     >>> check_meters(["none"])
     ()
@@ -62,8 +64,8 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
 def may_be_same_unit(one: str, other: str) -> bool:
     """Whether two texts may refer to the same meter.
 
-    Options are ignored, and symbolic links in the path of a port are resolved. Without an address,
-    a driver uses the only unit that it finds, so the text may refer to any unit.
+    Options are ignored, and symbolic links in the path of a port are resolved. A text without an
+    address may refer to any unit, because the driver then uses the only unit that it finds.
 
     >>> may_be_same_unit("ppk2:/dev/ttyACM0,supply=3.3", "ppk2:/dev/../dev/ttyACM0")
     True

@@ -167,9 +167,9 @@ class BridgeTools(Protocol):
         Args:
             board: Kind of board, or the port, USB serial number or name of a known board.
             firmware: File to write; None: the firmware in the package for this kind of board.
-            memory: File of identified boards, as for `ports`; after the command has run, the entry
-                of the board is removed. If the board cannot be determined, the entries of all
-                possible boards are removed.
+            memory: File of identified boards, as for `ports`. Running the command removes the entry
+                of the board. If the board cannot be determined, the entries of all boards of this
+                or of unknown kind are removed.
             tool: Name of the tool to use; None: the first tool that is installed.
             serial: Serial number of the debug probe; None: the probe of the known board, or the
                 only connected probe.

@@ -2,17 +2,19 @@
 
 Theory of operation. A probe consists of four times: the host sends at `t0`, the device receives at
 `t1` and replies at `t2`, the host receives at `t3`. If both directions take equally long, the
-device clock is ahead of the host clock by ((t1 − t0) + (t2 − t3)) / 2; in any case, the error of
-this offset is at most half the round trip (t3 − t0) − (t2 − t1). Probes with the shortest round
-trip have the smallest error, so the model keeps only the best probe of each group, and fits a line
-through the kept probes. The slope of the line is the median of the slopes between all pairs of
-kept probes, so a single bad probe has little effect.
+device clock is ahead of the host clock by ((t1 − t0) + (t2 − t3)) / 2. In any case, the error of
+this offset is at most half the round trip (t3 − t0) − (t2 − t1). The shorter the round trip, the
+smaller the error. So the model keeps only the probe of each group that has the shortest round trip,
+and fits a line through the kept probes. The slope of the line is the median of the slopes between
+all pairs of kept probes, so a single bad probe has little effect.
 
 The error of the line is at most `error_ns` at the first and the last probe, and therefore also
-between them. Before the first and after the last probe, the error grows with the distance, because
-opposite errors at the two ends change the slope by up to 2 · error / span. This slope error may
-exceed the largest drift that two clocks can have, for example with a single group; in this case,
-the limit on the drift is used instead.
+between them. Before the first and after the last probe, the error grows with the distance.
+If no step separates the probes, the slope error has two bounds, and the smaller bound applies:
+
+- 2 · error / span, because the errors at the two ends may be opposite
+- the absolute slope plus `DRIFT_LIMIT`, because no two clocks drift faster than `DRIFT_LIMIT`; with
+  a single group, this is the only bound
 
 Sometimes, no constant rate explains all probes, but a constant rate with a step between two
 successive probes explains them. In this case, one of the clocks stood still between these two
@@ -41,8 +43,8 @@ SLEW_LIMIT = 500e-6
 """Largest relative change of a clock's rate by time synchronisation. Source: adjtimex(2),
 `freq`."""
 MIN_JUMP_NS = 20e6
-"""A step is attributed to a clock that stood still only if the step is at least this long; every
-suspend and resume takes longer."""
+"""Only a step that is longer than this is attributed to a clock that stood still. Every suspend and
+resume takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,8 @@ def fit(
     """Fit the clock model to the best probe of each group.
 
     Args:
-        groups: Groups of probes made in direct succession, in time order; at least one group must
-            have a probe.
+        groups: Groups of probes, in time order. The probes of a group are made in direct
+            succession. At least one group must have a probe.
         host_domain: Name of the clock of t0 and t3.
         device_domain: Name of the clock of t1 and t2.
 

@@ -7,7 +7,7 @@ Theory of operation. A frame is a WebSocket message:
     │ header size│ ≤ 64 KiB, ≤ 16 levels deep  │ ≤ 1 MiB, may be empty│
     └────────────┴─────────────────────────────┴──────────────────────┘
 
-`kind` is the class name of the message in snake_case, `number` links a reply to its request, `body`
+`kind` is the class name of the message in snake_case. `number` links a reply to its request. `body`
 is a map from field name to value. The receiver ignores unknown fields and rejects unknown kinds.
 The decoder replaces unprintable characters in texts, so no later code needs to escape texts for a
 terminal. The limits are checked before anything is allocated, because Python objects take up to 72

@@ -122,8 +122,8 @@ class Environment:
     os: str
     python: str
     virtualization: str | None
-    """Layers between the run and the hardware (emulator, container, hypervisor), the innermost
-    layer first, such as `docker on KVM`; None if no layer was found."""
+    """Layers between the run and the hardware, the innermost layer first, such as `docker on KVM`.
+    A layer is an emulator, a container or a hypervisor. None if no layer was found."""
     load_1m: float | None
     """Load average over the last minute; None if the system does not report it."""
     packages: dict[str, str] = field(default_factory=dict)
@@ -169,5 +169,5 @@ class SystemDescription:
     keys. None if such code could not open them, or if no model is opened on this machine. Older
     agents send None, too."""
     usable_cpus: tuple[int, ...] | None = None
-    """Numbers of the CPUs that a model may be bound to; None if binding is not supported, or if the
+    """Numbers of the CPUs that a model may be bound to. None if binding is not supported, or if the
     agent is too old to report the CPUs."""

@@ -13,9 +13,9 @@ AGENT_DISTRIBUTION = "edgebench-agent"
 def install_command(extra: str, distribution: str = AGENT_DISTRIBUTION) -> str:
     """The command that installs the packages of an extra.
 
-    The command assumes that the distribution is already installed, from whatever source. pip keeps
-    the installed version without querying an index for it, and fetches only the packages of the
-    extra.
+    The command assumes that the distribution is already installed; the source does not matter. pip
+    keeps the installed version, and does not query an index for the distribution. pip fetches only
+    the packages of the extra.
 
     >>> install_command("onnx")
     "pip install 'edgebench-agent[onnx]'"

@@ -2,61 +2,61 @@
 
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
-    │   ├── NoSuchRun                no stored run has that name, or several have
+    │   ├── NoSuchRun                the name fits no stored run, or fits several
     │   ├── NoSecondSide             all runs named for a comparison belong to the same side
     │   ├── PageUnavailable          the page cannot be served here, or at this address
     │   ├── FileExists               the file to write exists already
-    │   ├── NoSuchModel              no file has that path, and no built-in model that name
-    │   │   └── ModelFileMissing         the file that stored runs measured is not found by its hash
-    │   ├── NotAModel                a path is not a file, or its format is unknown
-    │   │   └── ModelNotFetched          the file is a pointer of Git LFS, the model is elsewhere
-    │   ├── NotAKit                  a file holds no Python for that phone
-    │   │   └── KitOfOtherMachine        it is for another machine
-    │   ├── KitNotBuilt              a Python for phones cannot be built from that system
+    │   ├── NoSuchModel              no file has that path, and no built-in model has that name
+    │   │   └── ModelFileMissing         no file has the hash of the model of stored runs
+    │   ├── NotAModel                a path is not a file, or the file's format is unknown
+    │   │   └── ModelNotFetched          the file is only a pointer of Git LFS to the model
+    │   ├── NotAKit                  a file is not a kit (a Python for phones) for that phone
+    │   │   └── KitOfOtherMachine        the kit is for another machine type
+    │   ├── KitNotBuilt              a kit cannot be built from the given system or packages
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process is making a campaign's runs
-    │   ├── NoSuchDevice             no known device or seat has that name, or several have
-    │   │   ├── NotSimulated             a name of a simulated board that no paired device has
+    │   ├── NoSuchDevice             the name fits no known device or seat, or fits several
+    │   │   ├── NotSimulated             a simulated board has the name, but no paired device has it
     │   │   ├── DeviceNotOffered         no lab host of a cluster offers a device
     │   │   └── AllQuarantined           every matching device is in quarantine
     │   ├── BoardKnown               the agent to pair with may be on the board of a known device
-    │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
+    │   ├── NoSuchMeter              no energy meter has that name, or the meter cannot be used
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent does not serve that meter
     │   ├── FileRefused              a file to import is damaged, or of an unexpected kind
-    │   │   ├── ColumnsUnknown           its column names are unknown: the user has to map them
-    │   │   └── BundleRefused            not a bundle of runs, damaged, or over a limit
+    │   │   ├── ColumnsUnknown           the column names are unknown: the user has to map them
+    │   │   └── BundleRefused            the file is no bundle of runs, is damaged, or over a limit
     │   ├── FileChanged              a file changed between two reads
     │   ├── DatasetFileRefused       a file is not a data set
-    │   │   ├── DatasetIncomplete        it has no samples, or a sample has no label
-    │   │   └── DatasetNotFinite         it holds NaN or infinity
+    │   │   ├── DatasetIncomplete        the data set has no samples, or a sample has no label
+    │   │   └── DatasetNotFinite         the data set contains NaN or infinity
     │   ├── InputsRefused            the chosen shapes or inputs do not fit the model
-    │   ├── OwnModelOnly             a device has its model in its firmware, and takes no other
+    │   ├── OwnModelOnly             the device takes no model except the model in its firmware
     │   ├── RunsTooShort             a total duration is too short to be divided among so many runs
     │   ├── NoLoadCode               a run has no load code to align a file with
     │   ├── NoLoadgenLog             a run has no LoadGen log that may be exported
     │   └── NotComparable            runs differ in properties that have to be equal
-    │       └── MetersDiffer             their energies come from different meters or boundaries
+    │       └── MetersDiffer             the energies come from different meters or boundaries
     ├── TargetError              the device cannot or will not do this
-    │   ├── RuntimeUnavailable       the runtime is absent or broken there
+    │   ├── RuntimeUnavailable       the runtime is absent or broken on the device
     │   ├── ModelRefused             the model file is not accepted
-    │   │   ├── BoardModelRefused        a microcontroller cannot run it
-    │   │   ├── NoBoardProfiler          a microcontroller cannot time its operators
+    │   │   ├── BoardModelRefused        a microcontroller cannot run the model
+    │   │   ├── NoBoardProfiler          a microcontroller cannot time the model's operators
     │   │   ├── DatasetRefused           a data set does not fit the model
-    │   │   │   ├── SampleShapeRefused       its samples have another shape
-    │   │   │   ├── SampleTypeRefused        its samples are quantised, the input takes real values
-    │   │   │   ├── SamplesClipped           many of its values are out of the input's range
+    │   │   │   ├── SampleShapeRefused       the samples have another shape than the input
+    │   │   │   ├── SampleTypeRefused        the samples are quantised, the input takes real values
+    │   │   │   ├── SamplesClipped           many sample values are out of the input's range
     │   │   │   ├── OutputsTooLarge          the outputs for all samples are too large to be kept
-    │   │   │   └── DatasetTooSlow           the device would need more time than its limit
+    │   │   │   └── DatasetTooSlow           the device would need more time than the limit
     │   │   ├── DelegateRefused          the runtime has no such delegate, or cannot load it
     │   │   ├── SignatureRefused         the model file has no such signature
     │   │   ├── ExternalDataRefused      the weights of a model are in another file
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish within its time limit
-    │   ├── TooHot                   it is above the temperature at which a run has to end
+    │   ├── TooHot                   the device is hotter than the limit at which a run has to end
     │   ├── RunStopped               the run was stopped before anything was measured
-    │   ├── SeatLeft                 it was unplugged from its agent
+    │   ├── SeatLeft                 the device was unplugged from its agent
     │   ├── GovernorRefused          the requested CPU governor cannot be set
     │   ├── SettingRefused           a phone setting, such as airplane mode, cannot be changed
     │   ├── MeterLost                an open energy meter has disappeared
@@ -68,8 +68,8 @@
     │   ├── BoardFault               a microcontroller stopped in a fault of its processor
     │   ├── OtherBoard               another microcontroller than expected is connected
     │   ├── LineDamaged              a serial line loses or changes bytes repeatedly
-    │   ├── LeaseHeld                another client measures there now
-    │   ├── OtherEnvironment         an agent with other runtimes serves this machine
+    │   ├── LeaseHeld                another client measures on the device now
+    │   ├── OtherEnvironment         the agent here uses another Python environment
     │   ├── NoSpace                  disk full, or a quota reached
     │   │   └── TooLarge                 a file is larger than what the device can take
     │   ├── PythonMissing            the device has no Python that edgebench runs on
@@ -80,18 +80,18 @@
     │   ├── TargetDriverMissing      the driver of microcontrollers is not installed there
     │   ├── FlashToolMissing         no installed program writes firmware onto this board
     │   ├── PortTaken                the agent cannot listen there
-    │   └── AgentRunning             an agent with this state runs already
+    │   └── AgentRunning             an agent with this state directory runs already
     ├── TransportError           the link (retryable)
     │   ├── Unreachable              no agent responds at that address
-    │   │   ├── AgentBusy                it closes connections before it shows its certificate
+    │   │   ├── AgentBusy                a server closes connections before it shows a certificate
     │   │   ├── AgentNotStarted          the device responds, but no agent runs on it
     │   │   ├── AdbMissing               no adb server runs here, and no `adb` is installed
     │   │   └── PhoneUnavailable         adb cannot use a phone in its present state
     │   ├── NotPaired                the other side does not trust this identity
-    │   │   └── WrongAgent               its identity is not the pinned identity
-    │   │       └── WrongBoard               it has the pinned identity, on another board
-    │   ├── AccessDenied             SSH: its host key is not trusted, or it rejects the login
-    │   │   └── TooManyKeys          SSH: it ends the login before the right key was offered
+    │   │   └── WrongAgent               the agent's identity is not the pinned identity
+    │   │       └── WrongBoard               the agent has the pinned identity, on another board
+    │   ├── AccessDenied             SSH: the host key is not trusted, or the login is rejected
+    │   │   └── TooManyKeys          SSH: the login ended before the right key was offered
     │   ├── LabHostsUnreachable      a cluster does not respond, or no lab host offers a device
     │   ├── LinkLost                 the connection broke
     │   └── LinkTimeout              no reply in time
@@ -100,12 +100,12 @@
     │   └── RemoteProtocolError      the other side sent something invalid
     ├── OutOfMemory              a command needs more memory than this machine has
     ├── MeasurementError         the number cannot be trusted
-    │   ├── NotMetered           energy of a run that was made without a meter
+    │   ├── NotMetered           the run whose energy is requested was made without a meter
     │   ├── NoPairLeft           no pair of a comparison has two valid runs
     │   ├── CodesNotFound            a power trace does not contain a run's load codes
-    │   └── TraceRefused         a power trace gives no energy of the run
-    │       ├── SamplesUnknown       its samples are too few, unless they are averages
-    │       └── TraceOfAnotherRun    it was recorded during another run
+    │   └── TraceRefused         a run's energy cannot be computed from a power trace
+    │       ├── SamplesUnknown       the samples are enough only if they are averages
+    │       └── TraceOfAnotherRun    the trace was recorded during another run
     ├── StoreError               the result store: unreadable, read-only, full
     │   ├── RunNotStored             a finished run cannot be stored; it stays on its device
     │   ├── RunDamaged               a file of a stored run is missing or not readable
@@ -1006,9 +1006,12 @@ def with_meant(
 ) -> UsageErrorT:
     """Set `meant` of an error about an unknown name.
 
-    `meant` becomes the first known name that starts with `name`, if `name` has at least 3 letters.
-    If there is no such name, `meant` becomes the most similar known name, provided that difflib's
-    similarity ratio is at least `cutoff`; otherwise, it becomes None.
+    `meant` becomes the first of these names that exists:
+
+    1. the first known name that starts with `name`, if `name` has at least 3 letters
+    2. the most similar known name, if difflib's similarity ratio is at least `cutoff`
+
+    If neither name exists, `meant` becomes None.
     """
     from difflib import get_close_matches  # only here: a correct command does not need it
 

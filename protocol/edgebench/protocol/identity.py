@@ -9,11 +9,14 @@ Pairing uses the agent's normal port. `edgebench-agent pair` generates a random 
 in the pairing string, which the user copies to the host. From the secret, both sides derive the
 same one-time key and certificate, byte for byte (Ed25519 signatures are deterministic). The agent
 trusts the one-time certificate for ten minutes, and only for the message that contains the host's
-real certificate. A peer without the secret fails in the TLS handshake; an eavesdropper cannot
-decrypt the connection; and the pairing string contains the agent's fingerprint, so the host cannot
-be redirected to another agent.
+real certificate. This protects against three attacks:
 
-The key derivation is SHA-256 over a label and the secret; the secret has 128 random bits, so a slow
+- A peer without the secret fails in the TLS handshake.
+- An eavesdropper cannot decrypt the connection.
+- The host cannot be redirected to another agent, because the pairing string contains the agent's
+  fingerprint.
+
+The key derivation is SHA-256 over a label and the secret. The secret has 128 random bits, so a slow
 derivation (key stretching) is not needed. Source: NIST SP 800-108r1, section 4 (key derivation from
 a strong secret).
 """

@@ -34,8 +34,11 @@ PROTOCOL_VERSION = 5
 by one; a change that breaks compatibility increases it by two.
 
 Peers whose versions differ by one work together, because the newer peer sends only what the older
-peer supports. Version 3 introduced six columns of queries and changed the worker's record; version
-4 added `Telemetry` and the cooling phase; version 5 added seats, `RunFollow` and `Watch`.
+peer supports.
+
+- Version 3 introduced six columns of queries and changed the worker's record.
+- Version 4 added `Telemetry` and the cooling phase.
+- Version 5 added seats, `RunFollow` and `Watch`.
 """
 SEATS_SINCE = 5
 """First protocol version with seats (a seat is one of an agent's devices). Agents with an older
@@ -98,8 +101,8 @@ class SeatState:
     running: str | None = None
     """Id of the run in progress; None if there is no run."""
     temp_c: float | None = None
-    """Temperature of the thermal zone that decides whether the device is cool enough for a run;
-    None if there is no such zone."""
+    """Temperature of the thermal zone that decides whether the device is cool enough for a run.
+    None if no zone decides this."""
     fault: str | None = None
     """Reason why the device cannot measure now; None if the agent has found no fault."""
     phase: Phase | None = None
@@ -232,8 +235,9 @@ class ModelCommit:
 class RunStart:
     """Request to measure a model that the device has; the client must hold the lease.
 
-    The payload, which may be empty, is stored with the run and sent to the host that fetches the
-    run; the agent does not interpret it. Agents with a protocol version before 5 drop the payload.
+    The payload may be empty. The agent stores the payload with the run, does not interpret the
+    payload, and sends it to the host that fetches the run. Agents with a protocol version before 5
+    drop the payload.
     """
 
     run_id: str

@@ -1,9 +1,9 @@
 """Strict conversion between dataclasses and plain values.
 
 By default, cattrs converts "5" into 5 and "abc" into ("a", "b", "c"). In this module, a value of
-the wrong type is an error, because its only possible cause is a bug in the program that sent or
-wrote the value. Numbers are checked against the bounds of their unit (`bounds`) when a dataclass is
-created from them.
+the wrong type is an error. The only possible cause of such a value is a bug in the program that
+sent or wrote the value. Numbers are checked against the bounds of their unit (`bounds`) when a
+dataclass is created from them.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def make_bounded(converter: Converter) -> Converter:
     """Make a strict converter check the numbers of dataclasses against the bounds of their unit.
 
     If a hook for a particular dataclass is registered later, that hook must apply `number_hooks`
-    itself. The hooks are cached here, because cattrs clears its own cache whenever it makes the
-    hook of a list or a map, and would then make most hooks several times.
+    itself. The hooks are cached here. cattrs also has a cache, but clears this cache whenever it
+    makes the hook of a list or a map, and would then make most hooks several times.
     """
 
     @cache

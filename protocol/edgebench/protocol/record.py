@@ -111,7 +111,7 @@ class ModelFacts:
     """Size of the model file; None if there is no file."""
     precision: str | None = None
     """Precision of the operators that hold most of the weights: int8, uint8, int16x8, fp32, fp16,
-    int8-dynamic, fp16-weights, …; None if the file does not state it."""
+    int8-dynamic, fp16-weights, … None if the file does not state the precision."""
     quantized: tuple[QuantizedOperands, ...] | None = None
     """Element types that the quantised operators multiply, without duplicates; None if the file
     states no types."""
@@ -317,8 +317,8 @@ class RealtimeLimit:
     """The kernel's limit on real-time tasks, and the time that the worker left to other tasks."""
 
     runtime_s: float | None
-    """CPU time that real-time tasks may use in each period; tasks that have used it are stopped by
-    the kernel for the rest of the period. None if the kernel has no limit."""
+    """CPU time that real-time tasks may use in each period. After this time, the kernel stops the
+    real-time tasks for the rest of the period. None if the kernel has no limit."""
     period_s: float
     paused_s: float = 0.0
     """Time for which the timed loop paused between queries, so that the kernel did not stop it."""
@@ -337,8 +337,8 @@ class AndroidGroups:
     utilization_min_ratio: float | None
     """Minimum utilisation that the scheduler assumes when it chooses CPU and clock, 0 to 1."""
     utilization_max_ratio: float | None
-    """Maximum utilisation that the scheduler assumes, 0 to 1; a value below 1 limits the clock,
-    although the frequency policies do not show this limit."""
+    """Maximum utilisation that the scheduler assumes, 0 to 1. A value below 1 limits the clock. The
+    frequency policies do not show this limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +359,8 @@ class Scheduling:
     android: AndroidGroups | None = None
     """Android's control groups of the worker; None if the system is not Android."""
     realtime: RealtimeLimit | None = None
-    """Limit on real-time tasks; None if the worker has no real-time priority, if the limit could
-    not be read, or if the agent is too old."""
+    """Limit on real-time tasks. None if the worker has no real-time priority, if the limit could
+    not be read, or if the agent is too old to read the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -616,8 +616,8 @@ class Window:
     timestamps are pulses, this is the arrival of the text line after the last pulse."""
     count: int
     ticks: int | None
-    """Difference of the two timestamps on the target's own counter; None if the timestamps are
-    pulses of a pin, because only a meter records pulses."""
+    """Difference of the two timestamps on the target's own counter. None if the timestamps are
+    pulses of a pin: only a meter records pulses."""
     tick_rate_hz: float | None
 
     @property

@@ -2,11 +2,11 @@
 
 A driver is a module that implements `Runtime`. A driver imports the inference library inside its
 methods, never at module level, so that an agent starts without the library. The life cycle of a
-model is `load → set_inputs → invoke… → outputs → close`. The timed loop calls only the callables
-that `prepare()`, `invoker()` and `reader()` return; these callables copy a sample in, run the
-model, and copy the outputs out. Facts about the model (`placement`, `profile`, `arena_bytes`) are
-queried outside the timed loop, and never during the load. A fact that the runtime does not report
-is an empty tuple or None, never a guess.
+model is `load → set_inputs → invoke… → outputs → close`. The methods `prepare()`, `invoker()` and
+`reader()` return callables that copy a sample in, run the model, and copy the outputs out. The
+timed loop calls only these callables. Facts about the model (`placement`, `profile`,
+`arena_bytes`) are queried outside the timed loop, and never during the load. A fact that the
+runtime does not report is an empty tuple or None, never a guess.
 
 `edgebench-agent check-runtime` checks that a driver's methods behave as described here
 (docs/add-a-runtime.md).

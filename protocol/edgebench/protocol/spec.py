@@ -237,8 +237,8 @@ class RunSpec:
     """Number of samples of the data set to run, drawn with the seed; None: all samples. An agent of
     an earlier version runs all samples."""
     dataset_limit_s: float = 3600.0
-    """Time limit for the data set on a device that times itself; a data set that would take longer
-    is rejected before the measurement."""
+    """Time limit for the data set on a device that times itself. A data set with a longer estimated
+    time is rejected before the measurement."""
     telemetry_rate_hz: float = 10.0
     """Sampling rate of the device's sensors during the run; 0: no sampling. Even at 0, the
     temperature guard reads temperatures if the device's profile has a temperature limit."""
@@ -254,8 +254,8 @@ class RunSpec:
     """Idle time before the worker loads the model, and after the worker has ended."""
     load_code_chip_s: float | None = None
     """Duration of a chip, the shortest interval of the load code; None: no load code. The load code
-    is a sequence of active and idle intervals before the warm-up and after the timed loop; it is
-    used to align a meter's trace with the device's clock."""
+    is a sequence of active and idle intervals before the warm-up and after the timed loop. The load
+    code aligns a meter's trace with the device's clock."""
     jitter_s: float | None = None
     """Longest random gap between two queries of the timed loop; None or 0: no gaps. Without gaps, a
     meter with instantaneous samples may sample in step with the queries. An agent of an earlier
@@ -436,7 +436,7 @@ MAX_THREADS = 256
 MAX_QUERIES = 2**40
 MAX_INPUTS, MAX_RANK, MAX_SIZE = 64, 16, 2**31
 """Limits on the number of inputs, on the number of dimensions of an input, and on the size of a
-dimension (exclusive); sizes have 32 bits in TensorFlow Lite."""
+dimension. Only the limit on the size is exclusive. Sizes have 32 bits in TensorFlow Lite."""
 MAX_SIGNATURE_CHARS = 200
 MAX_NAME_CHARS = 80
 """Maximum number of characters of a user's text that an error quotes."""
@@ -448,7 +448,7 @@ kept in memory. At 1000 arrivals per second, the longest schedule lasts a quarte
 MAX_CPUS = 4096
 MAX_SUSTAINED_QUERIES = 10_000_000
 """Maximum number of queries of a sustained run. This number of queries takes 480 MB of memory on
-the device; a model that takes 120 µs per query reaches this number after 20 minutes."""
+the device. A model that takes 120 µs per query reaches this number after 20 minutes."""
 MAX_IDLE_S = 600.0
 MIN_CHIP_S, MAX_CHIP_S = 1e-3, 10.0
 """Shortest and longest chip (interval of a load code). A sleep of less than a millisecond does not
@@ -507,10 +507,10 @@ def usual_run_count(preset: str) -> int:
 
 
 LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
-"""Maps each preset to a lower limit on the maximum duration of a run; `MAX_DURATION_RATIO` may give
-a longer maximum duration. With up to 1.75 s per inference, a model completes the 1024 queries of
-the default preset within half an hour; with up to 0.47 s, it completes the 128 queries of the quick
-preset within a minute. Users are willing to wait for a minute."""
+"""Maps each preset to a lower limit on the maximum duration of a run. `MAX_DURATION_RATIO` may give
+a longer maximum duration. A model that takes up to 1.75 s per inference completes the 1024 queries
+of the default preset within half an hour. A model that takes up to 0.46 s per inference completes
+the 128 queries of the quick preset within a minute. Users are willing to wait for a minute."""
 MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
 """Maps each preset to the ratio of a run's `max_duration_s` to its `duration_s`."""
 

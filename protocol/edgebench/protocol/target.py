@@ -2,9 +2,8 @@
 
 A *target* is a microcontroller, or any other device that runs inferences without an edgebench agent
 on it. The driver of a target is found in the entry-point group `ENTRY_POINT_GROUP`. The life cycle
-of a model on a target is `open → set_input → window… → outputs → close`; all steps run in the
-worker process, so that a board that hangs, or an emulator that crashes, ends only the run in
-progress.
+of a model on a target is `open → set_input → window… → outputs → close`. All steps run in the
+worker process. So a board that hangs, or an emulator that crashes, ends only the run in progress.
 """
 
 from __future__ import annotations
@@ -249,7 +248,7 @@ class TargetDriver(Protocol):
         Args:
             named: Addresses of targets, each as ADDRESS or NAME=ADDRESS.
             memory: File in which identified targets are stored.
-            is_probing: Whether to open and probe ports that are not named, but may have a target.
+            is_probing: Whether to open and probe unnamed ports that may have a target.
 
         Raises:
             UsageError: an address is invalid.
@@ -270,11 +269,10 @@ class TargetDriver(Protocol):
 
         Args:
             address: Address of the target.
-            model: Model file, whose content is not trusted; None: the model in the target's
-                firmware.
+            model: Model file; the content is not trusted. None: the model in the target's firmware.
             directory: Directory for files that are kept with the run.
-            model_name: Name of the model file on the user's machine; the file name of `model` may
-                be a hash.
+            model_name: Name of the model file on the user's machine. The file name of `model` may
+                be a hash instead.
             on_bytes: Called while a model or an input is sent.
             reported_name: Name that the target has to report; None: any name.
 

@@ -61,8 +61,8 @@ def wrap(text: str, width: int, indent: int = 0) -> str:
     Args:
         text: Sentences; line feeds are kept.
         width: Number of characters in a line, at least 1.
-        indent: Number of spaces before each continuation line; no spaces if the line would exceed
-            the width.
+        indent: Number of spaces before each continuation line. A line that would exceed the width
+            has no indent.
 
     >>> print(wrap("see which devices there are: edgebench devices --timeout 10s; or", 40))
     see which devices there are:

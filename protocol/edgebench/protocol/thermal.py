@@ -105,8 +105,8 @@ class CooldownFacts:
     start_c: float | None = None
     reached_c: float | None = None
     target_c: float | None = None
-    """Temperature below which the run may start; None if no such temperature is known, so that the
-    run may start at any temperature."""
+    """Highest temperature at which the device counts as cool. None if no such temperature is known:
+    the run may then start at any temperature."""
     slope_c_per_min: float | None = None
 
 

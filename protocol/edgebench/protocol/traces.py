@@ -20,9 +20,13 @@ from dataclasses import dataclass
 QUERIES_FILE = "queries.bin"
 TELEMETRY_FILE = "telemetry.bin"
 ANSWERS_FILE = "answers.npz"
-"""File with the outputs of the model. For the prepared samples, the arrays `used.N` and
-`reference.N` contain output N of the measured model and of the reference; for the data set, the
-array `dataset.N` contains output N. The first axis is the sample. The file is not compressed."""
+"""File with the outputs of the model. Each array contains output N of a model:
+
+    used.N         measured model, prepared samples
+    reference.N    reference, prepared samples
+    dataset.N      measured model, data set
+
+The first axis is the sample. The file is not compressed."""
 DATASET_INDEX = "dataset_index"
 """Name of an array in `ANSWERS_FILE` that gives, for each output, the index of its sample in the
 data set. Without this array, the outputs are for all samples in order."""

@@ -2,9 +2,9 @@
 
 The device is represented by a tree of files, and by a file that it shares with the worker. The
 agent's sampler, profile matcher and cool-down read the tree instead of /proc and /sys. The shared
-file has two numbers: the speed of the device, by which the worker extends each inference, and the
-time for which the worker has kept the device busy. A task of the daemon updates all files ten times
-per second.
+file has two numbers: the speed of the device, and the time for which the worker has kept the device
+busy. The worker extends each inference according to the speed. A task of the daemon updates all
+files ten times per second.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ SHARED = struct.Struct("=dd")
 """Layout of the file: speed (1: not slowed down) and active seconds."""
 _SPEED, _WORKED_S = 0, 1
 PAUSE_NS = 1_000_000
-"""Shortest pause between two inferences that cools the device; a shorter pause counts as active
-time, because it is overhead of the loop."""
+"""Shortest pause between two inferences that cools the device. A shorter pause is overhead of the
+loop, and counts as active time."""
 
 
 def slowed(invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:

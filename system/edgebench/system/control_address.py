@@ -6,10 +6,10 @@ enter. In two cases, a socket file cannot be used directly:
     a long path         a path in sockaddr_un has at most 107 bytes. For a longer path, the
                         directory is opened, and the path of the socket contains the descriptor of
                         the directory: /proc/self/fd/N/agent.sock.
-    no socket file      a system forbids socket files, as Android does for its shell (SELinux), or a
-                        file system does not support them. The socket then has an abstract name,
-                        which is not a file. A file in the directory contains the name, which has a
-                        random part.
+    no socket file      the file system does not support socket files, or the system forbids them.
+                        For example, Android forbids them for its shell (SELinux). The socket then
+                        has an abstract name, which is not a file. The name has a random part, and
+                        is stored in a file in the directory.
 
 An abstract name has no permissions, so any process may bind it, also after its agent has ended. So
 agent and client check the user at the other end with SO_PEERCRED. The user must be root or the user

@@ -3,8 +3,8 @@
     .tflite   FlatBuffer: the tables and the data of all buffers are inside the file
     .onnx     protobuf: the fields of the outermost message fill the file
 
-Only the positions of tables and fields are checked, not the model itself, so a runtime may refuse a
-file that passes this check.
+Only the positions of tables and fields are checked, not the model itself. A runtime may therefore
+refuse a file that passes this check.
 
 Sources: https://flatbuffers.dev/internals, tensorflow/compiler/mlir/lite/schema/schema.fbs
 (table Model), https://protobuf.dev/programming-guides/encoding.

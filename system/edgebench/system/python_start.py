@@ -6,12 +6,12 @@ would run with the rights of the user. All code builds the command of an interpr
 `python_command`; a test of the source tree rejects other ways.
 
     safe path   by `launcher/run_module.py`, because Python 3.10 has no `-P`
-    directory   /, or a directory of edgebench: it contains no modules, and a long-lived process
-                in it does not prevent the user's directory from being unmounted
-    variables   PYTHONPATH and the loader's paths without empty entries, which mean the working
-                directory and are usually mistakes (`$PYTHONPATH:/opt/lib` while PYTHONPATH is
-                unset). Relative entries are made absolute, because they refer to the user's
-                directory, and the new process has another working directory. Variables that make
+    directory   /, or a directory of edgebench, which contains no modules. A long-lived process
+                then does not prevent the user's directory from being unmounted.
+    variables   Empty entries of PYTHONPATH and of the loader's paths are removed. An empty entry
+                means the working directory, and is usually a mistake (`$PYTHONPATH:/opt/lib` while
+                PYTHONPATH is unset). Relative entries are made absolute. They refer to the user's
+                directory, but the new process has another working directory. Variables that make
                 an interpreter read commands are removed (PYTHONINSPECT, PYTHONSTARTUP).
 """
 

@@ -1,9 +1,10 @@
 """Environment variables that change a measurement, or that are passed to a process with a model.
 
-An agent that a CI job starts has the job's tokens in its environment, and a model may execute code
-in the process that loads it. So a worker, a probe of a runtime and the process with reference
-kernels get only listed variables: variables that they need to start, and variables that change a
-measurement. The same list decides whether two commands measure in the same environment.
+An agent that a CI job starts has the job's tokens in its environment. A model may execute code in
+the process that loads the model. So a worker, a probe of a runtime and the process with reference
+kernels get only listed variables. These are the variables that a process needs to start, and the
+variables that change a measurement. The same list decides whether two commands measure in the same
+environment.
 """
 
 from __future__ import annotations

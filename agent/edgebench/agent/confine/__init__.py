@@ -1,8 +1,8 @@
 """Confines a worker process, so that a hostile model cannot act outside this process.
 
-A model is parsed and run by C++ code that was not written for untrusted files, so the author of a
-model may be able to run code in the worker, with all rights of the worker. The worker therefore
-drops all rights that no inference needs before it reads any byte of a model:
+A model is parsed and run by C++ code that was not written for untrusted files. The author of a
+model may therefore be able to run code in the worker, with all rights of the worker. So before the
+worker reads any byte of a model, it drops all rights that an inference does not need:
 
     rights          none by set-user-ID programs, no capabilities
     system calls    `seccomp`: no sockets, no programs, no processes, no access to other processes
@@ -13,10 +13,10 @@ drops all rights that no inference needs before it reads any byte of a model:
     network         its own namespace, without any interface
     threads         as many as a runtime may need
 
-Each measure is applied independently, because kernels differ in what they support, and the run's
-record lists the applied measures. Root is not required. The confinement must be applied while the
-process has a single thread: threads that start later inherit the restrictions, threads that started
-earlier would not.
+Each measure is applied independently, because kernels differ in what they support. The run's record
+lists the applied measures. Root is not required. The confinement must be applied while the process
+has a single thread. Threads that start later inherit the restrictions. Threads that started earlier
+would remain unrestricted.
 """
 
 from edgebench.agent.confine.apply import ConfinementResult, Permissions, confine

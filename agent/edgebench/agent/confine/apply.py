@@ -196,7 +196,8 @@ def _attempt(
     Args:
         apply: Function that applies the mechanism, and returns a description of it.
         consequence: What the worker can do without the mechanism.
-        rehearse: Function to try in a child process first, if it differs from `apply`.
+        rehearse: Function that a child process tries first, if this process already has a filter
+            of system calls; None: `apply`.
     """
     try:
         if _is_filtered():

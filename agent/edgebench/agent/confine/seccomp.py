@@ -13,9 +13,9 @@ memory behind a pointer fail with ENOSYS, like unknown calls.
 The tables of `syscalls` list the calls that are refused. A list of allowed calls would be stricter.
 But runtimes are third-party C++ code, with any C library on four architectures, and a missing entry
 would end a measurement on a user's board. A refused call returns EPERM and does not kill the
-process: a runtime may try a call that it does not need (a socket for a name service, a program that
-reports the CPU), and can continue after the error. Calls that are newer than the tables fail with
-ENOSYS, so that the tables need not be extended for each new kernel.
+process. A runtime may try a call that it does not need, and can continue after the error. Examples
+are a socket for a name service, and a program that reports the CPU. Calls that are newer than the
+tables fail with ENOSYS, so that the tables need not be extended for each new kernel.
 
 Source: Documentation/userspace-api/seccomp_filter.rst; include/uapi/linux/{seccomp,filter}.h.
 """
@@ -53,9 +53,12 @@ speculative stores, which slows down every inference
 (Documentation/admin-guide/hw-vuln/spectre.rst). The protection is not needed, because the worker
 contains no secrets of others."""
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_MM, _PR_SCHED_CORE = 1, 4, 35, 62
-"""Options of prctl(2) that are refused. In the order of this list, the options would let a worker
-outlive the daemon; hide /proc/PID/io, from which the daemon reads how much the worker has written;
-look like another process; and share a core with another process.
+"""Options of prctl(2) that are refused, because each option would let a worker do the following:
+
+- PR_SET_PDEATHSIG: outlive the daemon;
+- PR_SET_DUMPABLE: hide /proc/PID/io, from which the daemon reads how much the worker has written;
+- PR_SET_MM: look like another process;
+- PR_SCHED_CORE: share a core with another process.
 
 Source: include/uapi/linux/prctl.h."""
 _CLONE_THREAD = 0x00010000
@@ -78,8 +81,12 @@ _IOCTL_REFUSED = (
 )
 """Source: include/uapi/asm-generic/ioctls.h."""
 _IOCTL_TYPES_REFUSED = (0x89, 0x58, 0x66, 0x94)
-"""Types of ioctl(2) commands that are refused: 0x89, sockets (FIOSETOWN, SIOCSPGRP); 'X', file
-systems (disk space, as by fallocate(2)); 'f', file systems (attributes); 0x94, Btrfs (subvolumes).
+"""Types of ioctl(2) commands that are refused:
+
+- 0x89: sockets (FIOSETOWN, SIOCSPGRP);
+- 0x58, 'X': file systems (disk space, as by fallocate(2));
+- 0x66, 'f': file systems (attributes);
+- 0x94: Btrfs (subvolumes).
 
 Source: Documentation/userspace-api/ioctl/ioctl-number.rst."""
 _O_ACCMODE, _O_TRUNC, _TMPFILE = 0o3, 0o1000, 0o20000000
@@ -105,8 +112,8 @@ _REFUSED = _return(_ERRNO | errno.EPERM)
 _UNKNOWN = _return(_ERRNO | errno.ENOSYS)
 _UNKNOWN_COMMAND = _return(_ERRNO | errno.EINVAL)
 _UNSUPPORTED = _return(_ERRNO | errno.EOPNOTSUPP)
-"""The error by which a file system reports that it lacks a feature. posix_fallocate(3) then writes
-to the file instead, and Python's tempfile uses files with names."""
+"""The error by which a file system reports that it lacks a feature. After this error,
+posix_fallocate(3) writes to the file instead, and Python's tempfile uses files with names."""
 
 
 def _argument(index: int) -> Instruction:

@@ -3,8 +3,8 @@
 Source: Linux, arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (64-bit Arm
 and RISC-V), arch/arm/tools/syscall.tbl (the EABI of 32-bit Arm). A call with a number from 424 on
 has the same number on all architectures. Every number was compared with the tables of Linux 7.2
-(from PyPI's `system-calls` 7.2, which no longer list uselib(2)) and with Debian 12's headers for
-x86-64, arm64 and 32-bit Arm.
+and with Debian 12's headers for x86-64, arm64 and 32-bit Arm. The tables of Linux 7.2 are from
+PyPI's `system-calls` 7.2; they no longer list uselib(2).
 """
 
 from __future__ import annotations

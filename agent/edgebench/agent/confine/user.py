@@ -2,10 +2,11 @@
 
 On any kernel, the permissions of root's files prevent another user from opening them. The new user
 id belongs to no account, and differs between workers. If files of the run are in directories that
-are closed to other users, the worker opens them through descriptors. If the new user still cannot
-reach a file that the run needs (Python in the home of root, a device for root alone), the worker
-keeps root's capability to bypass file permissions, and no other capability. In that case, only a
-view or Landlock can protect the files.
+are closed to other users, the worker opens them through descriptors. The new user may still be
+unable to reach a file that the run needs, such as Python in the home of root, or a device that only
+root may use. The worker then keeps root's capability to read any file, CAP_DAC_READ_SEARCH. If the
+file is a device, the worker also keeps CAP_DAC_OVERRIDE. The worker keeps no other capability. With
+these capabilities, only a view or Landlock can protect the files.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from edgebench.agent.confine.landlock import AllowedPaths
 
 FIRST_USER, USER_COUNT = 0x7EDB0000, 0x10000
 """First id, and number of ids, in a range of user ids that no system assigns to accounts or
-containers; the user id of a worker is derived from its process id.
+containers. The user id of a worker in this range is derived from its process id.
 
 Source: systemd, docs/UIDS-GIDS.md: nothing uses 1879048192 to 2147352575."""
 SPARE_USER = 65533

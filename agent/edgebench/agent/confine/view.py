@@ -6,10 +6,10 @@ therefore builds a tree of mounts and makes it the root:
 
     1  an empty file system in memory is mounted over the worker's own directory, in its own
        namespace
-    2  each path of `AllowedPaths` is bound to the same path in the tree; links on the way are
-       created again, and their targets are bound
-    3  everything except the worker's directory and device files is made read-only; no file raises
-       rights when it is run, and only files in /dev work as devices
+    2  each path of `AllowedPaths` is bound to the same path in the tree. Links on the way are
+       created again, and their targets are bound.
+    3  everything is made read-only, except the worker's directory and device files. No file raises
+       rights when it is run. Only allowed devices work as devices.
     4  the tree becomes the root, and the old root is unmounted
 
 The directories that lead to a bound path belong to the new file system, and every user may enter

@@ -42,8 +42,8 @@ def why_absent(
         package: The distribution that `install` installs.
         error: Error of the import; an OSError if the package loads a library by ctypes.
         install: The command that installs `package`, if any.
-        module: Module that could not be imported. If a different package (such as a vendor's)
-            provides the module, the command is omitted, because it would overwrite files of that
+        module: Module that could not be imported. If a different package provides the module, such
+            as a vendor's package, the command is omitted. The command would overwrite files of that
             package.
         which: Function that finds a command; tests replace `shutil.which`.
     """

@@ -1,7 +1,8 @@
 """Names for the arithmetic of a model's operators, in any file format.
 
-The operators that contain most of the weights determine the precision of a model: a converter may
-leave small operators, and the first and last operators, in floats.
+The operators that contain most of the weights determine the precision of a model. The other
+operators do not count, because a converter may leave small operators, and the first and last
+operators, in floats.
 
     activation × weight            name
     int8 × int8                    int8 (equal types have the name of the type: uint8, fp32, fp16)

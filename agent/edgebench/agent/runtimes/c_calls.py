@@ -1,10 +1,10 @@
 """Runs an inference as a call of a C function, if the runtime's library exports such a function.
 
-tflite-runtime exports its C++ methods, so a method of the interpreter that Python created is
-called. LiteRT is not supported: it does not export its interpreter, and its C interface has a
-different class, which does more work outside the kernels. Newer wheels of ONNX Runtime
-contain a second library, `libonnxruntime.so`, next to the Python module. This library has the C
-interface and its own kernels, so a second session is created.
+tflite-runtime exports its C++ methods. Python creates the interpreter, and a method of this
+interpreter is called. LiteRT is not supported, because its library does not export the interpreter.
+Its C interface has a different class, which does more work outside the kernels. Newer wheels of
+ONNX Runtime contain a second library, `libonnxruntime.so`, next to the Python module. This library
+has the C interface and its own kernels, so a second session is created.
 
 The wheels do not contain the headers; the declarations are taken from the sources that are named
 next to the constants. Memory is not freed, and a wrong declaration would read invalid memory, so

@@ -2,14 +2,14 @@
 
 Theory of operation. A .tflite file has a list of graphs. An interpreter runs the first graph. Each
 other graph is the body of a loop or a branch, or has a signature: a name, with names of the inputs
-and outputs. The calls of the native interpreter take the number of a graph as last argument; the
+and outputs. The last argument of the native interpreter's calls is the number of a graph. The
 default is the first graph:
 
     Invoke(graph)  SetTensor(tensor, value, graph)  GetTensor(tensor, graph)  AllocateTensors(graph)
 
-The library's `SignatureRunner` makes the same calls, but also looks up names in a dictionary, and
-allocates the tensors before every inference. This class is not used here, so that a signature is
-timed in the same way as a file with a single graph.
+The library's `SignatureRunner` makes the same calls. It also looks up names in a dictionary, and
+allocates the tensors before every inference. The `SignatureRunner` is not used here, so that a
+signature is timed in the same way as a file with a single graph.
 
 The default delegate takes over its part of every graph when the tensors of the first graph are
 allocated. If only another graph is allocated, tflite-runtime does not pass that graph to the

@@ -49,10 +49,10 @@ class InterpreterModel:
             interpreter: The library's `Interpreter`.
             graph: The graph of the file that is run.
             path: The model file.
-            delegate_nodes: The nodes that replace a delegated part of the graph, by index, each
-                with the name of the delegate.
-            profiler: Function that runs the model file on tensors, for a number of runs, and times
-                the operators.
+            delegate_nodes: Maps the index of each node that replaces a delegated part of the graph
+                to the name of the delegate.
+            profiler: Function that times the operators of the model file; its arguments are the
+                tensors and the number of runs.
         """
         self._interpreter = interpreter
         self._graph = graph

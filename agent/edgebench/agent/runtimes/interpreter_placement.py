@@ -1,18 +1,23 @@
 """Finds the operators that a delegate took over in a TensorFlow Lite graph.
 
 Theory of operation. A delegate does not remove the nodes that it takes over. The interpreter keeps
-these nodes in its list, and appends a DELEGATE node for each delegated part of the graph; the
-DELEGATE node runs in place of the nodes of that part. The inputs of a DELEGATE node are all
-tensors, including constants, that the part uses but does not produce. The outputs are the tensors
-that the part produces and that the caller or other nodes use.
+these nodes in its list, and appends a DELEGATE node for each delegated part of the graph. The
+DELEGATE node runs in place of the nodes of its part. The inputs of a DELEGATE node are all tensors,
+including constants, that the part uses but does not produce. The outputs are those tensors produced
+by the part that the caller or other nodes use.
 
     inputs of the part ─▶ [ taken over … taken over ] ─▶ outputs of the part
 
 A walk from the outputs of a DELEGATE node back to its inputs therefore visits only nodes that were
-taken over. A node that no walk visits was certainly not taken over if its output is used by the
-caller, by a DELEGATE node, or by another node that was not taken over. The outputs of the remaining
-nodes, such as an assignment to a variable, are not used. The list does not show where a remaining
-node runs, so no placement is reported for a delegated graph with such nodes.
+taken over. A node that no walk visits was certainly not taken over if its output is used:
+
+- by the caller;
+- by a DELEGATE node;
+- by another node that was not taken over.
+
+The outputs of the remaining nodes, such as an assignment to a variable, are not used. The list does
+not show where a remaining node runs, so no placement is reported for a delegated graph with such
+nodes.
 
 Only the main graph is listed; the bodies of loops and branches are not.
 

@@ -2,8 +2,9 @@
 
 Theory of operation. An event is a C++ structure whose header is not in the wheel. If this module
 assumed a wrong layout, it would read invalid memory. The memory is therefore filled with a pattern
-before the library writes events to it; then the written part must end exactly where the expected
-events end. Pointers to texts are followed only after the numbers next to them have been validated.
+before the library writes events to the memory. Afterwards, the written part must end exactly where
+the expected events end. Pointers to texts are followed only after the numbers next to them have
+been validated.
 
 Source: google-ai-edge/LiteRT, litert/c/litert_profiler_event.h; tflite/profiling/memory_info.h. The
 size of an event, 104 bytes, was confirmed by experiment in 2.1.6, 2.2.0 and 2.3.0.

@@ -10,12 +10,12 @@ shorter operators count as zero.
     options (two texts) ──┴▶ compiled model ─▶ profiler ─▶ events of one run ─▶ …
                              input and output buffers ─▶ run
 
-A run has an event for each operator that the interpreter ran, an event for each kernel inside a
-delegate, and the library's own events, which are omitted.
+A run has an event for each operator that the interpreter ran, and an event for each kernel inside a
+delegate. The library's own events are omitted.
 
-In LiteRT 2.3, buffers that are smaller than the model's outputs crash the process (observed with a
-detector whose file gives no shapes for its outputs). The sizes of all buffers are therefore
-compared with the interpreter's tensors before the model runs.
+In LiteRT 2.3, buffers that are smaller than the model's outputs crash the process. This was
+observed with a detector whose file gives no shapes for its outputs. The sizes of all buffers are
+therefore compared with the interpreter's tensors before the model runs.
 
 Source: google-ai-edge/LiteRT, litert/c/*.h.
 """
@@ -71,14 +71,14 @@ def profile_model(
     """Run a model file under the profiler.
 
     Args:
-        tensors: Inputs for the runs, and outputs of the interpreter; their sizes are compared with
-            the sizes of the buffers.
-        run_count: Number of profiled runs; a first run, which is not profiled, is not counted.
+        tensors: Inputs for the runs, and outputs of the interpreter. The sizes of these tensors are
+            compared with the sizes of the buffers.
+        run_count: Number of profiled runs, without the first run, which is not profiled.
         path: The model file.
         version: Version of ai-edge-litert.
         threads: Threads of the kernels.
-        kernels: `xnnpack` or `builtin`; the library also accepts `reference`, but then does not run
-            reference kernels.
+        kernels: `xnnpack` or `builtin`. The library also accepts `reference`, but does not run
+            reference kernels for this value.
         delegate: Name of the delegate; it is recorded as the place of the delegate's kernels.
 
     Raises:

@@ -2,16 +2,23 @@
 
 Theory of operation. In every call, `session.run` looks up names and copies inputs. This takes 3 to
 7 µs, which are not part of the inference itself. `BoundCall` instead binds a buffer for each input
-once; the native run reads these buffers, and each sample is copied into the buffers in place. Times
-to set an input of 256 bytes, in ns: assigning a memoryview to another memoryview 57, numpy's
-assignment 146, binding another value (without a copy) 174, the library's `update_inplace` 226,
-`copyto` 241, `ctypes.memmove` 316. The library takes 340 ns to copy an output. Reading an output
-from a buffer that this driver allocates would take 160 ns, but would work only for outputs whose
-shape is known before the inference.
+once. Each sample is copied into these buffers in place, and the native run reads the buffers. Times
+to set an input of 256 bytes:
 
-Each run receives an options object that is created once and contains only defaults: without it, the
-library creates an options object in each call, which takes 0.9 µs. Called in this way, a run is as
-fast as a run by the library's C interface and ctypes (docs/performance.md).
+     57 ns   assignment of a memoryview to another memoryview
+    146 ns   numpy's assignment
+    174 ns   binding another value, without a copy
+    226 ns   the library's `update_inplace`
+    241 ns   `copyto`
+    316 ns   `ctypes.memmove`
+
+The library takes 340 ns to copy an output. Reading an output from a buffer that this driver
+allocates would take 160 ns. But this works only if the shape of the output is known before the
+inference.
+
+Each run receives an options object that is created once and contains only defaults. Without this
+object, the library creates an options object in each call, which takes 0.9 µs. Called in this way,
+a run is as fast as a run by the library's C interface and ctypes (docs/performance.md).
 
 Writing in place requires a session that reads the memory of this process. For a session on a GPU or
 another device, binding creates a copy in the memory of that device. In such a session, and if

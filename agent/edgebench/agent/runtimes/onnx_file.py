@@ -1,8 +1,8 @@
 """Facts about an ONNX file, read before the runtime loads it.
 
 Theory of operation. An ONNX file is a protobuf message. Only the parts that decide whether a
-measurement is meaningful are read. The types that operators multiply are read because they
-determine the precision, and because on some CPUs a runtime computes some pairs of types wrongly.
+measurement is meaningful are read. The types that operators multiply are read for two reasons: the
+types determine the precision, and on some CPUs a runtime computes some pairs of types wrongly.
 References to other files are read because only a single file is sent to the device. The depth of
 control flow is read because a runtime recurses over it. A file that is not protobuf is passed on to
 the runtime, whose error message is better.

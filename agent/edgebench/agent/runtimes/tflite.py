@@ -212,8 +212,8 @@ def _take_over(interpreter: Any, graph: Graph, options: LoadOptions) -> dict[int
     Only nodes of the first graph are listed; for another graph, the result is empty.
 
     A delegate from a file takes over its part when the interpreter is built. XNNPACK takes over its
-    part when the tensors are allocated, but does nothing on a CPU that it does not support, so only
-    the DELEGATE nodes that exist after the allocation count.
+    part when the tensors are allocated, and does nothing on a CPU that it does not support. Its
+    DELEGATE nodes are therefore read after the allocation.
     """
     is_library = "/" in (options.delegate or "") and not options.is_reference
     first = _delegate_nodes(interpreter, options.delegate or "") if is_library else {}

@@ -7,9 +7,9 @@ Theory of operation. A .tflite file is a FlatBuffer:
           ─▶ graphs ─▶ tensors (shape, type, number of a buffer)
                     ─▶ operators (number of a code, inputs, outputs: numbers of tensors)
 
-Operators that multiply by weights are inspected, in all graphs except the graphs of signatures that
-do not run. The weights are constants, which another operator may unpack or convert to floats before
-the multiplication.
+Operators that multiply by weights are inspected. Graphs of signatures that do not run are skipped.
+The weights are constants. Another operator may unpack the weights, or convert them to floats,
+before the multiplication.
 
 The file is read after the measurement, so the runtime has already accepted it. A file that still
 cannot be parsed yields no facts.

@@ -38,8 +38,8 @@ class Observer:
 
     The observer monitors the zones that the profile lists. If the device has none of these zones,
     the observer reports the hottest zone within `SANE_C`. The temperature limit then applies only
-    to zones that have changed since the sampling began, because a board may have a dummy zone that
-    always reports 100 °C.
+    to those zones within `SANE_C` that have changed since the sampling began. The reason is that a
+    board may have a dummy zone that always reports 100 °C.
     """
 
     def __init__(self, sensors: Sequence[str], job: SamplerJob) -> None:

@@ -161,8 +161,8 @@ class FileSensors:
 
         Args:
             reason: Reason to report if no more specific reason is found.
-            folder: Directory that contains the files; if access to it is denied, the denial is
-                reported.
+            folder: Directory that contains the files. If access to this directory is denied, the
+                denial is reported.
         """
         if self._names:
             return self

@@ -1,12 +1,15 @@
 """Overhead of a runtime's Python binding per invocation, measured with a trivial model.
 
 Theory of operation. Timing an empty loop would not be enough, because the binding works inside the
-call: it parses arguments, and releases and reacquires Python's global lock. So a model with next to
-no work is run in two ways: through the driver, in the same loop as the model under test, and
-through the C function of the library, if the library exports it (see `c_calls`). The C function is
-called with ctypes in the same loop; the cost of ctypes itself is measured with an empty C function,
-and subtracted. The three kinds of calls alternate in rounds, and the time of a fast round of each
-kind is used.
+call: it parses arguments, and releases and reacquires Python's global lock. So three kinds of calls
+are timed, in the same loop as the model under test. The first two run a model with next to no work:
+
+- a call through the driver;
+- a call of the library's C function with ctypes, if the library exports this function (see
+  `c_calls`);
+- a call of an empty C function with ctypes. Its time is the cost of ctypes, which is subtracted.
+
+The three kinds alternate in rounds. The time of a fast round of each kind is used.
 
 The difference between the times of the driver and of the C function is a lower bound of the
 binding's cost. A real model fills the caches with its data and code. After an inference of such a
@@ -35,9 +38,9 @@ ROUND_INVOCATIONS = 100
 """Invocations per round and kind of call. Measured: all rounds take 15 ms; with the loading of the
 model, they take 30 to 150 ms."""
 FAST_ROUND = 2
-"""For each kind of call, the rounds are sorted, fastest first; the round at this index, which is
-the first decile, is used. A fast round is used, because other programs only make rounds slower, and
-most inferences of the model under test may have run while other programs were idle."""
+"""For each kind of call, the rounds are sorted, fastest first. The round at this index, which is
+the first decile, is used. A fast round is used because other programs only make rounds slower. Most
+inferences of the model under test may have run while other programs were idle."""
 TIMEOUT_S = 3
 """Seconds after which the kernel ends a worker that is still measuring. For slow boards, this is 20
 times the longest measured time of 150 ms."""

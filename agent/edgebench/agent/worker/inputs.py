@@ -102,7 +102,7 @@ def make_samples(
 def clipped_ratio(
     specs: Sequence[TensorSpec], given: Mapping[str, Tensor], *, count: int
 ) -> float | None:
-    """Share of the given values that a quantised input clips; of several inputs, the largest share.
+    """Share of the given values that a quantised input clips; the largest share of all inputs.
 
     Args:
         specs: The inputs of the model.
@@ -139,9 +139,12 @@ def make_inputs(
     """A tensor for each input; the same seed gives the same bytes.
 
     Floats are uniform in [0, 1); 8-bit integers and quantised inputs are uniform over their range.
-    Other integers are mostly indices, so small values are drawn: 0 or 1 for a list, because every
-    vocabulary and every table of segments contains these indices; 1 for a single value, which may
-    be a length; and 1 for a mask, so that nothing is masked.
+    Other integers are mostly indices, so small values are used:
+
+    - in a list, 0 or 1, because every vocabulary and every table of segments contains these
+      indices;
+    - for a single value, 1, because the value may be a length;
+    - in a mask, 1, so that nothing is masked.
 
     Raises:
         ModelRefused: an input is larger than the worker's memory, or of an unknown type.

@@ -99,8 +99,8 @@ class DiskUse:
 
         Args:
             pid: The worker's process.
-            is_counted: Whether the kernel's count is complete; it is if the system-call filter
-                stops the worker from allocating disk space without writing.
+            is_counted: Whether the kernel's count is complete, because the system-call filter stops
+                the worker from allocating disk space without writing.
         """
         io = read_text(Path(f"/proc/{pid}/io"))
         counted = re.search(r"^write_bytes: (\d+)$", io, re.MULTILINE)

@@ -1,11 +1,11 @@
 """A code of active and idle chips (time slots) that aligns a meter's trace with the device's clock.
 
 Theory of operation. A meter without a digital input still records the power of the device. So the
-device is active and idle in a pattern that resembles no shifted copy of itself, and the host
-searches for that pattern in the trace. The pattern is drawn from the id of the run, so that the
-recording of another run does not contain it. Patterns are drawn until a pattern has about as many
-active as idle chips, many changes, and small aperiodic side lobes. A pattern begins and ends with
-an active chip, so that its first and last edges differ from the idle time before and after it.
+device is active and idle in a pattern, and the host searches for this pattern in the trace. The
+pattern resembles no shifted copy of itself. The pattern is drawn from the id of the run, so that
+the recording of another run does not contain it. Patterns are drawn until a pattern has about as
+many active as idle chips, many changes, and small aperiodic side lobes. A pattern begins and ends
+with an active chip, so that its first and last edges differ from the idle time before and after it.
 
 The record of a code contains the actual times of the edges, not the scheduled times; a timestamp is
 taken right after each change. Each chip is scheduled relative to the beginning of the code, so that

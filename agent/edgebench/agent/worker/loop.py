@@ -1,13 +1,14 @@
 """The timed loop.
 
 Theory of operation. An inference has three spans: copying the inputs in, invoking the model,
-copying the outputs out. A timestamp is taken after each span; the end of an inference is also the
+copying the outputs out. A timestamp is taken after each span. The end of an inference is also the
 start of the next inference, so that no time of the loop is lost. The loop does not log, allocate
-arrays, sample or communicate: the calls are prepared before the loop, and the times are written,
-block by block, to preallocated arrays of int64. A new block is allocated between two inferences;
-its first inference starts at a new timestamp, so that no latency includes the allocation. The
-blocks are joined after the end of the loop. The loop pauses between two blocks if it has real-time
-priority (see `realtime`), or if a meter takes few instantaneous samples (see `jitter`).
+arrays, sample or communicate. The calls are prepared before the loop, and the times are written,
+block by block, to preallocated arrays of int64. A new block is allocated between two inferences.
+The first inference of a block starts at a new timestamp, so that no latency includes the
+allocation. The blocks are joined after the end of the loop. The loop pauses between two blocks in
+two cases: the loop has real-time priority (see `realtime`), or a meter takes few instantaneous
+samples (see `jitter`).
 
 A request to stop arrives as a signal (see `stop`), and the complete inferences are kept. The end of
 an inference is therefore written last, and marks the inference as complete.
@@ -40,9 +41,9 @@ may end late by up to this length.
 Measured: of 400 sleeps of 2 ms on an idle Linux 6 machine, 95 % ended at most 0.12 ms late."""
 
 FIRST_BLOCK_INFERENCES = 256
-"""Inferences in the first block of a loop with pauses. Each later block has room for twice as many
-inferences as ran in the block before it, because blocks that stay mostly empty would cost time and
-cache.
+"""Inferences in the first block of a loop with pauses, and the least room of a later block. A later
+block has room for twice as many inferences as ran in the previous block. Larger blocks would stay
+mostly empty, and cost time and cache.
 """
 
 LEAD_NS, LIST_NS = 1_000_000, 200
@@ -145,8 +146,8 @@ def run_closed(
     """Issue inferences until the least duration and number are reached, or a maximum is reached.
 
     If fewer than `min_count` inferences have run at the end of the least duration, the missing
-    inferences run in extra blocks that have room for exactly these inferences. So a block ends when
-    it is full or at its deadline, and inside a block the loop checks nothing else.
+    inferences run in extra blocks, which have no more room than these inferences need. So a block
+    ends when the block is full or at its deadline. Inside a block, the loop checks nothing else.
 
     Args:
         calls: The inference.

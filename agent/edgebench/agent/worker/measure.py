@@ -155,8 +155,8 @@ def measure(
 ) -> LoopRecord:
     """Warm up and run the scenario, with marks for a meter if the run has a meter.
 
-    The yardstick (fixed work) runs before the first marks and after the last marks, because the
-    alignment of a meter requires that the device is idle right before the warm-up and right after
+    The yardstick (fixed work) runs before the first marks and after the last marks. The reason is
+    that the alignment of a meter requires an idle device right before the warm-up and right after
     the loop. The warm-up refills the caches after the yardstick.
 
     Args:

@@ -66,8 +66,8 @@ class WorkerProcess:
         self._job = job
         self._reports = WorkerReports(job, time.monotonic())
         self._ended_for: EdgebenchError | None = None
-        """Error for which the daemon ended the worker; None if the worker was not ended, or was
-        ended because of a timeout."""
+        """Error for which the daemon ended the worker. None if the daemon did not end the worker,
+        or ended it because of a timeout."""
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
         self._held: bytes | None = None

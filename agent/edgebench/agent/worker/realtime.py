@@ -2,9 +2,9 @@
 
 Theory of operation. The kernel does not let real-time tasks take a CPU for more than
 `sched_rt_runtime_us` of each `sched_rt_period_us`, 0.95 s of each second by default. A loop that
-never waits uses this time up, and the kernel then stops it in the middle of an inference until the
-period ends: a stall of 50 ms in each second, on a CPU for which other tasks wait. So the loop
-pauses by itself, between two queries, for slightly longer than the kernel would stop it.
+never waits uses this time up. If other tasks wait for the CPU, the kernel then stops the loop in
+the middle of an inference until the period ends. This is a stall of 50 ms in each second. So the
+loop pauses by itself, between two queries. A pause is slightly longer than the stall would be.
 
     kernel   |----------- 950 ms -----------|stop|----------- 950 ms -----------|stop|
     loop     |pause|------- queries -------|pause|------- queries -------|pause|
@@ -12,9 +12,9 @@ pauses by itself, between two queries, for slightly longer than the kernel would
 The loop does not pause where a pause would change a result or cannot help:
 
     offline             a single query contains all samples
-    a meter             energies include the time between inferences. If the loop has random gaps
-                        (see `jitter`), it pauses, because the energy of the gaps is subtracted.
-    a long query        it takes longer than the time between two pauses
+    a meter             energies include the time between inferences. A loop with random gaps (see
+                        `jitter`) does pause, because the energy of all pauses is subtracted.
+    a long query        the query takes longer than the time between two pauses
     server, LoadGen     a server waits between arrivals, and LoadGen has its own loop
 
 Source: https://docs.kernel.org/scheduler/sched-rt-group.html, "System wide settings"; since Linux
@@ -33,8 +33,8 @@ from edgebench.protocol.record import RealtimeLimit
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 MARGIN_S = 0.01
-"""Time by which a pause exceeds the time that the kernel reserves for other tasks; these tasks
-begin some time after the pause begins."""
+"""Time by which a pause exceeds the time that the kernel reserves for other tasks. The margin is
+needed because the other tasks begin some time after the pause begins."""
 
 
 def realtime_limit(root: Path = Path("/")) -> RealtimeLimit | None:

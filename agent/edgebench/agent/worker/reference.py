@@ -2,8 +2,8 @@
 
 The process takes two arguments: the directory of the job, and the id of its parent process. The
 process confines itself before it reads the model. Then the samples are read from the directory, and
-the outputs are written to it. The last line that the process prints names the runtime that was used
-or, if the process ends with status 1, the reason for the failure.
+the outputs are written to it. The last line that the process prints names the runtime that was
+used. If the process ends with status 1, the line instead contains the reason for the failure.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def attempt(what: str, action: Callable[[], _T]) -> _T:
 
     Args:
         what: Beginning of the error message; it names the failed step.
-        action: The action; it may run code of a library, which may raise any type of exception.
+        action: The action. It may run code of a library, and so raise any type of exception.
 
     Raises:
         ModelRefused: the action failed.

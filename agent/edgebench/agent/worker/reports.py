@@ -1,9 +1,12 @@
 """Reports of a worker on its pipe, validated before use.
 
-A worker may be hostile as soon as it reads its model. So its lines are bounded in number, size and
-value; phases must come in order; and no report extends the time limit of the run, which `timeouts`
-computes from the job. This module does no I/O and reads no clock; the caller passes the time of
-each line.
+A worker may be hostile as soon as it reads its model. So its reports are restricted:
+
+- the lines are bounded in number, size and value;
+- phases must come in order;
+- no report extends the time limit of the run, which `timeouts` computes from the job.
+
+This module does no I/O and reads no clock. The caller passes the time of each line.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ MAX_PIPE_BYTES = 256 * 1024
 """Initial limit on the total bytes of a worker's lines; it grows by `PIPE_BYTES_PER_S` per
 second."""
 PIPE_BYTES_PER_S = 1024
-"""Bytes that a worker may send for each second of its life, beyond `MAX_PIPE_BYTES`; a line of
-progress has 100 bytes, and is sent once a second."""
+"""Bytes that a worker may send for each second of its life, beyond `MAX_PIPE_BYTES`. For
+comparison, a worker sends a line of progress of 100 bytes once a second."""
 REACHED_LEAST_S = 0.2
 """Shortest interval between two lines of progress that are passed to the caller; lines in between
 are dropped."""
@@ -69,8 +72,8 @@ class WorkerReports:
         self._has_waited = False
         self._is_phase_reached = False
         self.confinement: Confinement | None = None
-        """Confinement that the worker reports before it reads the model; None before that report;
-        for a target, always None."""
+        """Confinement that the worker reports before it reads the model. None before that report,
+        and always None for a target."""
         self.failure: EdgebenchError | None = None
         """Failure that the worker reported; None if it reported none."""
         self.is_complete = False

@@ -3,9 +3,9 @@
     gpio:PATH   a file that sets a line: the value of a GPIO, the brightness of an LED
     uart:PATH   a serial port: the start bit of a byte is the falling edge
 
-A GPIO is low for 2 ms, two sample intervals of a meter with 1000 samples per second, so that such a
-meter records the pulse. The pulse of a serial port takes 0.94 ms. Convention of the pulse: EEMBC
-and MLPerf Tiny, github.com/eembc/energyrunner, README.
+A GPIO is low for 2 ms, so that a meter with 1000 samples per second records the pulse. These 2 ms
+are two sample intervals of such a meter. The pulse of a serial port takes 0.94 ms. Convention of
+the pulse: EEMBC and MLPerf Tiny, github.com/eembc/energyrunner, README.
 """
 
 from __future__ import annotations

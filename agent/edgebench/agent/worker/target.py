@@ -1,14 +1,15 @@
 """A run on a target that times itself: open, warm up, run the windows, compare the outputs.
 
-Theory of operation. A real target runs five windows (timed series of inferences), each with a
-different input, because MLPerf Tiny requires the median of five windows. A trial window determines
+Theory of operation. A target runs five windows (timed series of inferences), because MLPerf Tiny
+requires the median of five windows. Each window has a different input if the run has at least five
+samples. A trial window determines
 the number of inferences per window. If the target is emulated and its instructions are counted, a
 window is a single inference, because further inferences would have the same count. There is no
 trial window either, because its result would depend on the load of this machine.
 
 A stop during a window discards this window, and the earlier windows are kept. An error of the
-target has the same effect as a stop, and is also reported. Before the windows, the first inputs of
-a data set are run to estimate the time of the whole data set; if the estimate is above the limit,
+target has the same effect as a stop, and is also reported. Before the windows, the first samples of
+a data set are run to estimate the time of the whole data set. If the estimate is above the limit,
 the data set is refused at once. The data set itself is run after the windows, when their record is
 on disk.
 """
@@ -74,8 +75,8 @@ CLOCKS_MARGIN = 1.02
 """Factor by which windows are lengthened, because the clocks of the target and of this machine
 differ."""
 UNTIMED_MARGIN = 1.1
-"""Replaces `CLOCKS_MARGIN` for a target that reports no time: the lines that it sends at the
-beginning and at the end of a window may be late by milliseconds."""
+"""Replaces `CLOCKS_MARGIN` for a target that reports no time. Such a target sends a line at the
+beginning and at the end of a window. These lines may be late by milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

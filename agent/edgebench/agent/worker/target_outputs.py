@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 REHEARSED_SAMPLES = 2
-"""Number of samples of a data set that are run to estimate the time of the whole data set; more
-than 1, because the first inference may be slower."""
+"""Number of samples of a data set that are run to estimate the time of the whole data set. The
+number is larger than 1, because the first inference may be slower."""
 KEEP_S = 30.0
 """Interval at which the outputs for a data set are written; a crash loses at most the outputs since
 the last write."""

@@ -1,6 +1,6 @@
 """Whether the calls of the timed loop compute the same outputs as the calls of the checks.
 
-Theory of operation. The loop calls the functions that `prepare`, `invoker` and `reader` return; the
+Theory of operation. The loop calls the functions that `prepare`, `invoker` and `reader` return. The
 checks of the outputs call `set_inputs`, a new `invoker` and `read_outputs`. A driver whose timed
 calls copy no inputs, skip inferences or read old outputs would appear fast, and would still pass
 every check of the outputs. So after the loop, both kinds of calls run the same samples on the same
@@ -17,10 +17,10 @@ loaded model. The last of these samples is the sample with which the loop ended.
 state, and `held` must also equal these outputs.
 
 If a driver skips every second inference in its timed calls, every second step of `timed` is wrong.
-If a driver skips inferences in all its calls, `timed` and `checked` are wrong at the same steps,
-and `again` is wrong at the other steps, because the number of samples is even. In this case,
-`checked` and `again` differ, and contain outputs of other samples. For a model that draws random
-numbers, `checked` and `again` differ too, but do not contain outputs of other samples.
+If a driver skips every second inference in all its calls, `timed` and `checked` are wrong at the
+same steps. `again` is wrong at the other steps, because the number of samples is even. In this
+case, `checked` and `again` differ, and contain outputs of other samples. For a model that draws
+random numbers, `checked` and `again` differ too, but do not contain outputs of other samples.
 """
 
 from __future__ import annotations

@@ -49,9 +49,13 @@ PHASES = (
     *(Phase.STARTING, Phase.LOADING, Phase.SYNCING, Phase.WARMING_UP, Phase.MEASURING),
     *(Phase.SYNCING, Phase.SPOOLING, Phase.CHECKING, Phase.SPOOLING, Phase.CHECKING),
 )
-"""Phases of a worker in order; a worker may omit some. Only the worker of a target has the last two
-phases: it profiles and runs the data set in the first CHECKING, releases the target in the second
-SPOOLING, and compares the outputs in the second CHECKING."""
+"""Phases of a worker in order; a worker may omit some phases. Only the worker of a target has the
+last two phases. Such a worker does the following:
+
+- first CHECKING: profile the model, and run the data set;
+- second SPOOLING: release the target;
+- second CHECKING: compare the outputs.
+"""
 
 
 def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> float:

@@ -5,7 +5,7 @@ CPUs. The same work takes longer at a lower frequency, whether or not the freque
 yardstick has two kinds of work. The integer work is a modular power of a number of 521 bits, which
 needs the CPU and its first-level cache. The memory work is a copy between two buffers that exceed
 the last-level cache of most edge devices (Raspberry Pi 5: 2 MiB, RK3588: 3 MiB, Jetson Orin: 4
-MiB); on a device with a larger cache, the copy shows the speed of the cache.
+MiB). On a device with a larger cache, the copy shows the speed of the cache.
 
 Each kind of work takes about 20 ms, in many parts that are timed separately. Other processes make
 parts slower, never faster, so the figure is the first decile of the times of the parts. The memory
@@ -14,12 +14,12 @@ the integer work only if it interferes for the whole 40 ms. The number of units 
 determined once, so both readings of a run do the same integer work. No reading is repeated, because
 a slightly throttled device could cool down in the meantime.
 
-The buffers are mapped, not allocated by malloc, because the release of a large block would raise
-glibc's threshold for mapped blocks, and change how the runtime allocates memory during the timed
-loop. The buffers are populated, so that the copy causes no page faults.
+The buffers are mapped, not allocated by malloc. The release of a large block of malloc would raise
+glibc's threshold for mapped blocks. The runtime would then allocate memory in another way during
+the timed loop. The buffers are populated, so that the copy causes no page faults.
 
-Source: mallopt(3), M_MMAP_THRESHOLD; McCalpin, STREAM, https://www.cs.virginia.edu/stream/ref.html,
-which counts both the bytes that a copy reads and the bytes that it writes.
+Source: mallopt(3), M_MMAP_THRESHOLD; McCalpin, STREAM, https://www.cs.virginia.edu/stream/ref.html.
+STREAM counts the bytes that a copy reads, and the bytes that the copy writes.
 """
 
 from __future__ import annotations

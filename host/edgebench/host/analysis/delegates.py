@@ -1,8 +1,10 @@
 """Names of delegates, and the hardware that they run on.
 
-Requested delegates and the places in which operators run have the same names. A name is
-`builtin` for a runtime's own kernels, the name of an execution provider of ONNX Runtime, or, for a
-delegate of TensorFlow Lite, its name or the path of its library.
+Requested delegates and the places in which operators run have the same names:
+
+- for a runtime's own kernels, `builtin`
+- for ONNX Runtime, the name of an execution provider
+- for TensorFlow Lite, the name of a delegate or the path of the delegate's library
 
 Source: onnxruntime.ai/docs/execution-providers, its table of providers by kind of hardware (oneDNN
 and Arm Compute Library are kernels for CPUs); for libraries, the file names in the vendors' guides

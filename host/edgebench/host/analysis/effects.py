@@ -71,8 +71,8 @@ def factor_effects(
     """Compute the effect of every level of every factor, relative to the factor's first level.
 
     Args:
-        observations: The valid runs; a factor's first level is the level of the first run.
-        factors: The factors to report; factors with a single level are left out.
+        observations: The valid runs. The first level of each factor is the level of the first run.
+        factors: The factors to report. Factors with a single level are left out.
     """
     effects: list[FactorEffect] = []
     for factor in factors:

@@ -16,9 +16,9 @@ replaced if all of the following hold:
    one of eight is disturbed, the other runs outvote it in every number of the set.
 
 In a comparison, whole sets are left out if they are disturbed (`compare/blocks.py`). The number of
-such sets is not limited, and sets of a model that slows itself down would be left out as well. So a
-disturbance counts for whole sets only if it was recorded independently of the model's latencies; a
-slowdown without a known cause does not count.
+such sets is not limited. If latencies counted as evidence, the sets of a model that slows itself
+down would be left out as well. So whole sets are left out only for disturbances that were recorded
+independently of the model's latencies. A slowdown without a known cause does not count.
 
 Source: NIST/SEMATECH, e-Handbook of Statistical Methods, 7.1.6: before a value is left out, find
 out why it appeared, and whether similar values will continue to appear.
@@ -89,9 +89,9 @@ def without_disturbed_sets(
 
     Args:
         runs: The runs.
-        set_of: Function that returns the id of a run's set, or of its side of a comparison in
-            pairs. It returns None for a run that belongs to neither; all such runs count as one
-            set.
+        set_of: Function that returns the id of a run's set, or of the run's side of a comparison in
+            pairs. For a run that belongs to neither, the function returns None. All such runs count
+            as one set.
         is_disturbed: Function that returns whether a run was disturbed.
     """
     sets: dict[str | None, list[RunT]] = {}

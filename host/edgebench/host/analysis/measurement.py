@@ -76,8 +76,8 @@ class Measurement:
     """Counted invocations, shape (n,)."""
     invoke: LatencySummary
     query_ns: Nanoseconds | None
-    """Latencies of counted queries; None for the offline scenario, which has a single query, and
-    for LoadGen's server scenario, whose due times are unknown."""
+    """Latencies of counted queries. None for the offline scenario, which has a single query. Also
+    None for LoadGen's server scenario, whose due times are unknown."""
     query: LatencySummary | None
     outliers: Outliers
     stability: Stability

@@ -28,10 +28,10 @@ PRECISION_INVALID_RATIO = 0.25
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     """95 % interval of the median of the values' distribution; None for fewer than five values.
 
-    The interval is interpolated between two pairs of order statistics, the widest pair that covers
-    less than 95 % and the narrowest that covers more, so that the coverage is 95 % and not up to
-    99 %. With five values, no pair covers 95 %; the interval is then from the lowest to the highest
-    value, which covers 93.75 %.
+    The interval is interpolated between two pairs of order statistics: the widest pair that covers
+    less than 95 %, and the narrowest pair that covers more. So the coverage is 95 % instead of up
+    to 99 %. With five values, no pair covers 95 %. The interval then extends from the lowest to the
+    highest value, which covers 93.75 %.
 
     Source: Hettmansperger & Sheather, Confidence intervals based on interpolated order statistics
     (1986).

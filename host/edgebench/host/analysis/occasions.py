@@ -5,11 +5,12 @@ on a shared machine, the temperature of the room, or the memory layout since boo
 during a set and differ in the next set. Only sets that were made at other times show how much the
 results change. Occasions are the third level of repetition, after inferences and launches.
 
-With x the logarithms of the medians of k sets of a model, s² = Σ (x - mean)² / (k - 1), and the
-ratio of the next set to the present set is within exp(±t(0.975, k - 1) · s · sqrt(2)). If a model
-has too few sets, the deviations of all models of the device are pooled, where each set's deviation
-is from the mean of its own model. The medians vary between launches, too, so s contains the random
-error of a set, which depends on its number of runs.
+Let x be the logarithms of the medians of k sets of a model. Then s² = Σ (x - mean)² / (k - 1). With
+95 % probability, the ratio of the next set to the present set is within
+exp(±t(0.975, k - 1) · s · sqrt(2)). If a model has too few sets, the deviations of all models of
+the device are pooled. The deviation of each set is then from the mean of the set's own model. The
+medians also vary between launches. So s contains the random error of a set, which depends on the
+set's number of runs.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; ISO 5725-3,
 intermediate precision.
@@ -90,8 +91,8 @@ def occasion_spread(
 
     Args:
         own: Medians of the sets of each compared model.
-        others: Medians of the sets of each other model of the device, used if the compared models
-            have too few.
+        others: Medians of the sets of each other model of the device. They are used if the compared
+            models have too few sets.
     """
     groups = [[math.log(value) for value in group] for group in own]
     own_count = sum(map(len, groups))

@@ -47,8 +47,8 @@ def judge_outputs(
         check: The device's report of its checks.
         specs: Descriptions of the outputs, for scale and zero point.
         outputs: Outputs of the model and of the reference.
-        labels: Labels of the data set under the name `y`; its samples under `x` if the metric needs
-            them.
+        labels: Labels of the data set under the name `y`. If the metric needs the samples of the
+            data set, they are under `x`.
         metric: One of `METRICS`; None without a data set.
     """
 
@@ -175,10 +175,10 @@ def accuracy(
     """Accuracy of the outputs for the data set; None without such outputs.
 
     Args:
-        outputs: `dataset.0`, shape (n, …), and optionally `dataset_index`, shape (n,), which has
-            the index of each output's sample if samples are missing or in another order.
+        outputs: `dataset.0`, shape (n, …), and optionally `dataset_index`, shape (n,), the index of
+            each output's sample. The index is needed if samples are missing or in another order.
         specs: Descriptions of the outputs, for scale and zero point.
-        labels: Labels of the samples, shape (m,), where m = n if there is no `dataset_index`.
+        labels: Labels of the samples, shape (m,). Without `dataset_index`, m = n.
         metric: One of `METRICS`.
         inputs: The data set's samples, shape (m, …); for the reconstruction error only.
 

@@ -4,9 +4,9 @@ A run has its own process, memory layout and state of the machine, and all of it
 them. So the interval of a single run applies to the median of this run, not to that of the next
 run. On a shared machine, sixteen runs of the same model differed by 9 %, although each had an
 interval within 4 %. The headline of a set is the median of its runs, and its interval is computed
-from the values of the runs alone. The interval assumes no particular distribution, only that the
-next runs have the same distribution: a change of the machine between two commands is not visible in
-either of them.
+from the values of the runs alone. The interval assumes no particular distribution, but it assumes
+that the next runs have the same distribution. If the machine changes between two commands, the
+change is not visible in either command.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for the levels of
 repetition and the best split of the time; pyperf, which starts 20 processes by default.
@@ -151,8 +151,8 @@ def headline_over(counted: Sequence[Run]) -> tuple[Metric, SetMetric] | None:
 def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     """A metric over the runs that have it; None if no run has it.
 
-    A tail percentile is left out if it has no interval in some run: the remaining runs would be
-    those with the shortest latencies, so their median would be biased.
+    A tail percentile is left out if it has no interval in at least one run. The remaining runs
+    would be the runs with the shortest latencies, so their median would be biased.
     """
     having = [run for run in runs if metric.bounded_value(run) is not None]
     if not having or (metric.is_tail and len(having) < len(runs)):
@@ -217,9 +217,9 @@ def _with_warmups(
 def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     """95 % bounds of a further run's value; None for fewer than five runs or values <= 0.
 
-    exp(m ± t(0.975, n - 1) · s · sqrt(1 + 1/n)) with mean m and standard deviation s of the
-    logarithms. The interval of the median is narrower, because the median of many runs varies less
-    than a single run.
+    The bounds are exp(m ± t(0.975, n - 1) · s · sqrt(1 + 1/n)), with mean m and standard deviation
+    s of the logarithms of the values. The interval of the median is narrower, because the median of
+    many runs varies less than a single run.
 
     Source: Hahn, Factors for calculating two-sided prediction intervals for samples from a normal
     distribution, JASA 64 (1969), 878-888.
@@ -235,9 +235,11 @@ def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None
 def set_drift_ratio(runs: Sequence[Run], *, is_of_levels: bool = False) -> float:
     """Drift of the median latency inside the runs, relative to the latency; 0 without drift.
 
-    The result is the larger of two medians over the runs: the median range of the levels, which
-    exists only for runs that drift visibly by themselves; and the median change from the start to
-    the end, if its 95 % interval shows that the runs change in the same direction.
+    The result is the larger of two medians over the runs:
+
+    - the median range of the latency levels; the range is 0 for a run without a visible drift
+    - the median change from the start to the end of the run; it counts only if its 95 % interval
+      shows that the runs change in the same direction
 
     Args:
         runs: The runs, at least one.
@@ -301,10 +303,10 @@ def _variance(
 ) -> VarianceLevels | None:
     """Variance between and within runs, and the best split of the time into launches and loops.
 
-    With V_w the variance of a run's value by its own queries, V_b the variance between launches, c
-    the cost of a launch, d the length of the loop and d0 its present length, n runs take n (c + d)
-    and their mean has the variance (V_b + V_w d0 / d) / n. The variance is least for
-    d = sqrt(c V_w d0 / V_b).
+    Let V_w be the variance of a run's value by its own queries, and V_b the variance between
+    launches. Let c be the cost of a launch, d the length of the loop and d0 its present length.
+    Then n runs take n (c + d), and their mean has the variance (V_b + V_w d0 / d) / n. For a given
+    total time, the variance is least for d = sqrt(c V_w d0 / V_b).
 
     Source: Kalibera & Jones (2013), 9.2, r = sqrt(c_2/c_1 · T_1²/T_2²), with
     T_2² = S_2² - S_1²/r (corrected by the authors after print).
@@ -404,8 +406,8 @@ def _broken_by_runs(
 
     If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
     count in the set. So if at least one run counts, the failures of invalid runs make the set
-    suspect at most. A rule that harms a number in only a few runs does not harm it in the set if,
-    without these runs, the number stays inside its interval.
+    suspect at most. A rule may harm a number in only a few runs. If the number stays inside its
+    interval without these runs, the rule does not harm the number in the set.
     """
     findings = []
     refused_ids = {run.run_id for run in runs if run.verdict.is_refused}

@@ -58,8 +58,8 @@ def measure_windows(
 
     Args:
         target: The target's record of the run.
-        metered_s: Durations of the windows, shape (windows,), from edges in a meter's recording,
-            for a target that reports no time. None without such edges.
+        metered_s: Durations of the windows of a target that reports no time, shape (windows,). They
+            come from edges in a meter's recording. None without such edges.
 
     Raises:
         MeasurementError: the record has no window, or an impossible window.

@@ -39,8 +39,8 @@ def loop_times(worker: WorkerRecord) -> list[ThreadTime] | None:
 def working_thread_count(worker: WorkerRecord) -> int | None:
     """Number of threads with a material share of the CPU time in the loop; None if unknown.
 
-    The number is an upper bound of the threads that did work, because a pool that spins while it is
-    idle, such as that of onnxruntime, also uses CPU time.
+    The number is an upper bound of the threads that did work. A pool that spins while it is idle,
+    such as the pool of onnxruntime, also uses CPU time.
     """
     times = loop_times(worker)
     worker_s = worker.after.own_cpu_s - worker.before.own_cpu_s

@@ -1,9 +1,13 @@
 """Labelled data sets for `--accuracy`.
 
-A data set is a .npz file with these arrays: `x`, the samples as real values, shape (n, …), with the
-channels of images last; `y`, the labels, shape (n,); and optionally `metric`, the name of a metric.
-The file is sent to the device, which runs the model on `x`; the host compares the outputs with the
-labels.
+A data set is a .npz file with these arrays:
+
+    x         the samples as real values, shape (n, …); the channels of images are last
+    y         the labels, shape (n,)
+    metric    the name of a metric; optional
+
+The file is sent to the device. The device runs the model on `x`, and the host compares the outputs
+with the labels.
 """
 
 from __future__ import annotations

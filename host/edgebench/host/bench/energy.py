@@ -1,7 +1,7 @@
 """Add energy to a stored run, from the file of an instrument that edgebench does not drive.
 
-The samples are stored as the run's power.parquet, and the instrument's file is copied to raw/; then
-the run is recomputed from its raw files, as `edgebench verify` does. If the file yields no energy,
+The samples are stored as the run's power.parquet, and the instrument's file is copied to raw/. Then
+the run is recomputed from its raw files, as in `edgebench verify`. If the file yields no energy,
 nothing is stored and the run is unchanged.
 """
 
@@ -63,8 +63,8 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import make_directory, whole_file, write_whole
 
 NEIGHBOURS = 100
-"""Maximum number of runs before a run, and of runs after it, that are compared with the power file,
-because the file may also contain the load codes of these runs."""
+"""The power file is compared with at most this many runs before a run, and with at most this many
+runs after the run. The file may also contain the load codes of these other runs."""
 SAME_PLACE_NS = 100_000_000
 """Largest difference between the clock offsets of two runs that are aligned with the same power
 file. The drift of the clocks is added to this limit, which is a few times the shortest on or off

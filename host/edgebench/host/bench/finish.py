@@ -1,8 +1,8 @@
 """Compute the result of a fetched run, in a separate process if several devices are measured.
 
 The analysis of a million queries holds Python's global interpreter lock for up to a third of a
-second. During that time, a thread that reads a meter loses samples (the meter's buffer of 64 KiB
-holds 160 ms at a PPK2's rate), and clock probes take longer.
+second. During that time, a thread that reads a meter loses samples, and clock probes take longer.
+For example, the meter's buffer of 64 KiB holds 160 ms of samples at a PPK2's rate.
 """
 
 from __future__ import annotations

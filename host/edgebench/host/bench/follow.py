@@ -22,11 +22,11 @@ TAKEOVER_POLL_S = 5.0
 
 
 def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | None = None) -> Run:
-    """Follow a run, which an earlier process of this lab has started, to its end, and store it.
+    """Follow a run of an earlier process of this lab to the end of the run, and store the run.
 
     A run that has already ended is stored immediately. If the process that started the run still
-    exists, that process stores the run; if both processes use the same store, the run is returned
-    from this store. In all other cases, this client holds the lease afterwards.
+    exists, that process stores the run. The run is then returned from this store, if both processes
+    use the same store. In all other cases, this client holds the lease afterwards.
 
     Args:
         device: The device.

@@ -243,7 +243,8 @@ class BenchHost:
             words: Words that select the devices.
             notify: Consumer of the events.
             cancellation: Lets another thread stop the collection and the runs that it follows.
-            is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
+            is_waiting: Whether to follow runs in progress. If False, devices with a run in progress
+                are skipped.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
@@ -285,8 +286,8 @@ class BenchHost:
         """Check devices with a quick run on each; start or end their quarantine accordingly.
 
         Args:
-            names: Names of devices; if empty, this machine and every seat (one device) of every
-                paired agent.
+            names: Names of devices. If empty, this machine and all devices of all paired agents
+                are checked; a device of an agent is called a seat.
             on_checked: Called with the outcome of each check, in any order.
 
         Raises:

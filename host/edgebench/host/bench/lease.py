@@ -83,10 +83,11 @@ def take_lease(
         client: The connection to the device.
         device: Name that the user has given to the device.
         wait_s: Longest wait; 0 means no wait.
-        notify: Called once with the holder of the lease, then at intervals with the elapsed time.
-        cancellation: Checked before each request, at least every `REPORT_INTERVAL_S`.
-        check: Called once if another command holds the device. `check` may raise an error, so that
-            there is no wait for a device that cannot fulfil the request.
+        notify: Called during a wait: once with the holder of the lease, then at intervals with the
+            elapsed time.
+        cancellation: Checked before each request, and so at least every `REPORT_INTERVAL_S`.
+        check: Called once if another command holds the device. If the device cannot fulfil the
+            request, `check` may raise an error, which prevents the wait.
 
     Raises:
         Interrupted: the command was cancelled.

@@ -61,9 +61,9 @@ class Step:
     def spec(self, spec: RunSpec) -> RunSpec:
         """The specification of this run.
 
-        The outputs are checked and the data set is run only in the first run of a model, or in the
-        first pair, because reference kernels may take longer than a run. The runs of a set have
-        different seeds; both sides of a pair have the same seed.
+        Only the first run of a model checks the outputs and runs the data set. In a comparison in
+        pairs, only the first pair does this. The reason is that reference kernels may take longer
+        than a run. The runs of a set have different seeds; both sides of a pair have the same seed.
         """
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
@@ -269,7 +269,8 @@ def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) ->
 
     Args:
         model: The model.
-        wanted: Name of a runtime; `all` for every usable runtime; None for the preferred runtime.
+        wanted: Name of a runtime, or `all` for every usable runtime. None selects the preferred
+            runtime.
         system: The device's description of itself.
 
     Raises:

@@ -243,8 +243,8 @@ class CollectRuns(RunPlan):
         Args:
             device: Name of the device.
             notify: Consumer of the events.
-            is_waiting: Whether to follow a run in progress; if not, a device with such a run is
-                skipped.
+            is_waiting: Whether to follow a run in progress. If False, a device with a run in
+                progress is skipped.
         """
         super().__init__(device, notify)
         self._is_waiting = is_waiting

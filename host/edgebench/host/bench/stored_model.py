@@ -62,14 +62,15 @@ def find_sides(store: Store, baseline: str, candidate: str) -> tuple[Model, Mode
 
     Args:
         store: Store of the runs that a name may refer to.
-        baseline: Path, name of a built-in model, or name of stored runs, such as the id of a set.
-        candidate: Name in the same forms as `baseline`.
+        baseline: Path of a model, name of a built-in model, or name of stored runs. The id of a set
+            is a name of stored runs.
+        candidate: Second side of the comparison, in the same forms as `baseline`.
 
     Raises:
         NoSuchModel: a name refers to no file, no built-in model and no runs.
         ModelFileMissing: a name refers to stored runs, and the file of their model is not found.
-        UsageError: a file cannot be read, or the stored runs that a name refers to have several
-            models or a model in firmware.
+        UsageError: a file cannot be read. Or a name refers to stored runs that have several models,
+            or a model in firmware.
     """
     folders = [Path(), *(Path(name).parent for name in (baseline, candidate))]
     return _find_side(store, baseline, folders), _find_side(store, candidate, folders)

@@ -162,8 +162,8 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
 def verify_session(directory: Path) -> list[Difference]:
     """All differences between the stored samples of a session and its decoded raw bytes.
 
-    If the raw bytes contain no reason for an early end of the session, a stored reason is ignored,
-    because the process that recorded the session may have detected the early end in another way.
+    A stored reason for an early end of the session is ignored if the raw bytes contain no such
+    reason. The process that recorded the session may have detected the early end in another way.
 
     Raises:
         UsageError: the session has no raw bytes, for example after an import.

@@ -49,7 +49,7 @@ class Campaign:
         Args:
             store: Store of the campaign.
             name: Id or name of the campaign, or `last` for the newest campaign.
-            journal: Journal of the campaign, if already found; `name` is then ignored.
+            journal: Journal of the campaign, if the caller has it; `name` is then ignored.
 
         Raises:
             NoSuchCampaign: the store has no such campaign.

@@ -3,8 +3,9 @@
     <store>/campaigns/<campaign>/plan.json       the plan, written once
     <store>/campaigns/<campaign>/journal.jsonl   one line per intent, written before the action
 
-A run that has an intent, but is neither stored nor on its device, was lost and is made again. An
-incomplete line, which a killed process has left, is ignored: the action of the line was not begun.
+If a run has an intent, but is neither in the store nor on its device, the run was lost. A lost run
+is made again. A killed process may leave an incomplete line. Such a line is ignored, because its
+action was not begun.
 """
 
 from __future__ import annotations

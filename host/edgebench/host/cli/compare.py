@@ -70,8 +70,9 @@ def report(
 
     Args:
         comparisons: The comparisons.
-        sets: The compared sets; used to print their verdicts, and the command that makes more runs.
-            The sets may be omitted if every set is valid and has enough runs.
+        sets: The compared sets, whose verdicts are printed. If more runs are needed, the sets also
+            determine the printed command that makes more runs. The sets may be omitted if every set
+            is valid and has enough runs.
         is_json: Print a JSON document.
         runs: Runs measured for the comparisons; None if only stored runs are compared.
         errors: Errors of the runs that failed.

@@ -109,8 +109,8 @@ def report_failure(
         hint: What to do, with a command.
         code: The exit code.
         as_json: Print a document on stdout, unless the command has printed its own document. The
-            document of `bench` has an empty list of runs and a list with this error; the document
-            of any other command has only the error.
+            document of any command contains the error. The document of `bench` has the error in a
+            list, after empty lists of runs and sets.
         command: The command that failed.
         kind: Name of the kind of error, from `EdgebenchError.kind`.
     """

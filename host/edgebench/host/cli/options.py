@@ -152,7 +152,7 @@ _NAMES = {
 def given_command(command: str, options: argparse.Namespace) -> CommandLine:
     """The given command line, from which hints build the next command.
 
-    `RUN…` is replaced by any number of words, any other placeholder by a single word.
+    `RUN…` is replaced by any number of words. Any other placeholder is replaced by a single word.
 
     >>> options = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
     >>> given_command("show", options).names
@@ -383,12 +383,12 @@ def add_json(
     *,
     formats: Sequence[str] = (JSON,),
 ) -> None:
-    """Add --json, and also -o FORMAT, unless the command uses -o for something else.
+    """Add --json. Also add -o FORMAT if the command does not use -o for another purpose.
 
     Args:
         parser: The parser.
-        default: Value if --json is not given; `argparse.SUPPRESS` for an action whose command also
-            has --json.
+        default: Value if --json is not given. If the parser is an action of a command that also has
+            --json, the value is `argparse.SUPPRESS`.
         formats: Formats of -o.
     """
     text = "print a JSON document on stdout"

@@ -1,6 +1,6 @@
 """Progress display of a measurement, on standard error.
 
-A terminal shows a row for each set that has a run, and below the rows a bar for each run in
+A terminal shows a row for each set that has a run. Below the rows is a bar for each run in
 progress:
 
     vww_96_float.tflite  3 of 8 runs  p50 203 µs  201 µs to 206 µs

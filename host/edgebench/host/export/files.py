@@ -17,7 +17,7 @@ def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> 
     Args:
         runs: The runs, in the order in which they are written.
         form: The format.
-        path: File to write; for MLPerf's logs a directory, which may exist.
+        path: File to write. For MLPerf's logs, the path is a directory, which may exist.
 
     Raises:
         FileNotWritten: the file cannot be written.

@@ -2,9 +2,9 @@
 
 The outcome of a paired comparison follows the table, in the words of `edgebench compare`.
 
-Names are in code spans and sentences in a fenced block, so that a viewer interprets nothing in them
-as a mention, a link or the end of a cell. Text with `<` or `&` is instead written as the equivalent
-HTML element with character references, because some viewers interpret tags even in a code span.
+Names are in code spans, and sentences are in a fenced block. So a viewer interprets no part of them
+as a mention, a link or the end of a cell. Some viewers interpret tags even in a code span. For this
+reason, text with `<` or `&` is written as the equivalent HTML element with character references.
 
 Source: GitHub Flavored Markdown, 6.3 (code spans), 4.5 (fenced code blocks), 4.10 (tables)
 """

@@ -3,9 +3,9 @@
     root ─▶ program, standard library, needed libraries ─▶ moved to its place ─▶ checked ─▶ file
 
 The program refers to its loader by an absolute path in the kit, and to its libraries by paths
-relative to the program. Therefore the program needs no file outside the kit, and no environment
-variable such as LD_LIBRARY_PATH, which would affect Android's programs, too. The same packages give
-the same bytes.
+relative to the program. Therefore the program needs no file outside the kit. It also needs no
+environment variable such as LD_LIBRARY_PATH; such a variable would affect Android's programs, too.
+The same packages give the same bytes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def build_kit(root: Root, output: Path | None, *, machine: str | None = None) ->
 
     Args:
         root: System from which the kit is built.
-        output: File to write, or a directory; None: the directory where a deploy finds it.
+        output: File to write, or a directory. None selects the directory where `deploy` finds the
+            kit.
         machine: Required machine; None selects the machine of the root.
 
     Raises:
@@ -171,7 +172,7 @@ def _check(members: Mapping[str, _Member], machine: str, library: str) -> None:
 
     Raises:
         KitNotBuilt: a file is for another machine, needs a library that is not in the kit, needs
-            smaller pages, or needs an executable stack (Android refuses executable stacks).
+            smaller pages, or needs an executable stack. Android refuses executable stacks.
     """
     for path, member in members.items():
         elf = read_elf(member.data)

@@ -74,7 +74,7 @@ def relocated(
     Args:
         program: Content of the program.
         interpreter: New path of its loader.
-        library_path: Directories of its libraries, which may begin with $ORIGIN.
+        library_path: Directories of its libraries; a directory may begin with $ORIGIN.
         needed: Libraries that the program loads in addition to its own. A library with a RUNPATH
             ignores the program's RPATH, and finds only libraries that are already loaded.
 

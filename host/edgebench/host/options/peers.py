@@ -1,11 +1,12 @@
 """Options and commands of other tools, and the equivalents in edgebench.
 
-An unknown word of a command line is first looked up here, because the option with the most similar
-spelling often has another meaning: `--repetitions` is closer to `--duration` than to `--runs`. The
-words are not accepted: a command with such a word fails with exit code 2, and the hint names the
-right option.
+An unknown word of a command line is first looked up here. The reason is that the option with the
+most similar spelling often has another meaning. For example, the spelling of `--repetitions` is
+closer to `--duration` than to `--runs`. The words are not accepted: a command with such a word
+fails with exit code 2, and the hint names the right option.
 
-In a hint, `{N}` stands for the value that was typed with the word, or for N if there is none.
+In a hint, `{N}` stands for the value that was typed with the word. Without a typed value, `{N}`
+stands for N.
 
 Sources: `--help` of benchmark_model (TensorFlow Lite), onnxruntime_perf_test, trtexec, llama-bench,
 hyperfine, pytest, perf, k6, docker, kubectl, gh, git and uv, 2026.

@@ -66,16 +66,17 @@ class PytestBench:
         """Measure a model and return the set of its runs.
 
         The test fails if nothing was measured, if the runs are invalid, or if the runs are worse
-        than the baseline by more than the margin. Depending on the options, it also fails if the
-        runs are suspect or the comparison is inconclusive.
+        than the baseline by more than the margin. Depending on the options, the test also fails if
+        the runs are suspect or the comparison is inconclusive.
 
         Args:
-            model: Path, or name of a built-in model.
-            on: Device; None: the device of the options.
-            metric: Metric to record and compare; None: the main metric of the scenario.
+            model: Path of a model, or name of a built-in model.
+            on: Device; None selects the device of the options.
+            metric: Metric to record and compare; None selects the main metric of the scenario.
             allowed: Keys of properties in which the runs may differ from the baseline.
             wait_s: Longest wait for a device that another process uses.
-            **settings: Options of `Lab.bench`, or of `Lab.bench_against` with --edgebench-pairs.
+            **settings: Options of `Lab.bench`. With --edgebench-pairs: options of
+                `Lab.bench_against`.
         """
         try:
             path = None if metric is None else find_metric(metric).path

@@ -1,7 +1,7 @@
 """Entry point of the pytest plugin: options, fixture `edgebench_bench` and summary table.
 
-pytest loads this module in every session of an environment with edgebench, so it imports no other
-module of edgebench; the first test that measures imports the other modules.
+pytest loads this module in every session of an environment with edgebench. So this module imports
+no other module of edgebench. The first test that measures imports the other modules.
 """
 
 from __future__ import annotations

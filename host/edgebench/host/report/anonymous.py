@@ -1,8 +1,14 @@
 """Removes the names of people, machines and places from runs.
 
-Removed from all texts: names and ids of devices (replaced by `device 1`, `device 2`, …), the names
-of this host and its user, serial numbers of meters, tags and notes, paths, and network addresses.
-Kept: models and their hashes, hardware, versions, settings, times, and all numbers.
+These items are removed from all texts:
+
+    names and ids of devices, which are replaced by `device 1`, `device 2`, …
+    the names of this host and its user
+    serial numbers of meters
+    tags and notes
+    paths and network addresses
+
+Models and their hashes, hardware, versions, settings, times and all numbers are kept.
 """
 
 from __future__ import annotations

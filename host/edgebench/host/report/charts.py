@@ -36,8 +36,9 @@ FINER = 5
 """Each resolution of the latency has this many times as many intervals as the previous one. The
 finest has as many intervals as the size limit of the page allows."""
 LEAST_FINER = 2
-"""A resolution is left out unless the previous resolution has at least this many times as many
-inferences per interval; otherwise it would add bytes to the page, but few details."""
+"""Least ratio of the inferences per interval in a resolution to those in the next finer resolution.
+If the ratio would be smaller, the finer resolution is left out: it would add bytes to the page, but
+few details."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
@@ -59,8 +60,8 @@ class ChartResolution:
     """Latencies in intervals of equally many inferences; columns are base64 of float32."""
 
     size: int
-    """Number of inferences in each interval; if it is 1, the columns other than `p50` are empty,
-    because they would be equal to `p50`."""
+    """Number of inferences in each interval. If an interval has a single inference, only the column
+    `p50` is filled, because the other columns would be equal to `p50`."""
     count: int
     time: str
     """Middle of each interval, seconds."""

@@ -51,8 +51,8 @@ def ratio_rows(
     Args:
         sets: Baseline, then the candidates.
         allowed: Keys in which the runs may differ; see `comparability.KEYS`.
-        spread_of: Function that finds how much a metric varies between separate times of
-            measurement, from the runs in the store.
+        spread_of: Function that finds from the runs in the store how much a metric varies between
+            separate times of measurement.
     """
     baseline, *others = sets
     rows: list[RatioRow] = []

@@ -159,8 +159,8 @@ class ReportSubject:
     """Main result in a line; empty if the run failed."""
     sentence: str
     causes_line: str
-    """Titles of the causes, for places that do not list the causes; empty for an invalid set,
-    because its headline contains the titles."""
+    """Titles of the causes, for places that do not list the causes. For an invalid set, the line is
+    empty, because the headline of an invalid set contains the titles."""
     causes: tuple[CauseText, ...]
     strips: dict[int, EvidencePart]
     """Pictures of the causes that a trace shows, keyed by the index of the cause."""

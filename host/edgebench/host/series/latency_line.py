@@ -3,13 +3,14 @@
     LatencySeries ──▶ latency_line() ──▶ terminal (`show/pictures.py`), report (`report/charts.py`),
                                          notebook (`show/notebook.py`), figure (`show/plot.py`)
 
-A mean follows the slowest inferences: if 1 % of the inferences take a hundred times the median, a
-line of means lies at twice the median. Therefore the line has the median of each interval, and the
-median of the line is the p50 of the run. Such a line requires intervals with equal numbers of
-inferences: with intervals of equal length, a run that slows down would have fewer inferences in
-later intervals, although each interval has the same weight. The number of inferences is odd,
-because only then is the median of an interval as often above as below the median of the
-distribution.
+A mean follows the slowest inferences. For example, if 1 % of the inferences take a hundred times
+the median, a line of means lies at twice the median. Therefore the line has the median of each
+interval, and the median of the line is the p50 of the run.
+
+The median of the line requires intervals with equal numbers of inferences, because each interval
+has the same weight. With intervals of equal length, the later intervals of a run that slows down
+would have fewer inferences. The number of inferences in an interval is odd, because only then is
+the median of an interval as often above as below the median of the distribution.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ OVERVIEW_COUNT = 240
 and two in a notebook. A run with fewer inferences has an interval for each inference."""
 LINE_REACH, BAND_REACH = 1.25, 1.5
 """Limits on the length of a latency axis, as ratios to the median. Up to the first limit, the axis
-includes the p50 of every interval; up to the second limit, it includes the band of every interval.
-At each end, at most 5 % of the intervals have a p50 outside the axis. A shift by 5 % of the median
-is then at least a seventeenth of the axis, unless more than 5 % of the intervals are beyond the
-first ratio."""
+includes the p50 of every interval. Up to the second limit, it includes the band of every interval.
+At each end, at most 5 % of the intervals have a p50 outside the axis. If at most 5 % of the
+intervals are beyond the first limit, a shift by 5 % of the median is at least a seventeenth of the
+axis."""
 FEW_RATIO = 0.05
 """Maximum share of the intervals whose p50 is beyond an end of the axis."""
 LEAST_REACH = 0.025

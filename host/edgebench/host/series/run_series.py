@@ -181,8 +181,8 @@ class RunSeries:
     """Maps the name of each sensor, which ends with the unit, to its telemetry."""
     spans: tuple[Span, ...] = ()
     power: tuple[PowerSeries, ...] = ()
-    """Channels whose powers add up to the power from which the run's energy is computed; all
-    channels if the run has no energy."""
+    """Channels whose powers add up to the power from which the energy of the run is computed. If no
+    such channels are recorded in the result, all channels that have samples."""
     power_apart: str | None = None
     """Why the power has a separate time axis; None if it is on the run's axis."""
 
@@ -254,8 +254,8 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
     Args:
         directory: Directory of the run.
         run: The run in it.
-        detail: Limits on the blocks that are computed from all power samples; None: read the stored
-            outline, whose resolution is sufficient for a chart.
+        detail: Limits on the blocks that are computed from all power samples. If None, the stored
+            outline is read; its resolution is sufficient for a chart.
 
     Raises:
         RunDamaged: a file of the run is not readable.
@@ -429,8 +429,8 @@ class MeterAxis:
     """Mapping from the meter's clock to the time axis of a run."""
 
     channels: tuple[str, ...]
-    """Channels whose powers add up to the power from which the run's energy is computed; all
-    channels if the run has no energy."""
+    """Channels whose powers add up to the power from which the energy of the run is computed. If no
+    such channels are recorded in the result, all channels that have samples."""
     line: ClockLine
     zero_ns: int
     """Zero of the axis on the device's clock or, without an alignment, on the meter's clock."""

@@ -1,10 +1,11 @@
 """Access control of the live page, its connections, and the security headers of every response.
 
-Any web page in the user's browser can send requests to the loopback interface, even under a host
-name that resolves to this machine (DNS rebinding). For this reason, the Host header must name this
-machine, only GET is allowed, and no CORS header allows other sites to read a response. If a token
-is set, every request needs it. A browser sends the token once, in the address that the command
-prints, and keeps it in a cookie that neither scripts nor other sites can read.
+Any web page in the user's browser can send requests to the loopback interface. With DNS rebinding,
+the host name in such a request resolves to this machine. For this reason, the Host header must name
+this machine, only GET is allowed, and no CORS header allows other sites to read a response. If a
+token is set, every request needs the token. The address that the command prints contains the token.
+A browser sends the token once in this address, and then keeps the token in a cookie that neither
+scripts nor other sites can read.
 
 uvicorn waits without limit for the first request of a connection, and for the rest of a request
 body that the application does not read. A client with enough idle connections would block all other
@@ -71,7 +72,7 @@ class PageGuard:
         Args:
             app: The application.
             host: Address of the server.
-            port: Port of the server; part of the cookie's name, because browsers share
+            port: Port of the server. The cookie's name contains the port, because browsers share
                 cookies between all ports of a host.
             token: Token that every request needs; None: no token.
         """

@@ -64,8 +64,9 @@ def serve(
     Args:
         sources: Files that the page shows.
         host: Address to bind to. Any address other than loopback needs a token.
-        port: Port to bind to; 0: a free port.
-        token: Token that every request needs; None: no token on loopback, a random token otherwise.
+        port: Port to bind to; 0 selects a free port.
+        token: Token that every request needs. None means no token on loopback, and a random token
+            on any other address.
         on_ready: Called with the page's address once the server is listening.
 
     Raises:

@@ -35,8 +35,9 @@ _RECORDED = frozenset(SpecChanges.__annotations__) | {
     *("on", "runtime", "load_timeout_s", "memory_limit_bytes", "sustained_s", "preset", "runs"),
     *("supply_v", "reference"),
 }
-"""Fields of options that runs record. The field `reference` is included so that its option is not
-copied from the command: the same command measures the reference, which may be the run itself."""
+"""Fields of options that runs record. `reference` is included so that this option is not copied
+from the command. A copy is not needed, because the same command also measures the reference. The
+reference may even be the run itself."""
 _AS_TYPED = {option.flag for option in SETTINGS if option.field not in _RECORDED}
 """Options that runs record only in part, such as the names of files, or not at all, such as meters.
 Their values are copied from the command that made a run."""
@@ -99,8 +100,8 @@ def command_line_of_sets(sets: Sequence[RunSet]) -> CommandLine | None:
 def _typed(runs: Sequence[Run]) -> tuple[tuple[str, ...], ...] | None:
     """Arguments of the command that made these runs.
 
-    None if the command is not known, if several commands made the runs, or if the command names
-    other models than the models of these runs.
+    None in these cases: the command is not known, several commands made the runs, or the models in
+    the command are not exactly the models of these runs.
     """
     commands = {run.command for run in runs}
     made_by = commands.pop() if len(commands) == 1 else None

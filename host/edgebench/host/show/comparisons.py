@@ -162,8 +162,8 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
         sets: The compared sets, at least one; they contain all compared runs.
 
     Returns:
-        The line; None if there are enough runs, if the command that made the pairs was interrupted,
-        or if the sides are not two models that a single command can measure.
+        The line. None in these cases: there are enough runs; the command that made the pairs was
+        interrupted; or the sides are not two models that a single command can measure.
     """
     if any(LeftOut.INTERRUPTED in comparison.left_out for comparison in comparisons):
         return None  # the sets advise to let it finish

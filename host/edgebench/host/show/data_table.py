@@ -1,6 +1,7 @@
 """A table that is printed as a list of its cells if the terminal is too narrow.
 
-rich cuts numbers to make a table fit, and a number without its last digits is a wrong number.
+rich cuts numbers to make a table fit into the terminal. A number without its last digits is a wrong
+number.
 """
 
 from __future__ import annotations

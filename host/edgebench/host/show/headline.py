@@ -98,7 +98,8 @@ def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[
 
     Args:
         sets: Sets of the command, in the order of measurement.
-        settings: Text that distinguishes sets of the same model and device; None selects their ids.
+        settings: Text that distinguishes sets of the same model and device. None selects the ids of
+            the sets.
     """
     measured = [run_set for run_set in sets if any(run.failure is None for run in run_set.runs)]
     results = [_result_of(run_set, _kind_of(run_set)) for run_set in measured]
@@ -112,13 +113,19 @@ def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[
 def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headline | None:
     """The best of several sets, and its ratio to the second best.
 
-    None if a set is refused or has no interval; if the sets differ in more than model, runtime and
-    device; if they were measured on different occasions; or if any set after the second best is not
-    clearly worse than the best.
+    None in any of these cases:
+
+    - There are fewer than two sets.
+    - The first run of a set failed, or is a profile.
+    - A set is invalid, or a ratio of two sets has no interval.
+    - The sets differ in more than model, runtime and device.
+    - The sets were measured on different occasions.
+    - A set after the second best is not clearly worse than the best.
 
     Args:
         sets: The sets.
-        settings: Text that distinguishes sets of the same model and device; None selects their ids.
+        settings: Text that distinguishes sets of the same model and device. None selects the ids of
+            the sets.
     """
     if len(sets) < 2 or not _are_comparable(sets):
         return None

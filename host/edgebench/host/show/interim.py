@@ -1,4 +1,4 @@
-"""Results of sets while their runs are made, with a row for each set once its first run has ended.
+"""Results of sets while their runs are made. A set has a row once its first run has ended.
 
 1 of 8 runs   p50 203 µs   ±0.4 % in this run        the interval within the run
 3 of 8 runs   p50 203 µs   lowest 201 µs, highest 206 µs

@@ -61,7 +61,7 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
     Args:
         run: The run.
         latency: Latency of its inferences; None if inferences were not timed individually.
-        missing: Reason for a missing picture if a file cannot be read.
+        missing: If the picture is missing because a file cannot be read, the reason.
     """
     title = f"{run.model.name} on {run.runtime.name} {run.runtime.version or ''}, {run.device.name}"
     rows = [("run", f"{run.run_id}, {local_time(run.created_utc)}")]
@@ -106,8 +106,9 @@ def sets_html(
 
     Args:
         sets: The sets.
-        latencies: Latencies of the counted runs of each set; if empty, no pictures.
-        settings: Text that distinguishes sets of the same model and device; None selects their ids.
+        latencies: Latencies of the counted runs of each set. If empty, there are no pictures.
+        settings: Text that distinguishes sets of the same model and device. None selects the ids of
+            the sets.
     """
     answers = "".join(
         f"<p><b>{_text(headline.line)}</b></p>" for headline in headlines(sets, settings)

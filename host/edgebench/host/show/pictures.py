@@ -191,8 +191,8 @@ def sparkline(values: Floats, glyphs: str = BLOCKS, limits: AxisLimits | None = 
     Args:
         values: The values.
         glyphs: Characters in order of height.
-        limits: Values of the lowest and the highest character; None: the smallest and the largest
-            value.
+        limits: Values of the lowest and the highest character. None selects the smallest and the
+            largest value.
 
     >>> sparkline(np.array([1.0, 2.0, np.nan, 8.0])), sparkline(np.array([3.0, 3.0]), PLAIN)
     ('▁▂ █', '__')

@@ -29,8 +29,8 @@ _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 def ratio_words(ratio: SetRatio) -> str:
     """The ratio with its interval; without a direction if the interval contains 1.
 
-    The interval is a half-width in percent, or the range if it is wide, because a wide interval is
-    far from symmetric.
+    A narrow interval is a half-width in percent. A wide interval is the range, because a wide
+    interval is far from symmetric.
 
     >>> from edgebench.host.result.metrics import METRICS
     >>> p50 = METRICS["latency_ns.p50"]

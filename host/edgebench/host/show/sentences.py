@@ -13,9 +13,9 @@ from edgebench.host.result.verdict import Finding, Verdict
 def sentence(finding: Finding) -> str:
     """A finding as a line of text: what was found, and the limit.
 
-    The line is built from the finding's data. A finding keeps its stored line if it has no data
-    (older documents), if its data is damaged, or if a newer edgebench wrote it with a reason that
-    is unknown here.
+    The line is built from the finding's data. A finding keeps its stored line in these cases: the
+    finding has no data, as in older documents; its data is damaged; or a newer edgebench wrote the
+    finding, with a reason that is unknown here.
     """
     kind = kind_of(finding)
     shown = (kind.sentence(finding) if kind is not None else None) or finding.detail or ABSENT

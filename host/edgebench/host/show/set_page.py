@@ -66,8 +66,8 @@ def set_details(
     Args:
         run_set: The set.
         is_all: List every rule, including those that passed.
-        next_time: How far the headline of the next set may be from the headline of this set; None
-            if the store has too few sets.
+        next_time: Prediction of the difference between the headline of the next set and the
+            headline of this set. None if the store has too few sets.
         usual: Speed of the device compared with earlier runs, if the store has any.
     """
     parts: list[RenderableType] = []

@@ -234,8 +234,8 @@ def _written(fitting: Sequence[_FilledColumn], width: int, shared: list[str]) ->
     Args:
         fitting: The columns.
         width: Columns of the terminal.
-        shared: Properties that all rows share, for the title; this function appends shared parts of
-            long names.
+        shared: Properties that all rows share, for the title. This function appends the shared
+            parts of long names to this list.
     """
     table = ResultTable()
     table.kinds = tuple(filled.column.kind for filled in fitting)

@@ -47,9 +47,9 @@ LARGER_FACTOR = 8
 """The advised size of an open (variable) dimension is the measured size times this factor; 8 is a
 usual batch size."""
 UNSETTLED_FACTOR = 4
-"""If the runs of a set drift until their end, the end of the warm-up was not measured; the advised
+"""If the runs of a set drift until their end, the end of the warm-up was not measured. The advised
 warm-up is then the detected warm-up times this factor. If an exponential approach is cut off after
-one time constant, a third of its change remains; after four time constants, 2 % remains. The limit
+one time constant, a third of its change remains. After four time constants, 2 % remains. The limit
 of the drift is also 2 %."""
 
 
@@ -207,8 +207,8 @@ def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
 
     Args:
         run_set: The set.
-        made: The original run, if the set shows a single run out of several; the advised command
-            then repeats all of these runs. None selects the first run of the set.
+        made: The original run, if the set is a copy of a single run of a larger set. The advised
+            command then repeats all runs of the larger set. None selects the first run of the set.
     """
     if diagnoses := causes_of(run_set):
         found = [advice_against(run_set, diagnosis, made) for diagnosis in diagnoses]
@@ -229,16 +229,16 @@ def advice_against(
 ) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
-    For an invalid set, only the causes that make it invalid have advice, because they must be fixed
-    first. The advice is about the evidence or, if there is no such advice, about an effect of the
-    cause.
+    For an invalid set, only the causes that make the set invalid have advice, because these causes
+    must be fixed first. The advice is about the evidence. If there is no advice about the evidence,
+    the advice is about an effect of the cause.
 
     Args:
         run_set: The set.
         diagnosis: The cause.
         made: As for `advised`.
-        given: The command from which the advised command is made; None selects the command of the
-            set or of `made`.
+        given: The command from which the advised command is made. None selects the command of
+            `made` or, if `made` is None, the command of the set.
     """
     if run_set.verdict.is_refused and not diagnosis.is_refusal:
         return None

@@ -1,8 +1,16 @@
 """Find stored runs by name.
 
-A name is an id or a part of an id, `last`, a set, the pairs of a comparison, a tag, a directory, a
-bundle, or one of these names in a bundle: `sent.zip#last`. `last` refers to all runs of the last
-command, or to its last run if a single run is needed.
+A name is any of these:
+
+    an id or a part of an id
+    `last`
+    a set, or the pairs of a comparison
+    a tag
+    a directory, or a bundle
+    any of these names in a bundle: `sent.zip#last`
+
+`last` refers to all runs of the last command. If a single run is needed, `last` refers to the last
+run of this command.
 """
 
 from __future__ import annotations

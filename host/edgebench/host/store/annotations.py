@@ -2,7 +2,7 @@
 
 Annotations are stored in a separate file, because the content and digest of run.json must not
 change. `verify` does not read this file. If the file cannot be read, the run has no tags and no
-note, and its numbers are not affected; the next change of the annotations writes a new file.
+note, and its numbers are not affected. The next change of the annotations writes a new file.
 """
 
 from __future__ import annotations

@@ -8,14 +8,19 @@ bytes everywhere, files have the same size inside and outside, and an archive ne
 than its own size. The files that any ZIP program unpacks from a bundle form a store.
 
 A bundle may come from any source. So the archive's directory is checked as a whole before the first
-file is read: the number of files is limited, all are regular files within the archive, their names
-stay inside the directory and are distinct on every file system, and the manifest lists exactly
-these files. A file is used only if its digest matches the manifest. The digests detect damage, but
-are not a signature: a manifest can be rewritten together with a run.
+file is read. These conditions must hold:
 
-Files are unpacked on demand into a temporary directory of this process: for a list of runs, only
-the documents are unpacked; for the traces of a run, all files of this run. The directory is removed
-when the process ends.
+    the number of files is within a limit,
+    all files are regular files within the archive,
+    the names of the files stay inside the directory and are distinct on every file system,
+    the manifest lists exactly these files.
+
+A file is used only if its digest matches the manifest. The digests detect damage, but are not a
+signature: a manifest can be rewritten together with a run.
+
+Files are unpacked on demand into a temporary directory of this process. A list of runs needs only
+the documents. The traces of a run need all files of this run. The directory is removed when the
+process ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Histories of a store, read from its index, or from its documents if the index lacks a metric.
 
 Reading the documents of ten thousand runs would take half a minute. Therefore, if the index has the
-metric, only a few documents are read: one for each history and, to name the conditions that
-changed, one for each set of conditions.
+metric, only a few documents are read: a document for each history, and a document for each set of
+conditions. The latter name the conditions that changed.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def read_histories(
     Args:
         store: Store of the runs.
         wanted: Selection of the runs.
-        runs: Names of runs, sets or tags, to select the histories that contain them; if empty, all
-            histories are selected.
-        metric: Path of a metric, or its short name; None selects the headline of each history.
+        runs: Names of runs, sets or tags. Only histories that contain these runs are selected. If
+            empty, all histories are selected.
+        metric: Path of a metric, or its short name. None selects the headline of each history.
         margin_ratio: Largest tolerated change for the worse; None selects 1 %.
 
     Raises:
@@ -101,8 +101,8 @@ def read_changes(
 
     Args:
         store: Store of the runs.
-        wanted: Selection of the runs; it must include runs before `since`, because a change is
-            relative to an earlier level.
+        wanted: Selection of the runs. The selection must include runs before `since`, because a
+            change is relative to an earlier level.
         since: The time.
         metric: As for `read_histories`.
         margin_ratio: As for `read_histories`.

@@ -1,4 +1,4 @@
-"""Packed facts about a run, from its host; the device stores the facts for other hosts.
+"""Packed facts about a run, from the run's host; the device keeps the facts for other hosts.
 
     one line of JSON    the facts, as in raw/host.json
     the rest            the labels, as in raw/labels.npz; left out if they are too large

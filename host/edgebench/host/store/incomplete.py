@@ -171,15 +171,15 @@ def mark_lost(
 ) -> list[IncompleteRun]:
     """Mark as lost the runs that a device should have but lacks; remove lost runs without files.
 
-    Empty directories without expected.json are also removed, but not returned. The process that
-    made such a directory was killed before it wrote expected.json (and so before the run started),
-    or before it fetched a file of the run.
+    Empty directories without expected.json are also removed, but not returned; new directories are
+    kept. The process that made such a directory was killed before it wrote expected.json, and so
+    before the run started. Or it was killed before it fetched a file of the run.
 
     Args:
         store: The store.
         device: The device.
-        on_device: Ids of the runs that the device reports; it reports only runs that were started
-            over the transport of this connection.
+        on_device: Ids of the runs that the device reports. The device reports only runs that were
+            started over the transport of this connection.
 
     Returns:
         The runs that were marked or removed as lost.

@@ -151,8 +151,12 @@ class Store:
     def matching(self, name: str) -> list[str]:
         """Ids that match a name; the name is an id, a part of an id, or `last`.
 
-        The result is the id that equals the name, or the newest id for `last`, or the only id that
-        starts with the name, or else all ids that contain the name.
+        The first rule that applies determines the result:
+
+        1. An id equals the name: this id.
+        2. The name is `last`: the newest id.
+        3. A single id starts with the name: this id.
+        4. In all other cases: all ids that contain the name.
         """
         if self.has(name):
             return [name]

@@ -2,11 +2,11 @@
 
     <store>/live/<pid>-<time>.jsonl     a header line that names the command, then status lines
 
-Theory of operation. A status line is the complete current status of a device; a later line for the
-same device replaces it. Therefore a reader needs only the last line of each device, an incomplete
-or lost line is harmless, and a file that has grown too long is rewritten from the last line of each
-device. A command holds a lock on its file while it measures: an unlocked file belongs to a command
-that has ended, normally or not.
+Theory of operation. A status line is the complete current status of a device. A later line for the
+same device replaces the earlier line. Therefore a reader needs only the last line of each device,
+and an incomplete or lost line is harmless. If a file has grown too long, it is rewritten from the
+last line of each device. A command holds a lock on its file while the command measures. An unlocked
+file belongs to a command that has ended, normally or not.
 
 Live status is never a result, and must never prevent a measurement: lines are not synced to disk,
 and a failed write is ignored. A reader treats files and lines as untrusted text, and skips

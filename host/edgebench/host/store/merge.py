@@ -57,7 +57,7 @@ def merge_store(
 
     Args:
         store: The store to merge into.
-        other: The store to read, which may be a bundle.
+        other: The store to read; a bundle is allowed.
         on_run: Called with the id of each run that was added.
 
     Raises:

@@ -1,14 +1,17 @@
 """Parquet files of stored runs, with a check of their footers before any column is read.
 
 Theory of operation. A Parquet file of a few kilobytes can contain a billion rows, because equal
-values take no space, and a bundle may come from an untrusted source. But the footer states the
-numbers of rows and row groups, and the types of the columns. So a file is read only if
+values take no space. A bundle with such a file may come from an untrusted source. But the footer
+states the numbers of rows and row groups, and the types of the columns. So a file is read only if
 
     its footer is short,
-    its columns have the types that edgebench writes, or wider numbers, and none is nested,
-    it has no more rows than the record of the run states,
-    it has no more rows than its size allows, because times of measurements do not repeat,
-    its row groups are no larger than edgebench writes.
+    its columns have the types that edgebench writes, or wider numbers,
+    no column is nested,
+    the number of rows is not larger than in the record of the run,
+    the number of rows is not too large for the size of the file,
+    no row group is larger than the row groups that edgebench writes.
+
+The size limits the number of rows, because times of measurements do not repeat.
 
 Text columns are read as dictionaries of their few distinct values, not as a string per row.
 """

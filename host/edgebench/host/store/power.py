@@ -5,8 +5,8 @@
     channel, watts_w, volts_v, amps_a, digital, range, flags
     spike_w    power that the driver's filter removed; null without a filter
 
-Long recordings also have power-outline.parquet: lowest, mean and highest power of blocks of 1,024
-samples, so that a chart of an hour reads no samples.
+Long recordings also have power-outline.parquet, with the lowest, mean and highest power of blocks
+of 1,024 samples. So a chart of an hour is drawn without reading samples.
 
 A row group contains a single channel. The metadata contain the meter's header, the report of lost
 samples, and the times and the energy of each row group. Therefore at most two row groups are read

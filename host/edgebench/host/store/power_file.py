@@ -64,9 +64,9 @@ KEPT_TABLES = 2
 """Number of tables that stay in memory, because successive windows of a run often need the samples
 of the same row group."""
 CONSTANT_ROWS_PER_BYTE = 32
-"""Limit on the rows per byte of power.parquet. The limit is higher than for other files, because a
-fast meter whose value never changes, such as a dead meter, takes a byte for 18 rows. A high limit
-is safe, because the file is read by row group."""
+"""Limit on the rows per byte of power.parquet. The limit is higher than for other files, because
+the value of a fast meter may never change. For example, a dead meter takes a byte for 18 rows. A
+high limit is safe, because the file is read by row group."""
 POWER_LAYOUT = Layout(
     {field.name: field.type for field in SCHEMA} | {"channel": TEXT}, CONSTANT_ROWS_PER_BYTE
 )
@@ -416,8 +416,8 @@ class PowerFile:
     def _reading(self) -> Iterator[Read]:
         """Reader of row groups, which opens the file on first use.
 
-        The reader reuses the metadata that were read before: an hour of a fast meter has thousands
-        of row groups, and reading their metadata takes longer than reading a row group.
+        The reader reuses metadata that were read before. An hour of a fast meter has thousands of
+        row groups, and reading their metadata takes longer than reading a row group.
         """
         with ExitStack() as stack:
             opened: list[Any] = []

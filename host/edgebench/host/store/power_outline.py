@@ -31,8 +31,8 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
     Args:
         file: The recording.
         channel: Name of the channel.
-        finest: Maximum number of blocks to compute from the samples; if None, the stored outline is
-            read.
+        finest: Maximum number of blocks to compute from the samples. If None, the stored outline is
+            read; without a stored outline, at most `MAX_BLOCKS` blocks are computed.
 
     Raises:
         RunDamaged: the recording cannot be read.

@@ -38,7 +38,8 @@ class AdbTransport(PinnedTransport):
 
         Args:
             identity_path: Returns the path of the file with this host's key and certificate.
-            environment: Variables that name the adb server; None: the variables of this process.
+            environment: Variables that name the adb server. None selects the variables of this
+                process.
             usb_devices: Directory in which the kernel lists USB devices and their interfaces.
         """
         super().__init__(identity_path)

@@ -43,9 +43,9 @@ from edgebench.system.control_address import ControlAddress
 _T = TypeVar("_T")
 
 QUICK_S = 0.3
-"""A running device accepts a connection within this time. After this time, an attempt releases its
-slot (one of a limited number of simultaneous attempts), because a device that is off would occupy
-the slot until the attempt times out."""
+"""A running device accepts a connection within this time. The number of simultaneous attempts is
+limited by slots. After this time, an attempt releases its slot. Otherwise a device that is off
+would occupy the slot until the attempt times out."""
 SMALL_PAYLOAD_BYTES = 4096
 """Maximum size of a notice's payload, in addition to the longest header."""
 TLS_BUFFER_BYTES = 16 * 1024
@@ -89,10 +89,11 @@ async def open_pinned(
 
     Args:
         endpoint: The agent's addresses and pin.
-        context: TLS settings of this host, shared by all connections because a copy takes 30 KB.
+        context: TLS settings of this host. All connections share the context, because a copy takes
+            30 KB.
         slots: Limits the number of simultaneous handshakes. A connection attempt to an address that
             responds slowly does not occupy a slot.
-        dial: Opens the plain stream in a thread; None: TCP is opened in this event loop.
+        dial: Opens the plain stream in a thread. If None, TCP is opened in this event loop.
 
     Raises:
         Unreachable: no agent responds at any address, or the other side ends connections before it
@@ -254,10 +255,9 @@ def _builtin_timeout() -> Iterator[None]:
 def _shrink(transport: asyncio.BaseTransport) -> None:
     """Give a TLS connection a small buffer.
 
-    asyncio allocates a buffer of 256 KiB per connection and fills it with zeros, although a batch
-    of samples has only half a kilobyte. That buffer takes four fifths of the memory that is
-    needed to watch a device. If the attributes of asyncio have other names, the buffer is left as
-    it is.
+    asyncio allocates a buffer of 256 KiB per connection and fills the buffer with zeros. A batch of
+    samples has only half a kilobyte. The buffer takes four fifths of the memory that is needed to
+    watch a device. If the attributes of asyncio have other names, the buffer is not changed.
     Source: CPython 3.11 to 3.14, `asyncio.sslproto.SSLProtocol.__init__`.
     """
     tls: Any = getattr(transport, "_ssl_protocol", None)

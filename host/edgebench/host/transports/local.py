@@ -215,8 +215,8 @@ def _may_hold_state(state: Path) -> bool:
 def simulated_agent(state: Path, board: str) -> Iterator[None]:
     """Run an agent that serves a simulated board to this machine, until the block ends.
 
-    The agent also exits when no command was connected for a while, so that it does not outlive this
-    process if this process is killed.
+    The agent also exits after `IDLE_EXIT_S` without a connection. Therefore the agent does not run
+    on for long if this process is killed.
 
     Args:
         state: State directory of the agent, which is also the argument of `LocalTransport`.

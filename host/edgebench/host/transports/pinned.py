@@ -4,8 +4,8 @@
       (TCP, adb, …)                     (this file, for all of them)
 
 Neither a certificate authority nor a host name is checked. The handshake proves that the agent owns
-the key of the certificate that it presents, and the fingerprint identifies the expected
-certificate. The fingerprint is compared before this host sends any application data, so the
+the key of the certificate that the agent presents. The fingerprint identifies the expected
+certificate. The fingerprint is compared before this host sends any application data. So the
 programs and networks that carry the stream need not be trusted.
 """
 
@@ -59,11 +59,10 @@ class PlainStream:
     socket: socket.socket
     """Connected stream socket, TCP or unix."""
     end_reason: Callable[[], EdgebenchError | None] = lambda: None
-    """Callback that is called once, in any thread, if the other side ends the stream before the
-    agent has shown its certificate; the callback may wait for some seconds. If the program that
-    carries the stream reports the cause of the end, the callback returns this cause as an error. If
-    the callback returns None, a new attempt is made, because the agent may have had too many
-    connections."""
+    """Called once if the other side ends the stream before the agent has shown its certificate. The
+    call is in any thread, and may take some seconds. If the program that carries the stream reports
+    the cause of the end, the callback returns this cause as an error. If the callback returns None,
+    a new attempt is made, because the agent may have had too many connections."""
 
 
 Dial = Callable[[Endpoint], PlainStream]

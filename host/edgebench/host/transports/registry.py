@@ -21,12 +21,12 @@ def transports(
     """All transports, by name.
 
     Args:
-        identity_path: Returns the path of the file with this host's key and certificate; creates
+        identity_path: Returns the path of the file with this host's key and certificate. Creates
             the file if it does not exist.
-        agent_state: State directory of the agent on this machine; None: the default directory of
-            this user.
+        agent_state: State directory of the agent on this machine. None selects the default
+            directory of this user.
         any_environment: Whether the agent on this machine may run in another Python environment
-            than this process, because nothing is measured.
+            than this process. True only if nothing is measured.
     """
     every: tuple[Transport, ...] = (
         LocalTransport(agent_state, any_environment=any_environment),

@@ -5,8 +5,8 @@
 
 `ssh` alone determines how to log in: aliases, jump hosts, proxy commands, certificates, keys in SSH
 agents and hardware tokens, `known_hosts`. Only this file parses the messages of `ssh`. OpenSSH does
-not translate its messages, and their wording has been stable for many versions; an unknown message
-is quoted.
+not translate its messages, and the wording of the messages has been stable for many versions. An
+unknown message is quoted.
 
 Source of the messages: OpenSSH 9.2, sshconnect.c, sshconnect2.c, packet.c, kex.c, channels.c.
 """
@@ -169,8 +169,8 @@ def login_words(config: SshConfig, log: Path, *, can_prompt: bool) -> tuple[str,
 
     Args:
         config: Settings of `ssh` for the address.
-        log: File for the messages of `ssh`, except prompts and the output of the programs that
-            connect to the device.
+        log: File for the messages of `ssh`. Prompts are not written to the file, nor is the output
+            of the programs that connect to the device.
         can_prompt: Whether `ssh` may prompt for a password on the terminal.
     """
     options = ["LogLevel=DEBUG1", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no"]

@@ -47,8 +47,8 @@ async def watch(
     Args:
         devices: Devices to watch. If a device names no seat, all devices of its agent are watched.
         files: Identity of this host.
-        state: State directory of the agent on this machine; None: the default directory of this
-            user. This agent is watched only if it is running already; it is not started.
+        state: State directory of the agent on this machine. None selects the default directory of
+            this user. This agent is watched only if it is already running; it is not started.
     """
     updates: asyncio.Queue[Update | None] = asyncio.Queue(MAX_WAITING)
     context = client_context(files.identity_path())

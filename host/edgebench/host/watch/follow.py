@@ -63,10 +63,10 @@ class AgentWatch:
         """Prepare to watch; `follow` connects.
 
         Args:
-            devices: Known devices of the agent, each at a seat. A single device without a seat
-                means that all seats of the agent are watched.
+            devices: Known devices of the agent, each at a seat. If the list is a single device
+                without a seat, all seats of the agent are watched.
             open_connection: Opens a connection to the agent.
-            put: Callback that receives each update; while the callback waits, nothing is read from
+            put: Callback that receives each update. While the callback waits, nothing is read from
                 the agent.
         """
         self._device = devices[0]

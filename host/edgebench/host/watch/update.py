@@ -16,8 +16,8 @@ class Absence:
     device: str
     """Name of the device; `AGENT/SEAT` if its agent has several devices."""
     since_s: float
-    """Unix time at which the device was last present; if it was never present, the time at which
-    the watch began."""
+    """Unix time at which the device was last present. If the device was never present, the time at
+    which the watch began."""
     reason: str
     is_final: bool = False
     """Whether the agent violated the protocol, so that no reconnection is attempted."""

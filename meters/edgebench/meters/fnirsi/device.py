@@ -2,8 +2,9 @@
 
     start    INIT · START
     session  START again every half second, so that the tester keeps sending
-    stop     send nothing more, and read until the tester is silent; a tester that cannot send its
-             last reports hangs until it is unplugged
+    stop     send nothing more, and read until the tester is silent
+
+A tester that cannot send its last reports hangs until it is unplugged.
 
 Source: see reports.py.
 """

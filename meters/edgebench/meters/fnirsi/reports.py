@@ -1,7 +1,7 @@
 """Reports of FNIRSI's testers, 64 bytes each way.
 
     to the tester    AA command 0 … 0 checksum
-    from it          AA 04, four samples of 15 bytes, 0, checksum
+    from the tester  AA 04, four samples of 15 bytes, 0, checksum
     a sample         voltage i32 / 1e5, current i32 / 1e5, D+ u16 / 1e3, D- u16 / 1e3, 1,
                      temperature i16 / 10; little-endian
 

@@ -5,7 +5,7 @@
 
 Samples in the queue are numbered, and timed by the tester's own clock. But a tester supplies its
 queue only to a program that authenticates as a program of the maker. edgebench does not
-authenticate: if a tester withholds its queue, the reason is reported. Readings need no
+authenticate. If a tester withholds its queue, edgebench reports the reason. Readings need no
 authentication.
 
 Source: okhsunrog/km003c-protocol-research, docs/protocol_reference.md, docs/usb_transport.md,

@@ -6,9 +6,10 @@
              pwr on, if requested · start … stop · pwr off
     close    the former volt, if another was set · hrc, if it was taken over
 
-A unit can be identified without taking control from its buttons (`htc`), and only a session
-configures the unit, so listing the connected meters changes nothing. The unit calibrates itself
-after each `volt`, so this command is sent only once.
+Only a session configures the unit, so listing the connected meters changes no setting. The queries
+that identify a unit work without taking control from its buttons (`htc`). If no voltage is
+requested, `open` takes control to read the voltage, and then returns control (`hrc`). The unit
+calibrates itself after each `volt`, so a session sends this command only once.
 
 The static mode is configured if the user requests it. Users report that a unit in static mode sends
 a single mean per acquisition instead of a stream. A recording of such a mean reports lost samples.

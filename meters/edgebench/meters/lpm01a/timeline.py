@@ -3,10 +3,10 @@
 Theory of operation. Samples are not numbered. Once per second, the meter sends its time as a stamp,
 and the expected number of samples follows from this time and the rate. So samples are held back
 until the next stamp. If samples are missing and bytes were damaged, the damaged bytes show where
-the samples are missing. If samples are missing without damaged bytes, it is unknown where in that
-second they are missing: the received samples are moved to the start of the second, and the gap
-extends over the whole second. After the last stamp, less than a second of samples follows; their
-number is not verified.
+the samples are missing. If samples are missing without damaged bytes, their place in the second is
+unknown. The received samples are then moved to the start of the second, and the gap extends over
+the whole second. After the last stamp, less than a second of samples follows. The number of these
+samples is not verified.
 
 The first stamp is 0. Samples before the first stamp are not part of the recording, and the decoder
 drops them.
@@ -24,8 +24,8 @@ from edgebench.meters.lpm01a.items import Stamp, Values
 from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60
-"""If a stamp is ahead of the samples by more than this time, the stamp counts as damaged, because a
-session ends much sooner if the meter sends nothing."""
+"""Maximum time by which a stamp may be ahead of the samples. A stamp that is further ahead counts
+as damaged, because a session with a silent meter ends much sooner."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

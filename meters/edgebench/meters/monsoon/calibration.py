@@ -2,8 +2,8 @@
 
 Two converters measure the main current simultaneously. The fine converter measures up to some ten
 milliamperes, and the coarse converter measures the whole range. Every 1.25 s, both converters
-sample their zero and their reference once. The values that follow are calibrated with two means:
-the mean of the last five readings of the zero and the mean of the last five readings of the
+sample their zero and their reference once. The formula calibrates the values that follow. In the
+formula, `zero` and `reference` are the means of the last five readings of the zero and of the
 reference:
 
     current = (raw - zero - offset) · scale / (reference - zero - offset)

@@ -1,17 +1,21 @@
 """Packets of a Monsoon HVPM, one per USB transfer, and its control requests.
 
     packet        dropped u16, flags u8, observations u8 (0 to 3), little-endian; the observations
-    observation   current coarse and fine of the main output, of USB and of the auxiliary input;
-                  voltage of the main output and of USB; u16, big-endian; gain of USB; gain and, in
-                  bits 4 and 5, kind of the main output; 18 bytes
-    a request     SET: value u32; its low half is also in wValue, its third byte in the high byte of
-                  wIndex; the low byte of wIndex is the register
-                  GET: wIndex is the register, 4 bytes are returned
+    observation   18 bytes; each u16 is big-endian
+                  u16: current of the main output, coarse and fine; current of USB, coarse and fine;
+                       current of the auxiliary input, coarse and fine
+                  u16: voltage of the main output; voltage of USB
+                  u8:  gain of USB; gain of the main output, with the kind in bits 4 and 5
+    SET request   data: value u32
+                  wValue: low half of the value
+                  wIndex: register in the low byte, third byte of the value in the high byte
+    GET request   wIndex: register; 4 bytes are returned
 
-`dropped` counts the packets for which the unit had no room; in the first milliseconds, it is 65535.
+`dropped` counts the packets for which the unit had no room. In the first milliseconds, the value of
+`dropped` is 65535.
 
-A recording stores transfers as records of fixed length: a byte for the length of the transfer and
-64 bytes for its content, so that many records can be decoded at once.
+A recording stores each transfer as a record of fixed length, so that many records can be decoded at
+once. A record has a byte for the length of the transfer, and 64 bytes for its content.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/pmapi.py (requests), Operations.py (registers, kinds),
 HVPM.py (byte order); Android, tools/test/connectivity, acts/controllers/monsoon_lib/sampling/hvpm,

@@ -1,9 +1,10 @@
 """Metadata of a PPK2, a text with the unit's calibration.
 
 The metadata consist of lines of `Key: value`, terminated by `END`. The response may arrive in any
-number of reads, after bytes of a stopped stream; a value may be `-nan` if the factory did not
-measure it. The flag `Calibrated: 0` also appears on calibrated units, so it is stored but not
-trusted. Of the calibration constants of each range, only R and O have no usable default.
+number of reads, and bytes of a stopped stream may come first. A value that the factory did not
+measure may be `-nan`. The flag `Calibrated: 0` also appears on calibrated units, so the flag is
+stored but not trusted. Of the calibration constants of each range, only R and O have no usable
+default.
 
 Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py (format, command 0x19, defaults), and the
 responses of real units in its issue 49.

@@ -1,9 +1,9 @@
 """Turns the lines of sigrok-cli into samples.
 
-uniform   a device with a sample rate: the values of each channel are counted, and the rate
-          determines their times on the device's clock
-paced     any other device: a round of readings, one per channel, gets the arrival time of its
-          last reading; the actual times of measurement are unknown
+uniform   a device with a sample rate. The values of each channel are counted, and the rate
+          determines their times on the device's clock.
+paced     any other device. A round has a reading of each channel. The time of a round is the
+          arrival time of its last reading, because the times of measurement are unknown.
 """
 
 from __future__ import annotations

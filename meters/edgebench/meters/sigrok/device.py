@@ -1,7 +1,7 @@
 """Instruments supported by sigrok: identification and recording.
 
     open     --show: name, channels, whether there is a sample rate · --get samplerate · some
-             readings: units of the channels, and their rate if the device does not report it
+             readings: units of the channels, and, without a sample rate, the rate of the readings
     session  --continuous --output-format analog, ended by a line on the program's standard input
 
 `--output-format csv` is not used: sigrok-cli 0.7.2 mixes CSV with the lines of `analog`, and drops

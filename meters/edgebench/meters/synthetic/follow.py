@@ -1,10 +1,9 @@
-"""Computed power that, like a measured one, follows the CPU time of this machine's workers.
+"""Computed power that follows the CPU time of this machine's workers, as measured power does.
 
     power = low + (high - low) · CPUs that workers keep busy
 
-So a first run without a meter shows what a metered run looks like, with its idle time, load code
-and loop. The CPU time from the kernel is exact, but the power is not measured: `low` and `high` are
-invented.
+So a first run without a meter shows the shape of a metered run: idle time, load code and loop. The
+CPU time from the kernel is exact, but the power is not measured: `low` and `high` are invented.
 
 Workers are found in /proc, by the module that they run. On systems other than Linux, and if the
 device is another machine, no workers are found, and the power is always `low`.

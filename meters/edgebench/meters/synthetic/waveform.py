@@ -5,9 +5,10 @@
     square,low=0.2,high=1.0,period=0.1,duty=0.5
     ramp,low=0,high=2,period=10
 
-each with rate=1000,noise=0.01,seed=7,error=50 (samples per second, W, a number, ppm)
+Each waveform also takes the options rate=1000 (samples per second), noise=0.01 (W), seed=7 (a
+number) and error=50 (ppm of the rate).
 
-The power of `follow` is derived from the work of this machine's workers (follow.py); the energy of
+The power of `follow` is derived from the work of this machine's workers (follow.py). The energy of
 the other shapes is known in closed form.
 """
 
@@ -30,8 +31,8 @@ FOLLOW_RATE_HZ = 200.0
 0.6 % of a CPU, while a higher rate would disturb the timed work."""
 _FOLLOW_RATE_MAX_HZ = 1000.0
 FOLLOW_NOISE_W = 0.01
-"""Invented noise. The CPU time varies only while workers are busy; without this noise, all samples
-would be equal while the workers are idle, as if the meter were stuck."""
+"""Invented noise. The CPU time varies only while workers are busy. Without this noise, all samples
+of an idle time would be equal, as if the meter were stuck."""
 _FOLLOW_W = (2.0, 4.0)
 """Invented powers, which resemble those of a single-board computer with no busy CPU and with one
 busy CPU."""

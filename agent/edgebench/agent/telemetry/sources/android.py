@@ -2,16 +2,16 @@
 
 Each reading runs the command `dumpsys`, which takes some ten milliseconds of CPU time, and more in
 the service that it calls. Heat is therefore read every ten seconds, and the rest once a minute.
-Both are also read at the start of the sampling, before the worker starts, and at the end, after the
-worker has ended.
+All values are also read at the start of the sampling, before the worker starts, and at the end,
+after the worker has ended.
 
     android.thermal_status      0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5 emergency,
-                                6 shutdown; no reading while it is overridden
+                                6 shutdown; no reading while the status is overridden
     android.thermal_overridden  1 if the status is overridden, and therefore meaningless
     thermal.NAME.hal.temp_c     from the block of current temperatures; the cached block is stale.
-                                The hottest zone of each of the HAL's types SKIN and BATTERY is also
-                                stored with the type as NAME, because the HAL's own names differ
-                                between makers
+                                NAME is the HAL's own name, which differs between makers. For the
+                                types SKIN and BATTERY, the hottest zone is therefore also stored
+                                with the type as NAME.
     android.battery_status      1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full
     android.plugged             0 nothing, else the sum of 1 AC, 2 USB, 4 wireless, 8 dock
     android.battery_faked       1 while `dumpsys battery` is set to report fixed values; then the
@@ -242,7 +242,11 @@ _BRIGHTNESS = SETTINGS["brightness"].get
 
 
 def _battery(text: str) -> list[float]:
-    """Status; plugs; 1 if the values are faked, else 0; temperature in °C; V; charge as a ratio."""
+    """Values of the battery; NaN if a value is not reported.
+
+    In order: status; plugs; 1 if the values are faked, else 0; temperature in °C; voltage in V;
+    charge as a ratio.
+    """
     if not text:
         return [math.nan] * 6
     is_faked = "UPDATES STOPPED" in text

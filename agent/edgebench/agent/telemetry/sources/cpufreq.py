@@ -5,13 +5,13 @@ Five values are read, because each alone is incomplete:
 
     freq_hz             `scaling_cur_freq`: on most drivers the last request, not the real frequency
     freq_hz_average     `cpuinfo_avg_freq`: measured by the hardware, if the kernel has it
-    freq_hz_hardware    `cpuinfo_cur_freq`: read from the hardware by the driver, for root only;
-                        not read if the average exists, because on some drivers the reading
-                        interrupts the CPU
+    freq_hz_hardware    `cpuinfo_cur_freq`: read from the hardware by the driver, for root only.
+                        It is not read if `cpuinfo_avg_freq` exists, because on some drivers the
+                        reading interrupts the CPU.
     freq_hz_cap         `scaling_max_freq`: lowered by the kernel's cooling, and by power modes
-    cycles              the integral of frequency over time since boot, from `time_in_state`; the
-                        difference between two readings, divided by the time between them, is
-                        the mean frequency, at any sampling rate
+    cycles              `time_in_state`: the integral of frequency over time since boot. The mean
+                        frequency is the difference between two readings, divided by the time
+                        between them. This holds at any sampling rate.
 
 Source: https://docs.kernel.org/admin-guide/pm/cpufreq.html; cpufreq-stats, which counts in units of
 10 ms.

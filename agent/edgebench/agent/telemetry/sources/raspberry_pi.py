@@ -23,8 +23,8 @@ CLOCK_EVERY = 2
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 _TWIN = "sys/devices/platform/soc/soc:firmware/get_throttled"
 """File with the bits that the kernel's last request to the firmware returned, in hexadecimal
-without a prefix. The bits may be out of date and cannot show that a board is not throttled, so they
-are stored under a separate name, which no verdict uses."""
+without a prefix. The bits may be out of date, and cannot show that a board is not throttled. They
+are therefore stored under a separate name, which no verdict uses."""
 _TIMEOUT_S = 2.0
 _THROTTLED = re.compile(rb"throttled=0x([0-9a-fA-F]+)")
 _FREQUENCY = re.compile(rb"frequency\(\d+\)=(\d+)")

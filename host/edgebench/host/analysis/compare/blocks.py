@@ -3,18 +3,19 @@
 Theory of operation. The state of a machine (other programs, heat, the memory layout since boot)
 lasts longer than a set of runs. Between two sets of the same model, this state may change the
 values by more than the values vary within a set. The rank test of the runs then finds a change in
-up to half of such pairs of sets. A comparison in blocks therefore has two tests in addition to the
-rank test, and a change counts only if all three find it:
+up to half of such pairs of sets. So a comparison in blocks has two tests in addition to the rank
+test, both with Student's t. A change counts only if every test that applies finds the change:
 
-    occasions   the ratio, compared with the spread between occasions, s · sqrt(1/m + 1/n) for m
-                and n occasions of the sides: Student's t with the degrees of freedom of s
-    drift       only if both sides were measured within one occasion: the step between the sides
-                after subtraction of a common linear drift, by least squares: Student's t
+    occasions   compares the ratio with the spread between occasions, s · sqrt(1/m + 1/n), for sides
+                with m and n occasions; the degrees of freedom are those of s
+    drift       only if both sides were measured within one occasion: examines the step between the
+                sides after subtraction of a common linear drift, by least squares
 
-Sets during which other programs loaded the machine are left out if both sides have further sets.
-Such a load on one side would be taken for a change, and a load on both sides would hide a change. A
-set is left out because of recorded disturbances that the model cannot have caused
-(`analysis/extra_runs.py`), never because of its own latencies.
+A set is left out if other programs disturbed at least half of its runs, provided that the remaining
+runs can still show a significant change. Such a disturbance of one side would be taken for a
+change, and a disturbance of both sides would hide a change. Only recorded disturbances count, and
+only if the model cannot have caused them (`analysis/extra_runs.py`). A set is never left out
+because of its own latencies.
 
 The interval of the ratio contains the intervals of all tests. The spread s is computed from the
 medians of earlier sets of the models on the device (`analysis/occasions.py`). It includes the

@@ -188,7 +188,7 @@ def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> 
 
     Args:
         baseline: A value per run, shape (m,), all positive.
-        candidate: Shape (n,); for pairs shape (m,), in the order of the baseline.
+        candidate: Shape (n,). For pairs, shape (m,), in the order of the baseline.
         rules: Design, direction, alpha and margin.
 
     Raises:
@@ -235,9 +235,10 @@ def compare_many(
 def needed_run_count(design: Design, comparison_count: int = 1, alpha: float = ALPHA) -> int:
     """Number of runs of each side, or of pairs, that is enough for a significant result.
 
-    Fewer runs may be enough if the sides differ in size, or if other comparisons that are made
-    together have more runs and thus smaller p values. Holm's method multiplies the smallest p value
-    by the number of comparisons. A count that does not scatter needs one run.
+    Fewer runs may be enough if the sides differ in size. The same holds if another comparison that
+    is made together with this comparison has more runs, and thus a smaller p value. Holm's method
+    multiplies only the smallest p value by the number of comparisons. A count that does not scatter
+    needs one run.
 
     Args:
         design: Relation of the runs of both sides.
@@ -293,17 +294,18 @@ def minimum_detectable_effect(
     """Smallest true effect that is found with this power, in the unit of the deviation.
 
     The effect is (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n), with quantiles q and the
-    deviation s; for pairs, s is the deviation of the differences, and the term 1/n is omitted. The
-    formula is that of a t test; rank tests need a larger effect, see `ranks.py`.
+    deviation s. For pairs, s is the deviation of the differences, and the term 1/n is omitted. The
+    formula is that of a t test. Rank tests need a larger effect, see `ranks.py`.
 
-    With an instrument of standard uncertainty u, an effect must exceed the widened interval, and is
-    observed with the errors of the runs and of the instrument: sqrt((q(1 - alpha/2) · e)² + (k ·
-    u)²) + q(power) · sqrt(e² + u²), where e is s · sqrt(1/m + 1/n).
+    An instrument of standard uncertainty u widens the interval that the effect must exceed. The
+    error of the instrument also adds to the error of the runs. The effect is then
+    sqrt((q(1 - alpha/2) · e)² + (k · u)²) + q(power) · sqrt(e² + u²), where e is
+    s · sqrt(1/m + 1/n).
 
     Args:
         deviation: Standard deviation between runs, or between the differences of pairs.
-        counts: Number of runs of each side; for pairs, the number of pairs, and None in second
-            place.
+        counts: Number of runs of each side. For pairs, the number of pairs in first place, and None
+            in second place.
         freedom: Degrees of freedom of the deviation, for quantiles of Student's t. If None, the
             deviation is known exactly, and normal quantiles are used.
         alpha: Two-sided level.

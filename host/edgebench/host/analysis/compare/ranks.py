@@ -6,8 +6,8 @@ to the first side is equally likely. The distribution of the sum of ranks is com
 rank at a time. Ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are
 exact even with ties, unlike scipy's.
 
-Signed ranks are capped at half the count of pairs. Without the cap, the test would be Wilcoxon's,
-in which a single run that another process slowed down may have the largest rank, and count for the
+Signed ranks are capped at half the count of pairs. Without the cap, the test would be Wilcoxon's.
+A single run that another process slowed down may then have the largest rank, and count for the
 wrong side. If nine of ten pairs agree, p is 0.084 without the cap, and 0.029 with the cap. On
 normal values the cost is a 7 % larger detectable effect (`WINSORISED_LOSS` against
 `RANK_SUM_LOSS`).
@@ -15,7 +15,7 @@ normal values the cost is a 7 % larger detectable effect (`WINSORISED_LOSS` agai
 The estimate and the intervals are found by inverting the test. As a shift is subtracted from the
 values, the test statistic falls in steps. The steps of signed ranks are at the means of two
 differences (Walsh averages), the steps of rank sums are at the differences between values of the
-two sides. The Hodges–Lehmann estimate is the shift at which the statistic crosses its centre; the
+two sides. The Hodges–Lehmann estimate is the shift at which the statistic crosses its centre. The
 bounds of an interval are the shifts at which the statistic crosses its two tails.
 
 Beyond `MAX_PAIRS` and `MAX_INDEPENDENT` the normal approximation is used.
@@ -53,9 +53,9 @@ RANK_SUM_LOSS = math.sqrt(math.pi / 3)
 asymptotic relative efficiency of the rank-sum test is 3/π."""
 WINSORISED_LOSS = 1.0966
 """Detectable effect of signed ranks capped at half the count, divided by that of a t test, on
-normal values: the efficiency is (∫ a φ)² / ∫ a² = 0.8316 over 0…1, with the score a(u) = min(u,
-1/2) and the best score for normal values, φ(u) = Φ⁻¹((1 + u) / 2). Source: Hettmansperger & McKean
-(2011), 1.8."""
+normal values. The efficiency is (∫ a φ)² / ∫ a² = 0.8316 over 0…1. The score of the capped ranks is
+a(u) = min(u, 1/2), and the best score for normal values is φ(u) = Φ⁻¹((1 + u) / 2). Source:
+Hettmansperger & McKean (2011), 1.8."""
 
 
 @dataclass(frozen=True, slots=True)

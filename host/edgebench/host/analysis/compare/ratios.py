@@ -49,9 +49,12 @@ class SetRatio:
 def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     """Ratio of the set `other` to the set `first`; None if the ratio has no interval.
 
-    The ratio has no interval if a set is invalid or has too few runs, if the sets have different
-    headlines or scenarios, if only one set is simulated or emulated, or if the headline is an
-    energy, which needs the meter checks of `comparison`.
+    The ratio has no interval in these cases:
+
+    - a set is invalid or has too few runs, or a run has no value
+    - the sets have different headlines or scenarios
+    - only one set is simulated, or only one set is emulated
+    - the headline is an energy, which needs the meter checks of `comparison`
     """
     metric = METRICS[first.headline]
     is_alike = (

@@ -2,13 +2,13 @@
 
     complete      nothing ended the recording early
     calibration   every calibration constant is read from the meter
-    loss          at most 0.1 % of the samples are missing; if the meter cannot count them, the
-                  sample rate must show that no more are missing, because a hidden loss shifts all
-                  later samples in time
-    rate          the sample rate is within 200 ppm of the nominal rate by the host's clock, plus
-                  the error from arrivals that may be 2 ms late
-    saturation    at most 0.1 % of the samples are at the end of the meter's range; these add to the
-                  uncertainty
+    loss          at most 0.1 % of the samples are missing. If the meter cannot count the missing
+                  samples, the sample rate must show that no more are missing. A hidden loss would
+                  shift all later samples in time
+    rate          by the host's clock, the sample rate is within 200 ppm of the nominal rate. The
+                  limit is wider by the error from samples that may arrive 2 ms late
+    saturation    at most 0.1 % of the samples are at the end of the meter's range. These samples
+                  add to the uncertainty
     direction     no power flows back from the device
 
 Source: our own. The limit of 0.1 % is below any meter's gain error, and the crystals of instruments

@@ -1,21 +1,22 @@
 """Energy of a board from the pulses of its timestamp pin, without the board's clock.
 
-Theory of operation. In MLPerf Tiny's energy mode a board pulls a pin low before the first and after
-the last inference of an `infer`, and the pin is connected to a digital input of the meter. So the
-ends of each window are on the meter's clock and need no alignment. The energy per inference is the
-energy between two edges, divided by the number of inferences.
+Theory of operation. In MLPerf Tiny's energy mode, a board pulls a pin low before the first
+inference and after the last inference of an `infer`. The pin is connected to a digital input of the
+meter. So the ends of each window are on the meter's clock and need no alignment. The energy per
+inference is the energy between two edges, divided by the number of inferences.
 
 Edges are assigned to windows by their order. Every `infer` makes two edges. The board makes other
 edges when it starts, on a `timestamp` command, and in windows that are not counted, all before the
 counted windows. So the last edges of the recording belong to the counted windows, two to each.
 
-A lost edge shifts all earlier edges, so that pauses are taken for windows. Edges are refused
+A lost edge shifts all earlier edges, so that pauses are taken for windows. Edges are refused in
+these cases:
 
-    if most windows or pauses differ in length from the intervals between the board's lines of text,
-    as they arrive at the bridge;
-    if the pauses are as long as the windows, since shifted edges would also fit;
-    if, by the meter's clock, the time per inference in a window differs from the median of all
-    windows: then one of the first edges was lost, and most windows are right.
+- Most windows, or most pauses, differ in length from the intervals between the board's lines of
+  text. These intervals are measured when the lines arrive at the bridge.
+- The pauses are as long as the windows. Shifted edges would then fit, too.
+- By the meter's clock, the time per inference in a window differs from the median of all windows.
+  Then one of the first edges was lost, and most windows are right.
 
 Single lines of text may arrive late by seconds on a busy machine. So the bridge's clock is used
 only to refuse edges, by a generous limit, and not to select edges.

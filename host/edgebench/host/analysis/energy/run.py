@@ -1,9 +1,9 @@
 """Energy of a run, in joules per inference, gross and net, or the reason for its refusal.
 
 Theory of operation. A run has windows on the device's clock: idle before, load, warm-up, timed
-inferences, idle after. Each window is aligned with the meter's trace; the energy of the window of
-the timed inferences, divided by their number, is the gross energy per inference. Net energy
-subtracts the mean idle power before and after the run.
+inferences, idle after. Each window is aligned with the meter's trace. The gross energy per
+inference is the energy of the window of timed inferences, divided by the number of timed
+inferences. Net energy subtracts the mean idle power before and after the run.
 
     energy-delay product   gross energy per inference · mean time of an inference
     inferences per joule   1 / gross energy

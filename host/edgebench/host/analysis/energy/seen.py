@@ -1,8 +1,9 @@
 """Filter, noise, quantisation step and repeated values of a meter, estimated from a trace.
 
-Drivers declare the errors of the meters they support; the instrument that wrote a file, or a chip
-that a driver reads through an interface, may have other errors. All estimates are made from
-samples, so they apply equally to polled meters, to meters with their own clock and to files.
+Drivers declare the errors of the meters they support. The instrument that wrote a file may have
+other errors. The same holds for a chip that a driver reads through an interface. All estimates are
+made from samples, so they apply equally to polled meters, to meters with their own clock and to
+files.
 
 Only alignment by a load code or by the loop uses changes of the recorded power, and so includes the
 delay of the meter's values. After any other alignment, the values are late by the lag. The lag is

@@ -5,18 +5,20 @@ Theory of operation. A window's energy is the meter's reading with its errors:
     E = sum over ranges r of (E_r · (1 + gain_r + voltage + timebase + model) + V · T_r · offset_r)
         + noise + edges + missing
 
-Each small quantity is a variable with mean 0. Errors of the meter (gain, offset, …) are the same
-variable in every window, so an offset cancels in the net energy and a gain does not; noise, edges
-and missing samples are separate for each window. Gain errors add up linearly, within a range and
-over the ranges. They are not independent per sample or range, because ranges share a converter and
-a reference, and datasheets do not state how much of the error comes from these shared parts.
+Each small quantity is a variable with mean 0. An error of the meter (gain, offset, …) is the same
+variable in every window. So an offset cancels in the net energy, and a gain does not. Noise, edges
+and missing samples have a separate variable in each window.
+
+Gain errors add up linearly, within a range and over the ranges. Gain errors are not independent per
+sample or range: ranges share a converter and a reference. Datasheets do not state how much of the
+error comes from these shared parts.
 
 This gives two uncertainties. The absolute uncertainty includes all terms. The comparative
 uncertainty applies to the comparison with another run with this meter: effects that change both
 runs by the same ratio cancel. It assumes that all energy of the other run is in the range with most
 of this run's energy. The comparison of two given runs uses the signed effect of each variable on
-both: an offset cancels to the extent that the powers are equal, and the gain of a range to the
-extent that both runs were in that range.
+both runs. An offset cancels to the extent that the powers are equal. The gain of a range cancels to
+the extent that both runs were in that range.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -146,8 +148,8 @@ class UncertainValue:
     u_absolute: float
     """Standard uncertainty from all terms."""
     u_comparative: float
-    """Standard uncertainty without the effects that would change the energy of another run by the
-    same ratio, if that run is in the same range of the meter."""
+    """Standard uncertainty in a comparison with another run in the same range of the meter. Effects
+    that change the energies of both runs by the same ratio are left out."""
     common: dict[str, float] = field(default_factory=dict[str, float])
     """Signed effect, at one standard deviation, of each error variable that two runs with this
     meter share. All other components are specific to this run."""
@@ -353,12 +355,13 @@ def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
 def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
     """Standard uncertainties, J, of the energy from the errors that only this window has.
 
-    edges      sqrt(P0² + P1²) · u_t, the two ends being independent; P is the highest power on
-               either side of an end. A single burst of power P_in next to P_out is read too low on
-               average: bias -2 (P_in - P_out) u_t / sqrt(2 pi), variance
-               2 u_t² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi)). Both together are
-               u_t² (P_in² + P_out² + (P_in - P_out)² / pi), never more than 2 · P² · u_t², so
-               no energy is corrected for a bias that is indistinguishable from its spread
+    edges      sqrt(P0² + P1²) · u_t, because the two ends are independent. P is the highest power
+               on either side of an end. A single burst of power P_in next to P_out is read too low
+               on average: bias -2 (P_in - P_out) u_t / sqrt(2 pi), variance
+               2 u_t² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi)). Squared bias and variance
+               add up to u_t² (P_in² + P_out² + (P_in - P_out)² / pi), never more than
+               2 · P² · u_t². So the bias is indistinguishable from the spread, and no energy is
+               corrected for the bias
     counter    a step of the energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n), independent for each channel
     clock rate energy · difference of the rates of the two clocks / sqrt(3): one of the rates is
@@ -372,10 +375,10 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                noise contributes
     missing    lost time · (highest - lowest power) / sqrt(12)
     saturated  time at the end of a range · (highest - lowest power) / sqrt(3): the true power was
-               anywhere between the end of the range and the reading of the higher range; without a
-               higher range, below the highest power that the board can take
-    sampling   each end of the window lies in a sample, in which the power may have been anywhere in
-               its span: interval · (highest - lowest power) / sqrt(12), twice
+               anywhere between the end of the range and the reading of the higher range. Without a
+               higher range, the true power was below the highest power that the board can take
+    sampling   interval · (highest - lowest power) / sqrt(12), twice: each end of the window lies in
+               a sample. In this sample, the power may have been anywhere in its span
     lag        delay of the values · difference of the powers before the two ends / sqrt(3)
     range switches  energy that a filter removed / sqrt(3): it was an artefact of the meter, or real
     drift      of the idle power: the mean of two values that differ by d has the uncertainty d / 2

@@ -1,7 +1,7 @@
 """Activity of the device that falls between instantaneous samples.
 
-Theory of operation. A meter takes one sample in each interval of its own clock, and the device does
-many things at a fixed rate of its clock: a scheduler's tick, a backlight's PWM, a regulator's
+Theory of operation. A meter takes one sample in each interval of its own clock. The device does
+many things at a fixed rate of its own clock: a scheduler's tick, a backlight's PWM, a regulator's
 pulses. If the two rates have a simple ratio, all samples fall on the same moments of that activity.
 Then either no sample shows the activity or every sample does, and the mean power is wrong by up to
 the power of the activity. The spread of the samples does not show this.
@@ -14,34 +14,39 @@ the compared time is
     r = |rate difference of the two clocks| · time / sample interval
 
 If no sample met an activity, the activity is shorter than 1 - r of the interval. If every sample
-met an activity, its pauses are shorter than that. Its power is unknown, and therefore assumed
-(`assumed_w`). The rate difference is measured by the alignment with an uncertainty. Below
-`MIN_INSTANTS_HZ`, ticks and bursts of any processor fall between the samples, so the lower bound of
-r at 95 % is used. Above this rate, only pulses of a regulator are short enough to fall between
-samples, and most regulators have their own clocks. So r plus its standard uncertainty is used: the
-clocks count as equal only if the recording shows it. With the lower bound of r, the energy of a run
-of one second would always be refused on a device that switches 10 us too late at the edges of its
-load code (the coded pattern of load and rest that aligns the clocks).
+met an activity, the pauses of the activity are shorter than 1 - r of the interval. The power of the
+activity is unknown, and therefore assumed (`assumed_w`).
+
+The rate difference is measured by the alignment with an uncertainty. Below `MIN_INSTANTS_HZ`, ticks
+and bursts of any processor fall between the samples, so the lower bound of r at 95 % is used. Above
+this rate, only pulses of a regulator are short enough to fall between samples, and most regulators
+have their own clocks. So r plus its standard uncertainty is used: the clocks count as equal only if
+the recording shows it.
+
+The lower bound of r would be too strict above this rate. A load code is the coded pattern of load
+and rest that aligns the clocks. If a device switches 10 us too late at the edges of its load code,
+the energy of a run of one second would always be refused.
 
 The edges of a load code are shifted at random, so that the errors of sampled edges average out
-(`common_error_s`). If they average out, and the device is on time, then at 25,000 instants per
-second the rate difference is known to 2 ppm after three seconds; this is a drift of a fifth of a
-sample interval.
+(`common_error_s`). Suppose that the errors average out, and that the device is on time. At 25,000
+instants per second, the rate difference is then known to 2 ppm after three seconds. This is a drift
+of a fifth of a sample interval.
 
-An activity that every sample met is part of every level, so the energy is too high by at most the
-lowest level of the recording; the uncertainty interval reaches down to the energy without that
+An activity that every sample met is part of every level. So the energy is too high by at most the
+lowest level of the recording. The uncertainty interval reaches down to the energy without that
 level.
 
-An activity that the samples met in only a part of the time changes the level of the power: between
+If the samples met an activity in only a part of the time, the level of the power changes: between
 the idle windows, or between the quarters of a window. Such a change counts as an activity, with its
 full height. Samples that move slowly may meet an activity during all of the loop and in neither
 idle phase, or the reverse. The loop's level alone does not show this. The chips of the load codes
 show it: in half of these chips the device is idle, right before the warm-up and right after the
 loop.
 
-The bound does not include an activity that is timed by a third clock and agrees with the meter's
-clock by chance, nor an activity with a higher power than is assumed. An activity that exists only
-while the loop runs is included only to the extent that the samples moved within the loop.
+The bound does not include an activity with a higher power than is assumed. The bound also does not
+include an activity that is timed by a third clock, if that clock agrees with the meter's clock by
+chance. An activity that exists only while the loop runs is included only to the extent that the
+samples moved within the loop.
 
 Source: our own, compared with simulated runs in benchmarks/energy_simulated.py; the error of a
 sample at a given moment of a power with two steps in a period is span · sqrt(2 / 12), as in
@@ -103,7 +108,7 @@ class ClockDifference:
         Args:
             alignment: The alignment.
             codes: Load codes at the two ends of the run; empty for other marks.
-            span_s: Time between the two load codes or, without them, the length of the loop.
+            span_s: Time between the two load codes. Without load codes, the length of the loop.
             interval_s: Sample interval. An edge of the power is located to within a fraction of
                 this interval.
         """
@@ -204,8 +209,8 @@ class IdleChips:
     def change_w(self, clocks: ClockDifference, idle_w: Sequence[float], rate_hz: float) -> float:
         """Largest power difference, W, of chips and idle windows that noise does not explain.
 
-        It is 0 if the samples moved by an interval or more between the loop and the idle windows,
-        so that the idle windows show the same moments as the loop.
+        The result is 0 if the samples moved by an interval or more between the loop and the idle
+        windows. The idle windows then show the same moments as the loop.
         """
         if clocks.least_ratio * self.apart_s * rate_hz >= 1 or not len(self.power_w):
             return 0.0

@@ -160,7 +160,7 @@ class Spikes:
 
 
 def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
-    """Spikes of an idle device, each far from the four values around it, which are alike.
+    """Spikes of an idle device, each far from four similar values around it.
 
     Args:
         runs: Values of the idle windows, each of shape (n,).

@@ -259,7 +259,8 @@ class AlignedTrace:
         Args:
             window_ns: Begin and end of the timed loop, device clock.
             idles_ns: Idle windows, device clock; windows that were not recorded are left out.
-            codes: Load codes of the run, whose distance determines how exactly the rate is known.
+            codes: Load codes of the run. The time between the codes determines how exactly the
+                rate is known.
 
         Raises:
             MeasurementError: the loop was not recorded, or the activity may take too large a share

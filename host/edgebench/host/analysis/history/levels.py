@@ -10,9 +10,9 @@ is searched
     for a level that lasts to the end       before | after            80 % of alpha
     else for a temporary level              before | level | after    20 % of alpha
 
-and each part is searched again with a share of alpha proportional to its length. Without the second
-search, a level of ten points in the middle of 200 is missed, because a cut at either of its ends
-has no large contrast over all points.
+Each part is then searched again, with a share of alpha proportional to the length of the part.
+Without the search for a temporary level, a level of ten points in the middle of 200 is missed. A
+single cut at either end of this level has no large contrast over all points.
 
 The contrast is the share of the sum of squares that the two means explain. It equals
 t² / (t² + n - 2) with Student's t, so both statistics rank permutations alike. Values beyond three
@@ -71,8 +71,8 @@ def find_level_starts(
     Args:
         values: Points in order of time, on a scale with constant scatter, such as logarithms;
             shape (n,).
-        errors: Standard error of each point from the point's interval, or 0 without an interval, in
-            the unit of the values, shape (n,).
+        errors: Standard error of each point, from the point's interval, in the unit of the values,
+            shape (n,). 0 for a point without an interval.
         alpha: Probability that the whole history has at least one false alarm.
         seed: Seed of the random orders; the result is a pure function of the arguments.
 

@@ -2,8 +2,8 @@
 
 Theory of operation. A series is cut into segments, each with its own normal distribution. A
 segment of m values with variance v costs m·ln v (twice its negative log-likelihood, without
-constants), and every further segment costs a penalty. The best cut of the first t values is
-the best cut of the first s values, for some s, and a last segment from s to t:
+constants), and every further segment costs a penalty. The best cut of the first t values consists
+of the best cut of the first s values, for some s, and a last segment from s to t:
 
     best[t] = min over s of  best[s] + cost(s, t) + penalty
 

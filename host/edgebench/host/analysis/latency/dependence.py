@@ -1,26 +1,27 @@
 """Effective count, the number of independent queries with as much information as a series.
 
-Theory of operation. The variance of a mean over n dependent values equals the variance over n / tau
-independent values, with tau = 1 + 2 (r_1 + r_2 + …), the integrated autocorrelation time. The sum
+Theory of operation. The mean of n dependent values has the same variance as the mean of n / tau
+independent values. Here tau = 1 + 2 (r_1 + r_2 + …) is the integrated autocorrelation time. The sum
 of estimated correlations does not converge. Geyer's initial positive sequence ends this sum at the
 first pair of neighbouring correlations whose sum is not positive. In a reversible process, only
 noise can cause such a pair.
 
-A long series is first averaged over blocks, without loss: dependence within blocks is part of the
-variance of the block means, and dependence beyond a block is part of the correlations of the block
-means. So tau = (block size · variance of block means / variance of values) · (tau of block means).
+A long series is first averaged over blocks. No dependence is lost: dependence within blocks is part
+of the variance of the block means, and dependence beyond a block is part of the correlations of the
+block means. So tau = (block size · variance of block means / variance of values) · (tau of block
+means).
 
 If independent values could also have the estimated tau, tau is set to 1, and the effective count of
 n values is n.
 
 An interval is too narrow if the count is too large. `cautious_count` raises an accepted tau by its
 standard error, and uses the largest of three estimates. Geyer's sum detects a dependence that is
-strong over few lags. It misses a weak dependence over many lags, such as that of a tail percentile
-on a device that switches between two levels for seconds: the series is mostly noise, and only its
-mean drifts. So tau is also estimated from the variance of the means of 16 long blocks, with the
-factor of Student's t for 16 blocks. For an indicator series, tau is also estimated from the number
-of changes, as for a Markov chain of two states. benchmarks/coverage.py lists the coverage of the
-intervals.
+strong over few lags, but misses a weak dependence over many lags. An example is a tail percentile
+on a device that stays for seconds on each of two levels: the series is mostly noise, and only the
+mean of the series drifts. So tau is also estimated from the variance of the means of 16 long
+blocks, with the factor of Student's t for 16 blocks. For an indicator series, tau is also estimated
+from the number of changes, as for a Markov chain of two states. benchmarks/coverage.py lists the
+coverage of the intervals.
 
 Source: Geyer, Practical Markov chain Monte Carlo (1992), 3.3; error of tau: Madras & Sokal, The
 pivot algorithm (1988), appendix C: Var(tau) = 2 (2 M + 1) / n · tau², M the last lag that counts;

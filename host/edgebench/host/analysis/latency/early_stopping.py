@@ -1,7 +1,7 @@
 """Early stopping, which finds the order statistic that may stand for a percentile.
 
-A short run may report a percentile if its estimate is pessimistic. If t of n queries are slower
-than a latency, this latency is an upper bound on the p-th percentile at 99 % confidence when
+A short run may report a percentile if the estimate is pessimistic. Let t of n queries be slower
+than a latency. At 99 % confidence, this latency is an upper bound on the p-th percentile if
 
     P[Bin(n, 1 - p) <= t] = I_p(n - t, t + 1) < 0.01        (I: regularised incomplete beta)
 
@@ -59,7 +59,7 @@ def server_passes(query_count: int, over_latency_count: int, p: float) -> bool:
 
     Args:
         query_count: Queries of the run.
-        over_latency_count: Queries that took longer than the limit, counted from scheduled times.
+        over_latency_count: Queries that took longer than the limit, timed from their due times.
         p: Share of all queries that must be in time, ratio in (0, 1).
 
     Raises:

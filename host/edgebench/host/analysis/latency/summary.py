@@ -4,14 +4,16 @@ Percentiles are order statistics without interpolation, so every reported number
 value. A percentile with too few queries for a two-sided 95 % interval is None.
 
 Intervals are exact for independent queries. Queries are rarely independent: a changing clock, or
-another process that runs for a moment, slows many queries in a row, and a hundred thousand of them
-may determine the median no better than five hundred. So each interval is corrected for
-autocorrelation: it uses the ranks of the effective count of queries, at the same quantiles. Without
-a sign of dependence, it is the exact interval. With dependence, the effective count is a cautious
-estimate, and the interval is None if this count is too small for a reliable interval.
-benchmarks/coverage.py lists how often the intervals contain the true value. The intervals cannot
-contain it reliably if a run stays on only one of two levels, because such a run contains no
-information about the other level.
+another process that runs for a moment, slows many queries in a row. A hundred thousand dependent
+queries may determine the median no better than five hundred independent queries. So each interval
+is corrected for autocorrelation: it uses the ranks of the effective count of queries, at the same
+quantiles. Without a sign of dependence, the result is the exact interval. With dependence, the
+effective count is a cautious estimate. The interval is None if this count is too small for a
+reliable interval.
+
+benchmarks/coverage.py lists how often the intervals contain the true value. The intervals are not
+reliable for a run that stays on only one of two levels: such a run contains no information about
+the other level.
 """
 
 from __future__ import annotations
@@ -29,17 +31,21 @@ from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval,
 from edgebench.protocol.errors import MeasurementError
 
 MIN_DEPENDENT_COUNT = 45
-"""Minimum effective count at which dependent queries have an interval. With 45, only 1 % of the
-series with a true effective count of 15 have an interval, because their dependence is
-underestimated. 77 % of the series with a count of 50 have an interval, and 96 % of these intervals
-contain the true value. With 30, these figures are 12 % and 84 % for a count of 15; with 60, they
-are 50 % and 93 % for a count of 50. benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000.
+"""Minimum effective count at which dependent queries have an interval.
+
+With a limit of 45, only 1 % of the series with a true effective count of 15 have an interval,
+because their dependence is underestimated. Of the series with a true count of 50, 77 % have an
+interval, and 96 % of these intervals contain the true value. With a limit of 30, 12 % of the series
+with a count of 15 have an interval, and 84 % of these intervals contain the true value. With a
+limit of 60, 50 % of the series with a count of 50 have an interval, and 93 % of these intervals
+contain the true value. benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000.
 """
 MIN_LEVEL_VISITS = 30
 """A percentile that depends on the rarer of two levels has an interval if the run visits that level
-at least this often. With fewer visits, the share of the level depends on chance. With 20, the runs
-with an interval of p50 are those that happened to switch often: of runs of 10,000 queries with
-stays of 300, 12 % have an interval, and 81 % of these intervals contain the true value."""
+at least this often. With fewer visits, the share of the level depends on chance. With a limit of
+20, only runs that happen to switch often have an interval of p50. For example, 12 % of the runs of
+10,000 queries with stays of 300 queries then have an interval, and 81 % of these intervals contain
+the true value."""
 LEVEL_REACH = 0.2
 """A percentile depends on a level if the level's share of the queries is at least this multiple of
 the share of the queries above the percentile."""
@@ -144,9 +150,9 @@ def percentile_interval(
 ) -> Interval | None:
     """95 % interval of a percentile; None if the effective count is too small.
 
-    With l and u the ranks for m independent queries, the lower rank among n is l (n+1)/(m+1),
-    rounded down. The upper rank is (m+1-u) (n+1)/(m+1), rounded down, counted from the other end.
-    The expected quantiles are the same, and for m = n the ranks are the same.
+    Let l and u be the ranks for m independent queries. The lower rank among n queries is
+    l (n+1)/(m+1), rounded down. The upper rank is (m+1-u) (n+1)/(m+1), rounded down, counted from
+    the other end. The expected quantiles are the same, and for m = n the ranks are the same.
 
     Args:
         ordered: Values in ascending order, shape (n,).
@@ -207,7 +213,7 @@ def percentile(ordered: NDArray[np.int64], p: float) -> tuple[int | None, Interv
 def interval_ranks(count: int, p: float) -> tuple[int, int] | None:
     """Ranks, from 1, of the values that bound a percentile; None if either bound is missing.
 
-    Equal-tailed and exact: with F the binomial distribution function,
+    The interval is equal-tailed and exact. With the binomial distribution function F, the ranks are
     l = max{l: F(l-1; n, p) <= alpha/2} and u = min{u: F(u-1; n, p) >= 1 - alpha/2}.
 
     Source: Hahn & Meeker, Statistical Intervals (1991), 5.2.

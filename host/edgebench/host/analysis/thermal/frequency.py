@@ -8,8 +8,8 @@ The profile orders the sources by their reliability:
     time_in_state        mean over a window, at any sampling rate
     scaling_cur_freq     with many drivers only the frequency that was requested
 
-If a profile states that the kernel's frequency is only a request (the firmware decides), the last
-two sources, which are the kernel's own bookkeeping, are not used. A decrease of the frequency cap
+The last two sources are the kernel's own bookkeeping. They are not used if the firmware decides and
+the kernel's frequency is only a request, according to the profile. A decrease of the frequency cap
 is still used.
 
 If most of a model runs on an accelerator, the accelerator's clock is used: the CPU waits for the
@@ -53,8 +53,8 @@ _CPUS_MAX = 1024
 
 
 ByWindow = Callable[[Series, Nanoseconds], Floats]
-"""Function that reduces the readings of each window to a value: `Series.medians`;
-`Series.midmeans`, as for the latency; or `Series.means`, which keeps short dips visible."""
+"""Function that reduces the readings of each window to a value: `Series.medians`, `Series.midmeans`
+(as for the latency) or `Series.means`. Means keep short dips visible."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@
     L  latency       above 1.05 of the baseline, in at least 3 windows in a row
 
 A device may slow down in cycles. A cycle that is shorter than three windows does not raise the
-latency of three windows in a row; if the slow part takes a quarter of each window, it does not
-raise a median either. So a run without these signals is analysed again in slices of half a second,
-with means in place of medians: L is then a latency that is repeatedly higher.
+latency of three windows in a row. If the slow part takes a quarter of each window, the slow part
+does not raise a median either. So a run without a lasting slowdown is analysed again in slices of
+half a second, with means in place of medians. L is then a latency that is repeatedly higher.
 
 A smaller increase counts if its cause is known. If the latency is 2 % higher in windows that are
 hot and have a lower clock, heat has raised the latency.
@@ -20,8 +20,8 @@ The baselines of frequency and latency come from the same windows, because a tur
 may last for only two of the five seconds of the baseline.
 
 A window's frequency counts only if the model keeps the CPU busy, because governors lower the clock
-of an idle CPU. Windows in which the model ran on another cluster than in the baseline have neither
-F nor L, because another type of core is not a slower clock.
+of an idle CPU. In some windows, the model may run on another cluster than in the baseline. Such
+windows have neither F nor L, because another type of core is not a slower clock.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from edgebench.protocol.thermal import Expectation
 FREQ_DROP_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
 BASELINE_QUANTILE = 0.25
-"""Quantile of the values of the baseline's windows that is used as the value of the baseline. It is
-not the median, because some of the windows are slow if a warm-up has not yet ended, or if a turbo
-has already ended."""
+"""Quantile of the values of the baseline's windows that is used as the value of the baseline. The
+median is not used, because some of the windows may be slow: a warm-up may not have ended yet, or a
+turbo may have ended already."""
 EXPLAINED_LIMIT_RATIO = 1.02
 """Smallest increase of the latency that counts if heat and a lower clock explain it. The mean of
 the middle half of a window repeats to well within 1 % on a quiet device."""

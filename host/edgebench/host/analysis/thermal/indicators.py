@@ -268,10 +268,10 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
 
     If the name of the cooling device identifies a part of the chip, the name decides. A cooling
     device with only a number belongs to the model's own policy if it lowers the cap of that policy.
-    Otherwise the effect decides. If the model was not slower while the cooling device was active
-    than at other times of the run, the cooling device slows down a part that the model did not use.
-    A cooling device that was always active is assumed to slow the model, because there is no other
-    time to compare with.
+    Otherwise the effect decides: the speed of the model while the cooling device was active is
+    compared with the speed at other times of the run. If the model was not slower, the cooling
+    device slows down a part that the model did not use. A cooling device that was always active is
+    assumed to slow the model, because there is no other time to compare with.
     """
     place = readings.place
     if place is None:

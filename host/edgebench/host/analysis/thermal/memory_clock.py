@@ -1,8 +1,8 @@
 """Clocks of the memory, and of the buses between it and the processors.
 
-If the clock of a memory controller falls, a model whose weights do not fit into the caches becomes
-slower, while the clocks of CPU and accelerator do not change. The kernel lists such clocks under
-/sys/class/devfreq, among those of accelerators and video units.
+A lower clock of the memory controller slows down a model whose weights do not fit into the caches.
+The clocks of CPU and accelerator do not change. The kernel lists the clocks of memory controllers
+under /sys/class/devfreq, among those of accelerators and video units.
 
 Source of the names: torvalds/linux, drivers/devfreq/{rk3399_dmc,imx8m-ddrc,imx-bus,exynos-bus,
 mtk-cci-devfreq,sun8i-a33-mbus,tegra30-devfreq}.c and their device trees; the kernels of Qualcomm,

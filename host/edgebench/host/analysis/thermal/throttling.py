@@ -17,14 +17,15 @@ memory; T, its temperature; L, the latency.
                                    slower on another type of core, which is reported separately
     no signal read           unknown; never "not throttled"
 
-A signal explains a higher latency only if it is set in most of the slower windows; a signal that
-was not read in most of them is ignored. Interference is the remaining cause when all others are
-excluded: it requires a trusted frequency, and a temperature with a known limit or an indicator.
+A signal that was not read in most of the slower windows is ignored. A signal explains a higher
+latency only if it is set in most of the slower windows in which it was read. Interference is the
+remaining cause when all others are excluded: it requires a trusted frequency, and a temperature
+with a known limit or an indicator.
 
 A device that slows down in short cycles does not have three slow windows in a row. If no slowdown
 lasts, the run is analysed again in slices, and the same table applies to a latency that is
-repeatedly higher. If heat and clock do not explain the higher latency, the latency counts only if a
-fifth of the slices between the first and the last slow slice are slow.
+repeatedly higher. If heat and clock do not explain the higher latency, the latency counts only with
+enough slow slices: at least a fifth of the slices from the first to the last slow slice.
 
 Source: benchexec (counters); node_exporter; the combination with the latency is edgebench's own.
 """
@@ -90,7 +91,7 @@ def find_throttling(
         telemetry: Trace of the run.
         expected: Profile of the device.
         threads: Threads of the model.
-        placement: Maps each place (CPU or delegate) to its number of operators, as the runtime
+        placement: Number of operators of each kind in each place (CPU or delegate), as the runtime
             reports it.
     """
     delegation = find_delegation(placement, telemetry, expected)

@@ -1,7 +1,7 @@
 """Advice of rules, as steps that may improve the next run, with numbers from the run's options.
 
-Each advice is a function of the situation: it leaves out steps that do not apply, and raises a
-setting above the value that the run requested.
+Each advice is a function of the situation. The function leaves out steps that do not apply. A step
+that raises a setting raises it above the value that the run requested.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Situation:
     given: CommandLine = field(default_factory=CommandLine)
     """Options that the runs were requested with."""
     free_cpus: tuple[int, ...] = ()
-    """CPUs to which the model can be bound so that other CPUs remain for other processes; empty if
-    there are none."""
+    """CPUs to which the model can be bound. Other CPUs remain for other processes. Empty if there
+    are no such CPUs."""
     own_cpus: tuple[int, ...] = ()
-    """CPUs of a single type for the model. Empty if all CPUs are of that type and the model did not
-    move to another type, because the scheduler's choice is then as good."""
+    """CPUs of a single type for the model. Empty if the device reports no second type of CPU and
+    the model did not move to another type. The scheduler's choice is then as good."""
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True

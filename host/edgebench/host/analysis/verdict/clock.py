@@ -8,8 +8,8 @@ Four events that look alike in some clocks differ in others:
     pause, clocks stopped            stops              stops            stops        device behind
     pause, clocks not stopped          on                 on               on             on
 
-In the last case, which is that of a frozen container and of most hypervisors, no clock shows the
-pause; but neither the model nor the sampler has run.
+The last case is that of a frozen container and of most hypervisors. No clock shows the pause, but
+neither the model nor the sampler runs during the pause.
 """
 
 from __future__ import annotations

@@ -57,11 +57,15 @@ class Diagnosis:
 def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
     """The causes of a verdict's failed rules, in the order in which to remove them.
 
-    A cause that makes the result invalid comes first, then the cause that explains most rules. An
-    unexplained cause comes after the explained causes, because no step against it is certain to
-    help; a cause that slowed only few runs of a set comes after the other causes; and a cause in
-    `MENDED_AFTER` comes after the cause that `MENDED_AFTER` maps it to. A device or meter that is
-    not real was chosen by the user; as a cause, it comes last unless it makes the result invalid.
+    Of two causes, the first of these criteria that distinguishes them decides:
+
+    1. A device or meter that is not real comes last, unless this cause makes the result invalid.
+       The user chose the device or meter.
+    2. A cause that makes the result invalid comes first.
+    3. An unexplained cause comes after explained causes: no step against it is certain to help.
+    4. A cause that slowed only few runs of a set comes after other causes.
+    5. A cause in `MENDED_AFTER` comes after the cause that `MENDED_AFTER` maps it to.
+    6. The cause that explains most rules comes first.
     """
     failures = [finding for finding in verdict.failures if finding.harmed]
     causes = {finding.id: cause_of(finding) for finding in failures}

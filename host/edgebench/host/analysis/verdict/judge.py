@@ -1,8 +1,8 @@
 """Verdict on a run, a target or a set of runs. Each rule checks one condition.
 
-A failed rule makes the run invalid or suspect, depending on its `severity`. If the evidence for a
-rule is missing, its outcome is "unknown", which is shown; if a rule does not concern the run, its
-outcome is "not applicable".
+A failed rule makes the run invalid or suspect, depending on the rule's `severity`. If the evidence
+for a rule is missing, the outcome of the rule is "unknown", and this outcome is shown. If a rule
+does not concern the run, the outcome is "not applicable".
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ levels are within this range, the median changes by at most the allowed half-wid
 it represents."""
 RARE_LEVEL_RATIO = 0.25
 """If the rarer of two levels has less than this share of the inferences, the median is well inside
-the other level. If the rarer level has a quarter of the inferences, the median is the 67th
-percentile of the other level if that level is faster, or the 33rd if it is slower."""
+the other level. At a share of a quarter, the median of the run is the 67th percentile of the other
+level if the other level is faster, and the 33rd percentile if the other level is slower."""
 BLOCK_LIMIT_RATIO = 0.10
 """Largest range of the medians of ten blocks, relative to the median of the run. People act on a
 change of a tenth. Ordinary runs have ranges of 0.002 on an idle machine and 0.04 on a shared
@@ -65,8 +65,8 @@ not."""
 HARNESS_INVALID_RATIO = 0.10
 BINDING_LIMIT_RATIO = 0.02
 """Share of the median that loop and binding may add, as measured with the trivial model. With real
-models, whose data and code fill the caches, they add 1.6 to 5 times as much
-(benchmarks/binding_cost.py), so this limit for the trivial model corresponds to about 5 % for real
+models, whose data and code fill the caches, loop and binding add 1.6 to 5 times as much
+(benchmarks/binding_cost.py). So this limit for the trivial model corresponds to about 5 % for real
 models, which is PRECISION_SUSPECT_RATIO."""
 
 

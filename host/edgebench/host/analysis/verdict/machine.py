@@ -61,15 +61,15 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     The model keeps at most as many CPUs busy as it has threads: these CPUs are under test. A CPU
     under test that another process takes counts as a whole CPU, regardless of how many idle CPUs
     the device has. The worker's binding determines which CPUs are under test. Without a binding, a
-    thread may run on any CPU, so other processes may take CPU time from the model on each CPU;
-    where the scheduler separates the processes from the model, they still share caches, memory and
-    the power budget. So the time counts on every CPU that the worker may use and on the other
-    hardware thread of the same cores, but not on further CPUs.
+    thread may run on any CPU, so other processes may take CPU time from the model on each CPU. Even
+    if the scheduler separates these processes from the model, they share caches, memory and the
+    power budget with the model. So the time counts on every CPU that the worker may use and on the
+    other hardware thread of the same cores, but not on further CPUs.
 
     Measured on a virtual machine with two CPUs. The model was bound to one CPU; a process that does
-    nothing but count was bound to the other. An inference of MobileNet (1 ms) and of a face
-    detector (7 ms) took 7 to 8 % more CPU time (10th percentile; 12 to 15 % in the median); an
-    inference of 25 µs, whose data fits into a cache, took 0.3 % more.
+    nothing but count was bound to the other CPU. For MobileNet (1 ms) and a face detector (7 ms),
+    the CPU time of an inference was higher by 7 to 8 % in the 10th percentile, and by 12 to 15 % in
+    the median. An inference of 25 µs, whose data fits into a cache, took 0.3 % more.
 
     For runs of older agents, which lack times by CPU, the share is over all CPUs. The result is
     None if the kernel does not report CPU times.
@@ -242,8 +242,9 @@ class CpuPressureRule(_StallRule):
     """No thread of the worker waited long for a CPU.
 
     The slowest thread determines when an inference ends, so the longest wait counts, not the mean.
-    Older runs have only pressure stall information, which is about all tasks on all CPUs: it hardly
-    shows the waits of a model on one CPU of 16, but does show the waits of two unrelated processes.
+    Older runs have only pressure stall information, which is about all tasks on all CPUs. This
+    information hardly shows the waits of a model on one CPU of 16. It does show the waits of two
+    unrelated processes.
     """
 
     id, severity = "cpu_pressure", SUSPECT
@@ -367,10 +368,10 @@ class MemoryPressureRule(_StallRule):
 class FrequencyRule(Rule[Evidence]):
     """Governor and frequency did not change during the run.
 
-    The rule compares the values at both ends of the loop, and the values between them in the
-    telemetry, which records the clock of the CPUs that the model ran on. A slowdown is reported by
-    the rule about heat, not by this rule. On an accelerator, the frequency of the CPU is
-    irrelevant.
+    The rule compares the values at both ends of the loop. It also compares the values during the
+    loop, from the telemetry, which records the clock of the CPUs that the model ran on. A slowdown
+    is reported by the rule about heat, not by this rule. On an accelerator, the frequency of the
+    CPU is irrelevant.
     """
 
     id, severity, watches = "frequency", SUSPECT, WatchedQuantity.CLOCK
@@ -465,10 +466,10 @@ class SchedulingRule(Rule[Evidence]):
 class CpuShareRule(Rule[Evidence]):
     """The worker had a CPU for each thread. Only this rule shows another program on the same core.
 
-    Where a model cannot be split, the threads of a pool are idle; this idle time is part of the
-    model's own speed. The kernel may report how long threads waited for a CPU. If it does, less
-    than a CPU per thread is allowed, provided that the threads got the time that they could use and
-    at least one thread always ran.
+    Where a model cannot be split, the threads of a pool are idle. This idle time is part of the
+    model's own speed. If the kernel reports how long threads waited for a CPU, less than a CPU per
+    thread is allowed under two conditions: the threads got the time that they could use, and at
+    least one thread always ran.
     """
 
     id, severity = "cpu_share", SUSPECT

@@ -45,13 +45,15 @@ QUANTIZED_AGREEMENT_LIMIT = 0.3
 first limit is for models whose operators all multiply floats, the second for all other models.
 
 Measured on 59 pairs of model and runtime with random inputs: the difference is at most 0.012 for
-floats and 0.19 for quantised models, except for a detector that lists its boxes in another order.
-On 65 pairs (37 models on three runtimes, x86-64), it is at most 3.9e-6 for the 25 float pairs, and
-at most 0.191 (MobileNet EdgeTPU, uint8) for the 40 quantised pairs, except for that detector.
-Kernels sum floats in different orders; a quantised activation that is rounded the other way changes
-by a whole step. So the limits are 4 and 1.6 times the largest difference that was measured. Outputs
-in a wrong order have a difference of 1.1 or more; the loss of 1 of 64 channels causes a difference
-of 0.125, which is sqrt(1/64).
+floats and 0.19 for quantised models. Measured on 65 pairs (37 models on three runtimes, x86-64):
+the difference is at most 3.9e-6 for the 25 float pairs, and at most 0.191 (MobileNet EdgeTPU,
+uint8) for the 40 quantised pairs. Neither result includes a detector that lists its boxes in
+another order.
+
+The differences have two causes. Kernels sum floats in different orders. A quantised activation that
+is rounded the other way changes by a whole step. So the limits are 4 and 1.6 times the largest
+difference that was measured. Outputs in a wrong order have a difference of 1.1 or more. The loss of
+1 of 64 channels causes a difference of 0.125, which is sqrt(1/64).
 """
 _FLOAT_PRECISIONS = frozenset(
     {"fp64", "fp32", "fp16"}
@@ -62,7 +64,8 @@ LITERT_ROUNDING_SINCE = (1, 4)
 """First version of LiteRT whose reference kernels round like firmware that declares "litert".
 
 Measured on four int8 models of MLPerf Tiny, six inputs each: the outputs of 1.4.0, 2.0.3, 2.1.0 and
-2.3.0 are equal to the last bit; 1.2.0 rounds fully connected layers differently, by up to 3 steps.
+2.3.0 are equal to the last bit. Version 1.2.0 rounds fully connected layers differently, by up to
+3 steps.
 """
 ACCURACY_SUSPECT_RATIO = 0.98
 ACCURACY_INVALID_RATIO = 0.93

@@ -57,8 +57,8 @@ class RuleReason(ReasonKind[P]):
 
         Args:
             key: Name in run.json; empty for the usual reason of a rule.
-            sentence: Function that makes the sentence from value and limit, both in the unit of the
-                finding, and from the facts.
+            sentence: Function that makes the sentence from value, limit and facts. Value and limit
+                are in the unit of the finding.
             advise: Advice for this reason; if None, the rule's advice applies.
             cause: Cause of this reason; if None, the rule's cause applies.
             effect_of: Other causes of this reason. If None, a reason with a `cause` has no other

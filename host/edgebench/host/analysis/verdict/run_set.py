@@ -44,8 +44,8 @@ runs is invalid. If fewer than half of the runs are disturbed, they move the med
 few values at most. The median's interval contains this shift, so three disturbed runs of eight do
 not change its coverage (benchmarks/coverage.py)."""
 TREND_LEVEL = 2 / 120
-"""The order of the runs counts as a trend if it is at most as probable as that of five runs that
-all rise or all fall."""
+"""Largest probability of an order of the runs that counts as a trend. The limit is the probability
+that five runs all rise or all fall."""
 TREND_LIMIT_RATIO = 0.02
 """A trend is negligible if the range of the values is at most this share of the lowest value."""
 
@@ -194,7 +194,7 @@ class TrendRule(TimedSetRule):
     """The values do not rise or fall from run to run, so the device was not warming or cooling.
 
     The order of independent runs is random. Kendall's test counts the pairs of runs that are in
-    order; five runs that all rise, or all fall, occur by chance once in 60 sets.
+    order. Five runs that all rise, or all fall, occur by chance once in 60 sets.
 
     A device that begins to throttle after the first runs makes a step, in which only few pairs of
     runs are in order.

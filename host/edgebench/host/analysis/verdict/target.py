@@ -54,8 +54,8 @@ other load; the times of different inputs differ by tens of ticks in millions (s
 branches)."""
 CLOCK_LIMIT_RATIO = 0.02
 """Largest relative difference between the target's counter and the clock of the machine that it is
-connected to. An RC oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16); a
-counter whose rate is stated wrongly, or that wrapped around undetected, deviates by far more."""
+connected to. An RC oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16). A
+counter deviates by far more if its rate is stated wrongly, or if it wrapped around undetected."""
 
 PROFILE_SUM_LIMIT_RATIO = 0.001
 """Largest difference between the operators' sum and the whole inference, relative to the whole, in

@@ -32,8 +32,8 @@ from edgebench.protocol.record import Yardstick
 
 INTEGER_LIMIT_RATIO = 0.03
 """Largest difference of the time of integer work. Measured on a shared machine of two CPUs at a
-load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and the readings
-of 24 successive processes by at most 1.7 %."""
+load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %. The readings of 24
+successive processes differed by at most 1.7 %."""
 MEMORY_LIMIT_RATIO = 0.5
 """Largest difference of the time of a copy in memory. Other programs and machines change the time
 of a copy far more than the time of integer work. Measured on the same machine at a load of 2: half
@@ -90,10 +90,10 @@ class YardstickOfSetRule(TimedSetRule):
 
     Each run counts with its faster reading. The slowest runs are left out, as many as the other
     runs can outvote. So the rule detects a device that is slower from the second run onwards, or in
-    the last half of the runs, but not a device that was disturbed during one run of eight. The rule
-    does not show the reason. If the clock was read and differs, `set_clock` fails, too, and the
-    failure of this rule counts as an effect of the clock. On a virtual machine, another machine on
-    the same core slows the work down as a lower clock does.
+    the last half of the runs. It does not detect a device that was disturbed during one run of
+    eight. The rule does not show the reason. If the clock was read and differs, `set_clock` fails,
+    too, and the failure of this rule counts as an effect of the clock. On a virtual machine,
+    another machine on the same core slows the work down as a lower clock does.
     """
 
     id, severity = "set_yardstick", SUSPECT

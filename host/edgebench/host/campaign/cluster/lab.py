@@ -1,13 +1,14 @@
 """A lab host is a Dask worker that offers devices as resources, and runs jobs on them as tasks.
 
-Theory of operation. A job is idempotent: it stores earlier runs of its device, then makes a run
-under the id given by the coordinator, unless a run with this id was started before. Therefore Dask
-may restart a job, and the coordinator may assign it to another lab host that offers the device. The
-agent's lease is the only lock. Until the coordinator has a run, the lab host stores it, and the
-device keeps it.
+Theory of operation. A job first stores earlier runs of its device. Then the job makes a run under
+the id given by the coordinator. If a run with this id was started before, the job makes no run. So
+jobs are idempotent: Dask may restart a job, and the coordinator may assign a job to another lab
+host that offers the device. The agent's lease is the only lock. The lab host and the device both
+keep a run until the coordinator has the run.
 
-A device stays open between the jobs of a campaign; jobs of other campaigns are refused during that
-time. A job continues if its scheduler dies; the next job on the device waits until this job ends.
+A device stays open between the jobs of a campaign. During that time, jobs of other campaigns are
+refused. A job continues if its scheduler dies. The next job on the device waits until this job
+ends.
 """
 
 from __future__ import annotations
@@ -468,10 +469,10 @@ def work_for(
         words: Words that select the devices to offer.
         name: Unique name of the lab host; None selects this machine's name.
         address: Address at which the scheduler reaches this host; if None, Dask finds it.
-        on_connected: Called each time the scheduler accepts the lab host, with its name and the
-            names of its devices.
-        on_away: Called with the reason if the scheduler is away or rejects the lab host; called
-            again only if the reason changes.
+        on_connected: Called each time the scheduler accepts the lab host. The arguments are the
+            name of the lab host and the names of its devices.
+        on_away: Called with the reason if the scheduler is away or rejects the lab host. While the
+            reason stays the same, `on_away` is not called again.
 
     Raises:
         UsageError: Dask is not installed, or the store is a bundle.

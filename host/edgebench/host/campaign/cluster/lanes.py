@@ -116,7 +116,7 @@ class ClusterConnection:
 
         Args:
             cluster: The scheduler.
-            topic: Id of the campaign whose events are received; if empty, no events.
+            topic: Id of the campaign whose events are received. If empty, no events are received.
             on_event: Consumer of the events of lab hosts.
         """
         self._cluster = cluster

@@ -40,7 +40,7 @@ def far_below_idle(
     Args:
         power: The recording.
         channel: Channel of the device.
-        idles_ns: Idle windows on the meter's clock; the first begins the run.
+        idles_ns: Idle windows on the meter's clock. The run begins with the first idle window.
         end_ns: End of the run on the meter's clock.
     """
     nothing = np.zeros(0, np.int64)

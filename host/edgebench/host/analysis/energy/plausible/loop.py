@@ -1,11 +1,14 @@
 """Parts of a timed loop in which a source is stuck at a value, although it has noise elsewhere.
 
 Theory of operation. A loop repeats the same inference, so its power is constant, or has levels that
-recur with each inference. The source did not measure in a part of the loop if the values scatter in
-most of the loop, but are all equal in this part, at a power that never occurs elsewhere in the
-loop. The possible causes: the instrument was at the end of its range, a counter stopped, or a
-program repeated the last value of the idle time. A change of the load, such as a lower clock, has
-noise at its new level, too.
+recur with each inference. The source did not measure in a part of the loop under two conditions:
+
+- the values scatter in most of the loop, but are all equal in this part
+- the power of this part never occurs elsewhere in the loop
+
+The possible causes: the instrument was at the end of its range, a counter stopped, or a program
+repeated the last value of the idle time. A change of the load, such as a lower clock, has noise at
+the new level, too.
 
 A source whose values do not scatter in the loop, such as a plug with steps of 0.1 W, shows no
 difference between such a part and another load.

@@ -1,14 +1,16 @@
 """Values that are stuck, or clipped at the end of a range, in a source that has noise.
 
 Theory of operation. A reading with noise of more than two of its steps repeats a value rarely, and
-hardly ever 8 times in a row. So if the samples around a run of equal values have such noise, the
-run is not a measurement: the program or the bus repeated the last value, or the instrument reached
-the end of its range. A source without noise, such as a plug with steps of 0.1 W, may repeat its
-values for hours, and a value that the recording often repeats is not suspicious either.
+hardly ever 8 times in a row. So a run of equal values among samples with such noise is not a
+measurement. Either the program or the bus repeated the last value, or the instrument reached the
+end of its range. Two kinds of runs are not suspicious: runs of a source without noise, and runs of
+a value that the recording often repeats. A plug with steps of 0.1 W may repeat its values for
+hours.
 
-    held      the value lies among the samples before the run, which have noise
-    clipped   the value is the highest of the recording, is repeated for long, and hardly any sample
-              is just below it
+    held      the samples around the run have noise, and the value lies among the samples before the
+              run
+    clipped   the value is the highest of the recording, is repeated for long, and makes up at least
+              5 % of the samples near it
 
 The length from which a run is suspicious follows from the share of equal neighbours in the rest of
 the samples.
@@ -99,8 +101,8 @@ class Noise:
         Args:
             repeat_count: Number of samples in the run.
             sample_count: Number of samples that were searched for runs.
-            same_ratio: Share of equal neighbours elsewhere; the higher of this share and the share
-                in this noise is used.
+            same_ratio: Share of equal neighbours elsewhere. If the share in this noise is higher,
+                the share in this noise is used.
         """
         ratio = min(max(same_ratio, self.same_ratio, _LEAST_SAME_RATIO), 0.999)
         return repeat_count - 1 < (math.log(sample_count) + _CHANCE) / -math.log(ratio)
@@ -153,8 +155,8 @@ def _same_ratio(values: Floats, begin: int, end: int) -> float:
 def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
     """Whether each sample is at the end of the instrument's range, for each part.
 
-    If the current shows no clipping, the power is examined: a power that was recorded in addition
-    to the current may have finer steps, which show the noise.
+    If the current shows no clipping, the power is examined. A power that was recorded in addition
+    to the current may have finer steps, and thus show the noise.
 
     Args:
         parts: Parts that contain the highest value of the recording, and parts that show the noise.

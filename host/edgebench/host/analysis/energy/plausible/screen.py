@@ -40,9 +40,9 @@ PRODUCT_RATIO = 3.0
 converter that reads the three quantities in succession, or in whole milliamperes, deviates by less
 than this ratio; a wrong unit deviates by more."""
 LEAST_POWER_FACTOR = 0.02
-"""Minimum power factor, power / (voltage · current), if the current may alternate. It is assumed
-that a device in standby, whose filter draws mostly reactive power, is above this ratio, and that a
-wrong unit is below it."""
+"""Minimum power factor, power / (voltage · current), if the current may alternate. In standby, the
+filter of a device draws mostly reactive power. Even such a device is assumed to be above this
+ratio, and a wrong unit is assumed to be below this ratio."""
 _ALTERNATING = ("wall", "not stated")
 """Boundaries whose current may alternate."""
 _REVERSED_RATIO = 3.0

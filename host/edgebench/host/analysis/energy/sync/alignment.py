@@ -68,8 +68,8 @@ def host_line(clock: ClockModel) -> ClockLine:
 def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
     """Line that converts device time to meter time.
 
-    The line combines `line`, which converts device time to host time, with the inverse of
-    `arrival`, which converts meter time to host time: host = meter + offset + slope · meter, so
+    The line combines `line` with the inverse of `arrival`. `line` converts device time to host
+    time. `arrival` converts meter time to host time: host = meter + offset + slope · meter. So
     meter = (host - offset) / (1 + slope).
     """
     host_ns = line.reference_ns + line.offset_ns

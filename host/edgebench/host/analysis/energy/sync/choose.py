@@ -2,8 +2,8 @@
 
 shared_clock   the agent polled the meter itself: nothing to convert
 probes         device → host by two-way probes; the meter's samples have the host's timestamps
-arrival        device → host by probes, host → meter by the arrival times of samples; the samples
-               arrive with an unknown delay, which is at most the maximum delay of USB and host
+arrival        device → host by probes, host → meter by the arrival times of samples. The delay of
+               the samples is unknown, but is at most the maximum delay of USB and host
 edge           pulses on a wire
 coded_load     a load code found in the power
 loop           the start and end of the loop, if the code is not found

@@ -1,15 +1,15 @@
 """Time constant of a meter, bounded by the falls of the power after the timed loop.
 
 Theory of operation. A filter of time constant T lets its output fall no faster than exponentially
-towards its lowest input. A device draws at least its idle power P_i, so between two values P_1 and
-P_2 that are t apart
+towards its lowest input. A device draws at least its idle power P_i. So for a fall from P_1 to P_2
+within the time t
 
     T ≤ t / ln((P_1 - P_i) / (P_2 - P_i))
 
-The smallest such bound over all falls holds for T, whatever the device did meanwhile, because
-activity after the loop makes a fall slower, never faster. Rises give no bound, because the power
-may be higher for a moment than any value shows. A meter without a filter shows the whole fall
-between two samples. The bound is then about a sample interval.
+Each fall gives such a bound, and the smallest bound applies. The bound holds whatever the device
+does meanwhile: activity after the loop makes a fall slower, never faster. Rises give no bound,
+because the power may be higher for a moment than any value shows. A meter without a filter shows
+the whole fall between two samples. The bound is then about a sample interval.
 
 Source: the step response of a first-order filter.
 """
@@ -26,8 +26,8 @@ DROP_SIGMAS = 8.0
 """Minimum fall that is used, in standard deviations of the noise."""
 LOW, LOW_SIGMAS = 0.05, 4.0
 """Minimum distance of a power from the idle power, relative to the loop's height above idle, and in
-standard deviations of the noise. A power that is closer to the idle power is treated as if it were
-at this distance, because the idle power is not exact."""
+standard deviations of the noise. The idle power is not exact. So a power that is closer to the idle
+power is treated as if it were at this distance."""
 APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Distances, in samples, at which two powers of a fall are compared."""
 

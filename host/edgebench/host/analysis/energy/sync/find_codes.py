@@ -76,8 +76,8 @@ class CodeSearch:
         """Correlate a whole trace with a code.
 
         Args:
-            code: The code as it was played; its chips are evenly spaced, except for stalls and
-                for shifts of their edges.
+            code: The code as it was played. The chips are evenly spaced, except for stalls and
+                for shifts of the edges.
             cumulative: Energy of the trace.
             span_ns: First and last time of the trace.
             step_ns: Distance between the positions; None stands for a quarter of a chip.
@@ -197,8 +197,8 @@ def choose_place(
         places: Positions where both codes of the run are found.
         search: The search that found them.
         others: Codes of other runs of the device with the same chips.
-        twin_count: Number of other runs in this run's set whose codes have the same chips and
-            distance, and so fit any of the positions.
+        twin_count: Number of other runs in this run's set whose codes have the same chips and the
+            same distance. Such codes fit any of the positions.
 
     Raises:
         MeasurementError: several positions or several runs fit equally well.

@@ -2,18 +2,19 @@
 
 Theory of operation. The device alternates between active and idle according to a maximum-length
 sequence, and records when each chip (element of the sequence) began. Such a sequence does not
-correlate with a shifted copy of itself, so the correlation of the chips' mean powers with the code
-has one peak, even if the peak is seconds away from the position that another clock predicts. Around
-the peak, every change between active and idle is a separate mark: with power P_a before and P_b
-after, and the energy E of half a chip (h) on either side of the expected change, the change is late
-by
+correlate with a shifted copy of itself. So the correlation of the chips' mean powers with the code
+has one peak. This peak may be seconds away from the position that another clock predicts.
+
+Around the peak, every change between active and idle is a separate mark. Let P_a be the power
+before the expected change, and P_b the power after it. Let E be the energy from half a chip (h)
+before the expected change to half a chip after it. Then the change is late by
 
     d = (E - (P_a + P_b) · h) / (P_a - P_b)
 
-This delay is independent of the shape of the change and of the sample rate, because it is computed
-only from energy, and the energy is exact at any time. A line through these marks is the alignment;
-the spread of the marks is its error. The time by which rises are later than falls bounds the
-device's own delays.
+The delay d is computed only from energy, and the energy is exact at any time. So the delay is
+independent of the shape of the change and of the sample rate. A line through the marks is the
+alignment. The spread of the marks is the error of the alignment. The time by which rises are later
+than falls bounds the device's own delays.
 
 Source: Golomb, Shift Register Sequences (1967), for the autocorrelation.
 """

@@ -4,9 +4,9 @@ Theory of operation. The device is idle right before the warm-up and right after
 active in between. So the power rises and falls with the loop, at a known distance. The position of
 the rise and the fall is searched like that of a load code. Then each of the two is a mark, located
 by the energy around it (load_code.py). Other changes of the power are unknown beforehand. So the
-error of a mark is estimated by the same computation at times without a change of the load, in the
-middle of the loop and while the device is idle. Without a disturbance, both marks are late by the
-same time. Half of the difference between their delays is part of the error.
+error of a mark is estimated from times without a change of the load: in the middle of the loop, and
+while the device is idle. The computation is that of a mark. Without a disturbance, both marks are
+late by the same time. Half of the difference between their delays is part of the error.
 
 This method needs a weaker signal than a load code, but gives only two marks and no rate.
 """
