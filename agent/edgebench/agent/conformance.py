@@ -314,7 +314,7 @@ def _check_threads(subject: _Subject) -> str:
     working_count = sum(used >= WORKING_RATIO * max(used_s) for used in used_s)
     if working_count > 1:
         raise _BrokenPromise(f"limited to 1 thread, the model runs on {working_count} threads")
-    return "limited to 1 thread, the model runs on 1 thread; outputs with 2 threads are the same"
+    return "limited to 1 thread, the model runs on 1 thread; the outputs with 2 threads are equal"
 
 
 def _thread_times() -> dict[int, float]:

@@ -50,7 +50,7 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
     if tuple(texts) in ((), (NOTHING,)):
         return ()
     if NOTHING in texts:
-        raise UsageError(f"meter {NOTHING} excludes all others, got {', '.join(texts)[:200]}")
+        raise UsageError(f"meter {NOTHING} excludes all other meters, got {', '.join(texts)[:200]}")
     from edgebench.meters.registry import find_meter
 
     for text in texts:

@@ -67,5 +67,5 @@ def test_none_is_no_meter_and_no_line() -> None:
     """Otherwise wiring could not be removed, or `none` be dropped next to a wanted meter."""
     assert check_meters(["none"]) == check_meters([]) == ()
     assert check_line("none") is None
-    with pytest.raises(UsageError, match="none excludes all others, got rapl, none"):
+    with pytest.raises(UsageError, match="none excludes all other meters, got rapl, none"):
         check_meters(["rapl", "none"])

@@ -88,7 +88,7 @@ class DiskUse:
         self._free_before = free_bytes(directory)
 
     def taken_bytes(self, pid: int, *, is_counted: bool) -> int:
-        """Disk space that the worker has used so far, bytes, as the largest of several counts.
+        """Disk space that the worker has used so far, bytes: the larger of several counts.
 
         The first count is the size of the files present, the second is the kernel's count of
         written bytes, which includes deleted files. Some kernels have no such count, and no kernel

@@ -202,8 +202,8 @@ def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
     """Steady state of the inferences, including the warm-up if it was issued in the same way.
 
     The warm-up of a server run is excluded, because it has no gaps. In the timed part, other data
-    replaces the model's data in the caches during the gaps between arrivals. If the latencies of
-    the warm-up return later in the run, the warm-up is not cut.
+    replaces the model's data in the caches during the gaps between arrivals. If
+    latencies as high as in the warm-up occur again later in the run, the warm-up is not cut.
     """
     timed = slice(queries.warmup_count, None)
     if not spec.scenario.traits.is_scheduled:

@@ -26,7 +26,8 @@ def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | N
 
     A run that has already ended is stored immediately. If the process that started the run still
     exists, that process stores the run. The run is then returned from this store, if both processes
-    use the same store. In all other cases, this client holds the lease afterwards.
+    use the same store. In all other cases, this client holds the lease afterwards. A seat that has
+    left has no lease.
 
     Args:
         device: The device.

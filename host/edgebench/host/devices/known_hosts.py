@@ -88,7 +88,7 @@ class HostLine:
 
 @dataclass(frozen=True, slots=True)
 class HostLines:
-    """All lines of the files that name a host."""
+    """All lines, of any file, that name a host."""
 
     lines: tuple[HostLine, ...]
     faults: tuple[str, ...]

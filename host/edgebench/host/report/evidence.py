@@ -104,7 +104,7 @@ def _temperature(series: RunSeries, run: Run) -> ChartPanel | None:
 
 
 def _clock(series: RunSeries, run: Run) -> ChartPanel | None:
-    """Clock of the busiest CPUs, with its nominal frequency."""
+    """Clock frequency of the busiest CPUs, with the nominal frequency."""
     clock, thermal = busiest_clock(series), run.metrics.thermal
     if clock is None:
         return None

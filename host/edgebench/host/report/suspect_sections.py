@@ -54,6 +54,6 @@ def section_of(rule: str) -> SuspectSection | None:
 
 
 def sections_of(rules: Iterable[str]) -> list[SuspectSection]:
-    """Sections of rules without duplicates, in the order of the rules."""
+    """The sections of these rules, in the order of the rules; each section occurs once."""
     found = (section_of(rule) for rule in rules)
     return list(dict.fromkeys(section for section in found if section is not None))

@@ -243,8 +243,8 @@ class EnergyResult:
     power_w_idle_after: float | None = None
     energy_delay_js: float | None = None
     energy_delay_u95_absolute_js: float | None = None
-    """Expanded uncertainty of the product, due to the energy; the time's uncertainty is
-    negligible."""
+    """Expanded uncertainty of `energy_delay_js`. It contains only the uncertainty of the energy,
+    because the uncertainty of the time is negligible."""
     phases: dict[str, PhaseEnergy] | None = None
     per_query: QueryEnergy | None = None
     battery: BatteryLife | None = None

@@ -159,11 +159,12 @@ def more_runs_line(comparisons: Sequence[RunComparison], sets: Sequence[RunSet])
 
     Args:
         comparisons: The comparisons.
-        sets: The compared sets, at least one; they contain all compared runs.
+        sets: The compared sets, which contain all compared runs; at least one set.
 
     Returns:
         The line. None in these cases: there are enough runs; the command that made the pairs was
-        interrupted; or the sides are not two models that a single command can measure.
+        interrupted; the runs are profiles; or the sides are not two models that a single command
+        can measure.
     """
     if any(LeftOut.INTERRUPTED in comparison.left_out for comparison in comparisons):
         return None  # the sets advise to let it finish

@@ -108,8 +108,8 @@ def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:
 def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
     """Warnings about quantised models that are slower than their unquantised siblings.
 
-    Siblings are models whose names differ only in the precision, measured with the same settings by
-    the same command.
+    Siblings are models whose names differ only in the precision. They were measured by the same
+    command, with the same settings.
     """
     lines: list[str] = []
     for quantized in sets:

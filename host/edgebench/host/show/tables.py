@@ -159,8 +159,8 @@ def results_table(
         sets: The sets.
         width: Columns of the terminal.
         unmeasured: Names of the devices on which no model could be measured.
-        settings: Text that distinguishes sets of the same model and device; None if all sets
-            differ in model or device.
+        settings: Settings in which sets of the same model and device differ. None if no two sets
+            have the same model and device.
     """
     is_of_several = len({*unmeasured, *(run_set.device for run_set in sets)}) > 1
     columns = _columns(sets, width, settings, keeps_device=is_of_several)

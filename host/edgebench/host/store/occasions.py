@@ -125,7 +125,7 @@ def _are_undisturbed(side: Sequence[RunSummary]) -> bool:
 
 
 def _set_of(row: RunSummary) -> str | None:
-    """Id of the run's set or, for a run in a pair, of its side of the comparison."""
+    """Id of the set that the run belongs to; for a run in a pair, the id of a side of the pairs."""
     if row.set_id is None and row.comparison_id is not None and row.side is not None:
         return side_id(row.comparison_id, row.side)
     return row.set_id

@@ -60,7 +60,10 @@ _OPTIONS: dict[str, Any] = WEBSOCKET_OPTIONS | {
 
 
 class PinnedAgentConnection(ClientConnection):
-    """A connection that is aborted, before data is sent, unless the pinned certificate is shown."""
+    """A connection that sends data only after the agent has shown the pinned certificate.
+
+    With any other certificate, the connection is aborted.
+    """
 
     def __init__(self, endpoint: Endpoint, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -63,7 +63,11 @@ def options_of(
     [
         (["--meter", "ppk3"], "unknown meter 'ppk3'", "edgebench meters"),
         (["--meter", "ppk2:,volts=3"], "has no option 'volts'", "edgebench meters info --help"),
-        (["--meter", "rapl", "--meter", "none"], "excludes all others", "edgebench deploy --help"),
+        (
+            ["--meter", "rapl", "--meter", "none"],
+            "excludes all other meters",
+            "edgebench deploy --help",
+        ),
         (["--sync-line", "/dev/ttyS0"], "a sync line is gpio:", "edgebench deploy --help"),
     ],
 )

@@ -30,7 +30,7 @@ the energy of a run of one second would always be refused.
 The edges of a load code are shifted at random, so that the errors of sampled edges average out
 (`common_error_s`). Suppose that the errors average out, and that the device is on time. At 25,000
 instants per second, the rate difference is then known to 2 ppm after three seconds. This is a drift
-of a fifth of a sample interval.
+of 0.15 sample intervals.
 
 An activity that every sample met is part of every level. So the energy is too high by at most the
 lowest level of the recording. The uncertainty interval reaches down to the energy without that
@@ -108,7 +108,8 @@ class ClockDifference:
         Args:
             alignment: The alignment.
             codes: Load codes at the two ends of the run; empty for other marks.
-            span_s: Time between the two load codes. Without load codes, the length of the loop.
+            span_s: Time between the two load codes; for marks without load codes, the length of the
+                timed loop.
             interval_s: Sample interval. An edge of the power is located to within a fraction of
                 this interval.
         """

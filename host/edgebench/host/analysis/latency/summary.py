@@ -47,8 +47,8 @@ at least this often. With fewer visits, the share of the level depends on chance
 10,000 queries with stays of 300 queries then have an interval, and 81 % of these intervals contain
 the true value."""
 LEVEL_REACH = 0.2
-"""A percentile depends on a level if the level's share of the queries is at least this multiple of
-the share of the queries above the percentile."""
+"""A percentile depends on a level if enough queries are on the level: at least this fraction of the
+number of queries above the percentile."""
 DEPENDENT_MARGIN = 1.6
 """Factor by which the effective count of dependent queries must exceed the smallest count that
 gives an interval. Just above the smallest count, most intervals exist only because the effective

@@ -195,7 +195,7 @@ class _Latencies:
     def of(
         cls, timeline: Timeline, windows: Windows, is_home: WindowMask, *, is_sliced: bool
     ) -> _Latencies:
-        """Latencies of windows; for slices, means that still show short periods of high latency.
+        """The latency of each window or slice. Slices have means, which show short slowdowns.
 
         Args:
             timeline: Queries of the run.

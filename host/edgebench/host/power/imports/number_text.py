@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from edgebench.protocol.errors import FileRefused
 
 NO_VALUE = ("", "nan", "NaN", "NAN", "-nan", "null", "NULL", "None", "NA", "N/A", "n/a", "-", "--")
-"""Texts that programs write if they have no value."""
+"""Texts that programs write in place of a missing value."""
 OVERLOAD = frozenset({"OL", "O.L", "OL.", "OVLD", "OVERLOAD", "OVERFLOW", "OVER", "+OL", "-OL"})
 """Texts that multimeters display beyond their range."""
 OVERLOAD_NUMBER = 9.9e37

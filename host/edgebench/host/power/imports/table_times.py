@@ -60,7 +60,7 @@ times of an instrument's own timeline."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Successive rows whose times ascend, except for late times, which are repaired later."""
+    """Successive rows with ascending times. Some times may be late; a later step repairs them."""
 
     begin_row: int
     end_row: int

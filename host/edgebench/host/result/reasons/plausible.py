@@ -16,7 +16,7 @@ def power_impossible(
     if factor is None:
         return text
     times = f"{factor:.4g} times" if factor >= 1 else f"1/{1 / factor:.4g} of"
-    plausible = f"{times} this, {format_watts(power_w * factor)}, would be plausible"
+    plausible = f"{times} this power, {format_watts(power_w * factor)}, would be plausible"
     return f"{text}; {plausible}, so check the unit"
 
 

@@ -207,12 +207,12 @@ def test_power_is_compared_with_voltage_times_current(
     [
         (2.0, "board", None),
         (60.0, "module", None),
-        (0.002, "board", "1000 times this, 2 W, would be plausible"),
-        (2000.0, "not stated", "1/1000 of this, 2 W, would be plausible"),
-        (600.0, "wall", "1/1000 of this, 600 mW, would be plausible"),
+        (0.002, "board", "1000 times this power, 2 W, would be plausible"),
+        (2000.0, "not stated", "1/1000 of this power, 2 W, would be plausible"),
+        (600.0, "wall", "1/1000 of this power, 600 mW, would be plausible"),
         (0.002, "rail", None),
-        (0.006, "package", "1000 times this, 6 W, would be plausible"),
-        (0.15, "GPU board", "1000 times this, 150 W, would be plausible"),
+        (0.006, "package", "1000 times this power, 6 W, would be plausible"),
+        (0.15, "GPU board", "1000 times this power, 150 W, would be plausible"),
         (2000.0, "synthetic", None),
     ],
 )
