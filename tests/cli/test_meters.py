@@ -171,12 +171,14 @@ def test_saturation_is_a_reason_to_refuse(edgebench: Run) -> None:
 def test_selftest_passes_on_a_good_meter(edgebench: Run, ppk2: Ppk2Emulator) -> None:
     """Otherwise a good meter would be refused, or the test would test nothing."""
 
+    words = ("meters", "selftest", name(ppk2), "--duration", "5s")  # a clock needs 2 s
+
     def late(said: Said) -> str | None:
         """The emulator's thread waited for a CPU at one end of the recording."""
         failed = [one for one in json.loads(said.out)["checks"] if one["outcome"] != "pass"]
         return failed[0]["detail"] if [one["id"] for one in failed] == ["rate"] else None
 
-    said = undisturbed(lambda: edgebench("meters", "selftest", name(ppk2), "--json"), late)
+    said = undisturbed(lambda: edgebench(*words, "--json"), late)
     plain = json.loads(said.out)
     assert said.code == 0, plain
     assert [one["id"] for one in plain["checks"]] == [

@@ -1,10 +1,13 @@
 """Identifies a board, loads models and inputs onto it, times inferences and reads the outputs.
 
 Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So a
-single reply is not trusted: a query is repeated until two consecutive replies are equal, and an
-input is compared with the board's copy, either by the CRC-32 that the board computes, or by all
-bytes that the board prints. A window (timed consecutive inferences) is not run again for
-confirmation; instead, its reply must contain the requested number of inferences.
+single reply is not trusted:
+
+- A query is repeated until two consecutive replies are equal.
+- An input is compared with the board's copy. The comparison uses the CRC-32 that the board
+  computes, or all bytes that the board prints.
+- A window (timed consecutive inferences) is not run again for confirmation. Instead, its reply must
+  contain the requested number of inferences.
 
 A board that restarts during a window loses its input and the window; the caller must handle this
 error (`BoardRestarted`). If the board restarts during a load, the load is repeated, as after any
@@ -205,7 +208,8 @@ class Board:
         Args:
             count: Number of inferences of the window, >= 1.
             warmup_count: Number of untimed inferences before the window.
-            silence_s: Maximum time without data; the board sends no data during a window.
+            silence_s: Maximum time without data. The board sends no data during a window, so the
+                window must be shorter.
 
         Raises:
             UsageError: the firmware does not run inferences on demand.
@@ -522,8 +526,8 @@ class Board:
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
         """Times of the single inferences in a window, if the firmware records them.
 
-        The times are not read in energy mode, because the line is slow in this mode, and the window
-        is timed by the edges that a meter records.
+        The times are not read in energy mode. In this mode the line is slow, and the edges that a
+        meter records give the time of the window.
         """
         info = self.facts.firmware
         is_timed = self.facts.timestamps is TimestampKind.LAP

@@ -29,7 +29,7 @@ def check_model(data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
     Args:
         data: Content of the model's .tflite file.
         name: Name of the file.
-        boards: Names of boards, with or without `qemu:`; if empty, all boards with firmware in the
+        boards: Names of boards, with or without `qemu:`. If empty, all boards with firmware in the
             package are checked.
 
     Raises:

@@ -4,13 +4,14 @@ Theory of operation. Every poll lists the ports, and reports the boards on them.
 known: after the first probe, a board with a USB serial number is stored in a file. A stored board
 is probed again only after `edgebench bridge flash` has written firmware onto it, because this
 command removes the board from the file. A new port is probed by a separate thread, because a port
-without a board takes seconds to time out. These ports are opened:
+without a board takes seconds to time out. A port without a stored board is opened as follows:
 
     named by the user           always, and repeatedly until a board replies
-    USB id listed in `usb_ids`  once each time the port is plugged in, if probes are allowed; again
-                                if it could not be opened, or its board was removed from the file
-    any other                   never; a board is reported only if it is in the file, where
-                                `edgebench bridge list --confirm` stores the boards that it finds
+    USB id listed in `usb_ids`  only if probes are allowed: once each time the port is plugged in;
+                                again if it could not be opened, or its board was removed from the
+                                file
+    any other                   never; `edgebench bridge list --confirm` probes such ports, and
+                                stores the boards that it finds in the file
 
 A port that another program has open is not opened, because this would interfere with the program.
 So the board of a run in progress is not probed either.
@@ -54,8 +55,8 @@ from edgebench.protocol.target import TargetDescription, TargetSighting
 logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
-"""Time in seconds after which a board that is off the USB bus counts as disconnected; a board that
-is off the bus for a shorter time may be restarting."""
+"""Time in seconds after which a board that is off the USB bus counts as disconnected. Before this
+time, the board may be restarting."""
 PROBE_AGAIN_S = 10.0
 """Interval, in seconds, between the probes of a port that the user has named, or that could not be
 opened."""
@@ -136,7 +137,7 @@ class BoardPorts:
         Args:
             named: Addresses, in the form that `TargetDriver.ports` accepts.
             memory: File of the known boards.
-            is_probing: Whether to probe ports that are not named, if `usb_ids` lists their USB id.
+            is_probing: Whether to probe ports that are not named but have a USB id in `usb_ids`.
             list_ports: Function that lists the ports of this machine.
             probe: Function that probes the board at a port.
             clock: Monotonic clock, seconds.

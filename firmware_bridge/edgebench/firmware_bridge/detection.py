@@ -4,9 +4,10 @@ Theory of operation. pyserial lists the ports with their USB ids. Without a user
 probes only ports with an id in `usb_ids`. The command `edgebench bridge list --confirm` probes all
 ports on USB. If a port replies to the command `name`, it has a board; if it replies like an energy
 meter, it has a meter. A probe opens the port, which restarts many boards. So a board that has
-reported its name is stored under its USB serial number, and is probed again only if the user
-requests this, or writes firmware onto the board. A port without a USB serial number is used only if
-the user names it. The same holds for a pseudo-terminal, because pyserial does not list it.
+reported its name is stored under its USB serial number. The board is probed again only at the
+user's request, or after the user has written firmware onto it. A port without a USB serial number
+is used only if the user names it. The same holds for a pseudo-terminal, because pyserial does not
+list it.
 
 Some makers give all of their serial adapters the same serial number. After two ports with the same
 key have been present at the same time, both keys permanently include the port's place on the USB
@@ -245,9 +246,9 @@ def find_boards(
 
     Args:
         memory: Boards of earlier probes.
-        is_confirming: Whether to open all ports on USB and send `name`, because the firmware of a
-            known board may have changed. A known board is removed from `memory` only if there is
-            no reply, or if a meter replies. After any other error, the board is not removed,
+        is_confirming: Whether to open all ports on USB and send `name`. Known boards are included,
+            because their firmware may have changed. A known board is removed from `memory` only if
+            there is no reply, or if a meter replies. After any other error, the board is kept,
             because an agent may have the port open.
         ports: Ports of this machine, as `KnownBoards.keyed` returns them; None for all ports that
             the system lists.
@@ -293,8 +294,9 @@ def probe_board(
         port: Port to open.
         opener: Function that opens a port at a speed.
         timing: Timeouts of the replies.
-        may_be_meter: Whether to send the query of a meter first, if both boards and meters have the
-            USB id of the port. If the device is a board, this query takes `timing.answer_s`.
+        may_be_meter: Whether the device may be a meter. If so, a port whose USB id is shared by
+            boards and meters first gets the query of a meter. If the device is a board, this query
+            takes `timing.answer_s`.
 
     Raises:
         NotPermitted: the user may not use the port.

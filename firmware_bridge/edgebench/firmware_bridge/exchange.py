@@ -1,9 +1,9 @@
 """Sends commands to a board over a transport, and receives the replies, in a dialect.
 
 Theory of operation. A single command is in progress at a time, and `m-ready` ends its reply. Before
-a command is sent, all pending input is read and discarded, because it belongs to no command. If
-`m-ready` does not arrive, or the board restarts during the reply, the board's command buffer may
-contain a partial command, so the line is synchronised before the next command:
+a command is sent, all pending input is read and discarded, because it belongs to no command. After
+a reply without `m-ready`, or a restart of the board during the reply, the board's command buffer
+may contain a partial command. So the line is synchronised before the next command:
 
     drain    read until no data arrives for some time
     name%    repeat until the reply contains a name and `m-ready`, and no error

@@ -215,7 +215,7 @@ class BoardWindow:
 
 
 def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
-    """Microseconds between two laps (printed times); the counter may have wrapped in between.
+    """Microseconds between two laps (printed times); the counter may wrap between the laps.
 
     >>> lap_ticks(1_000, 5_000, None), lap_ticks(4_294_967_000, 704, None)
     (4000, 1000)

@@ -1,11 +1,11 @@
 """Makes and runs the commands of flashing tools on PATH, which write firmware onto boards.
 
-The tools are external programs, not dependencies, and are not imported, because some are GPL. The
-user sees the whole command before it runs. Tests run without boards: a substitute program records
-the arguments that a tool would get.
+The tools are external programs. They are not dependencies, and are not imported, because some are
+GPL. The user sees the whole command before it runs. Tests run without boards: a substitute program
+records the arguments that a tool would get.
 
-Source: the manuals of the tools: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`),
-probe-rs (`download`); hathach/tinyusb, hw/bsp/nrf (the arguments of Arduino's bossac).
+Source: the manuals of OpenOCD (`program`), pyOCD (`flash`), picotool (`load`) and probe-rs
+(`download`). The arguments of Arduino's bossac are from hathach/tinyusb, hw/bsp/nrf.
 """
 
 from __future__ import annotations
@@ -202,10 +202,10 @@ def flash_command(
         firmware: File to write; None selects the packaged firmware in a format that the tool
             accepts.
         program: Tool to use; None selects the preferred tool among the installed tools.
-        serial: Serial number of the debug probe, needed if several are connected; for bossac, the
-            port.
-        is_tool_needed: Whether a tool must be on PATH; if false, and no tool is on PATH, the
-            command of the preferred tool is returned.
+        serial: Serial number of the debug probe, needed if several probes are connected. For
+            bossac, the port.
+        is_tool_needed: Whether a tool must be on PATH. If false, the command of the preferred tool
+            is returned even if no tool is on PATH.
 
     Raises:
         UsageError: the board or the tool is unknown, or the file is missing, in a wrong format, or

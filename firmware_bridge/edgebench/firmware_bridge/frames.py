@@ -105,7 +105,9 @@ class FrameDamaged(ValueError):
 
 
 def cobs_encode(data: bytes) -> bytes:
-    r"""Encode bytes so that the result contains no zero; the delimiter is not included.
+    r"""Encode bytes by COBS, so that the result contains no zero byte.
+
+    The result does not include the delimiter.
 
     >>> cobs_encode(b"\x11\x22\x00\x33").hex(" ")
     '03 11 22 02 33'

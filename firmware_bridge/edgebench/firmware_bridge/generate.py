@@ -185,7 +185,9 @@ def model_id_of(name: str) -> str:
 
 
 def id_of_file(name: str) -> str:
-    """Default ID of a model file: MLPerf Tiny's ID if there is one, else made from the file's name.
+    """Default ID of a model file.
+
+    A model file of MLPerf Tiny gets MLPerf Tiny's ID. Any other ID is made from the file's name.
 
     >>> id_of_file("kws_ref_model.tflite"), id_of_file("my model.tflite")
     ('kws01', 'my-model')
@@ -206,10 +208,10 @@ def generate(
     Args:
         data: Bytes of the file.
         model_id: Name that the firmware reports, at most 31 characters of `[0-9A-Za-z._-]`.
-        input_encoding: Encoding in which hosts send inputs. None selects the type of the model's
-            input. But for an int8 model with the ID and shapes of an MLPerf Tiny model, None
-            selects MLPerf Tiny's encoding.
-        rounding: Library with the reference kernels; the blob must reproduce their outputs bit for
+        input_encoding: Encoding in which hosts send inputs. If it is None, an int8 model with the
+            ID and shapes of an MLPerf Tiny model gets MLPerf Tiny's encoding. Any other model gets
+            the type of its input.
+        rounding: Library with the reference kernels. The blob must reproduce their outputs bit for
             bit.
 
     Raises:

@@ -12,9 +12,9 @@ sound file, and measures the processing times. The board holds a pin high while 
 frame, so the edges of the pin give the times of single inferences, including the computation of
 features. Edgebench's firmware records the same times in a ring buffer (`x-cycles`).
 
-The output of `stop` cannot be requested again. The output counts as damaged if there are other
-lines in the list, or if lines of the list, except for the last line, differ in length. The window
-is then lost.
+The output of `stop` cannot be requested again. The output counts as damaged if its list of
+activations is missing, contains other lines, or contains values beyond int8. All lines of the list
+must have the same length; only the last line may be shorter. After damage, the window is lost.
 
 Source: mlcommons/tiny, benchmark/runner/script.py (_ScriptStreamStep: the order of the commands).
 """
@@ -97,7 +97,7 @@ class ListeningBoard:
         Args:
             board: A connected board.
             directory: Directory for the board's console log.
-            sound: File that the interface board plays in each window; empty if it plays no file.
+            sound: File that the interface board plays in each window; empty for no file.
 
         Raises:
             BoardRefusal: a sound is given, but there is no interface board to play it.
@@ -222,8 +222,8 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
 
     Args:
         exchange: Exchange with a board that is not streaming yet.
-        count: Number of frames; a file is repeated until this number is reached.
-        sound: File on the memory card of the interface board; empty if no file is to be played.
+        count: Number of frames. A file is played again until this number is reached.
+        sound: File on the memory card of the interface board; empty for no file.
 
     Raises:
         LineDamaged: a reply was damaged, or does not match its command.

@@ -45,7 +45,8 @@ class BoardLoader:
         Args:
             data: Bytes in the encoding that the firmware expects.
             firmware: Facts of edgebench's firmware; None for any other firmware.
-            read_back: Whether a board that computes no CRC must print all bytes, for comparison.
+            read_back: Whether to compare the bytes if the board computes no CRC. The board then
+                prints all bytes.
 
         Raises:
             BoardRefusal: the board has no space for an input of this size.

@@ -31,7 +31,7 @@ def copy_at_strides(
         view: Number of the source in the blob.
         out: Number of the destination in the blob.
         first: Index of the first element in the source.
-        steps: Distance in the source to the next element, for each of the last dimensions of `out`.
+        steps: For each of the last dimensions of `out`, distance to the next element in the source.
     """
     sizes = lowering.tensors[out].shape[4 - len(steps) :]
     parameters = {0: first}

@@ -25,7 +25,7 @@ def operator_times(
     Args:
         profile: Ticks of the operators.
         sources: For each operator of the firmware, the model's operator, which gives the name. If
-            there is no such operator, the firmware gives the name.
+            the entry is None, the firmware gives the name.
         info: Facts of the firmware.
         instruction_ns: Virtual time of an instruction on an emulated board; None for a real board.
     """

@@ -26,8 +26,8 @@ def converse(
         transport: Connection to the board.
         commands: Commands as they are typed.
         silence_s: Maximum time without data while the board executes a command.
-        quiet_s: Maximum time without data after `m-ready`, which an interface board prints before
-            the reply of the board behind it.
+        quiet_s: Maximum time without data after `m-ready`. An interface board prints its own
+            `m-ready` before the reply of the board behind it.
 
     Raises:
         LocalProtocolError: a command is invalid.

@@ -1,12 +1,17 @@
 """USB ids of serial ports that may belong to boards; an id is a hint, not proof of a board.
 
-A debug probe has the same USB id on every board of its vendor; the id of a USB serial adapter does
+A debug probe has the same USB id on every board of its vendor. The id of a USB serial adapter does
 not depend on the device behind the adapter. Therefore the id of a port only determines whether an
 agent opens the port without a request. Only a port that replies with a name has a board. At a
 user's request, any other port on USB is also opened.
 
-Source: mlcommons/tiny, benchmark/runner (the first six ids); udev rules of the vendors; usb.ids;
-boards.txt of the Arduino cores (Adafruit, Seeed, Teensy); Zephyr, CONFIG_USB_DEVICE_VID and _PID.
+Sources:
+
+- mlcommons/tiny, benchmark/runner (the first six ids)
+- udev rules of the vendors
+- usb.ids
+- boards.txt of the Arduino cores (Adafruit, Seeed, Teensy)
+- Zephyr, CONFIG_USB_DEVICE_VID and _PID
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) 
 def _real_factors(
     source: ModelTensor, weights: ModelTensor, out: ModelTensor, *, is_single: bool = False
 ) -> list[float]:
-    """Factors that scale sums to outputs, one for each channel, or a single one for all channels.
+    """Factors that scale sums to outputs: a factor for each channel, or a single factor for all.
 
     Args:
         source: Input.

@@ -5,7 +5,7 @@
                   [dut]: m-name-dut-[…]
                   [dut]: m-ready                 of the board itself: the command has ended
 
-The interface board itself replies at once, so its `m-ready` arrives even if the board behind it
+The interface board itself replies at once. Its own `m-ready` arrives even if the board behind it
 does not reply. The serial line is half duplex: nothing is sent while the board transmits.
 
 EEMBC's IO Manager can be configured to print `m-lap-us-N`, by its own clock, whenever the board

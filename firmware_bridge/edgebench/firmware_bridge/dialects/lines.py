@@ -6,7 +6,7 @@ Three defects are corrected:
 
     echo          the board repeats the command, on a separate line or at the beginning of its reply
     no prefix     firmware omits the prefix, and prints `ready` instead of `m-ready`
-    joined lines  the end of a line was lost, so another line begins in the middle of it
+    joined lines  the end of a line was lost, so the next line follows on the same line
 
 The lines are defined by a table of patterns, so a dialect is mostly data.
 
@@ -97,8 +97,8 @@ class LineDialect:
         Args:
             name: Stable name.
             patterns: Patterns of lines; the first pattern that matches a line makes its event.
-            beginnings: Pattern of texts that occur only at the beginning of a line, never inside
-                it.
+            beginnings: Pattern of texts that occur only at the beginning of a line, never inside a
+                line.
             chunk_bytes: Number of input bytes in a `db` command.
             max_chars: Maximum length of a command without its terminator.
             line_max_bytes: Maximum length of a line of the board.

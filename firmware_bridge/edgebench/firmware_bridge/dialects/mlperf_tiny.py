@@ -4,11 +4,13 @@ A timestamp is a line in performance mode, and a pulse on a pin in energy mode. 
 difference, a single dialect parses the lines of both modes. The board reports its mode when it
 starts.
 
-Source: mlcommons/tiny @ 1afd2c98, benchmark/api; the two lines without a prefix that mean a wrong
-size: internally_implemented.cpp (`db load`) and the reference submissions (th_load_tensor); failed
-inferences: TensorFlow Lite Micro (`Invoke failed`), and th_infer of the submissions in
-mlcommons/tiny_results_v1.0 and _v1.3.
-Commands that begin with x-: docs/firmware-protocol.md.
+Source: mlcommons/tiny @ 1afd2c98, benchmark/api. In addition:
+
+- The two lines without a prefix that mean a wrong size: internally_implemented.cpp (`db load`) and
+  the reference submissions (th_load_tensor).
+- Failed inferences: TensorFlow Lite Micro (`Invoke failed`), and th_infer of the submissions in
+  mlcommons/tiny_results_v1.0 and _v1.3.
+- Commands that begin with x-: docs/firmware-protocol.md.
 """
 
 from __future__ import annotations
@@ -58,9 +60,10 @@ _FAILURES = (
     r"^(?:error|fail(?:ed|ure)?|fehler)\b"
 )
 """Pattern of lines about a failed inference. They contain a message of the runtime, or begin with
-an error, as `th_infer` prints it. Unrelated errors come from tasks of an operating system; their
-lines begin with a time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0`
-(ESP-IDF), `[00:00:01.234,567] <err> net_dhcpv4: failed` (Zephyr)."""
+an error, as `th_infer` prints it. Lines about unrelated errors do not match. Tasks of an operating
+system print them, and begin them with a time, a level or a name. Examples are
+`I (1234) wifi: disconnect reason, error code 0x0` (ESP-IDF), and
+`[00:00:01.234,567] <err> net_dhcpv4: failed` (Zephyr)."""
 _COMPLAINT = r"\b(?:error|fail(?:ed|ure)?|fehler)\b"
 _NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\.)|none|ok)\b"
 """Pattern of texts that contain "error" but report no failure, such as a status without an error,

@@ -20,9 +20,9 @@ between `start` and `stop`.
                 ]
                 m-ready
 
-The interface board in front of the board plays the sound, and records the times of both edges of a
-pin that is high while a frame is processed. The times are counts of 10 µs, although the printed
-text states seconds.
+The interface board in front of the board plays the sound. The board holds a pin high while it
+processes a frame, and the interface board records the times of both edges of this pin. The times
+are counts of 10 µs, although the printed text states seconds.
 
     play FILE%          →  Attempting to play FILE; at the end of the sound, either "succeeded." or
                            "Error playing file. …"; m-ready. Before 2025-07 (904de6f), only

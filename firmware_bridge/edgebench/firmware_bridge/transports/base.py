@@ -5,8 +5,8 @@ write  sends all bytes at once
 close  may be called twice
 
 Times are in nanoseconds, by the bridge's monotonic clock. The time of bytes is the time when the
-read returned. The bytes arrived before this time and, if the read had to wait, after it began to
-wait.
+read returned. The bytes arrived before this time. If the read had to wait, the bytes arrived after
+the beginning of the wait.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class ChildProcess:
         Args:
             command: Path of the program and its arguments.
             is_emulated: Whether the program's time differs from the time of this machine.
-            environment: Environment variables of the program; None for those of this process.
+            environment: Environment variables of the program; None for the same variables as this
+                process.
 
         Raises:
             TargetError: the program cannot be started.

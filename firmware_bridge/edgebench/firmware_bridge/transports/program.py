@@ -14,9 +14,9 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel sends this process a signal when the thread that started it ends."""
 _LIBRARY = ctypes.CDLL(None)
-"""The C library, which must be loaded at import, not between fork and exec. After
-the fork, loading could wait forever for a lock that some thread held at the fork, because the new
-process has a copy of the lock but not that thread."""
+"""The C library, which must be loaded at import, not between fork and exec. A thread may hold a
+lock at the fork. The new process then has a copy of the lock, but not the thread that releases it,
+so a load after the fork could wait forever for the lock."""
 
 
 def ending_with_parent() -> Callable[[], None]:

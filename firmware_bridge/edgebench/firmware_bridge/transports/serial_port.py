@@ -192,7 +192,7 @@ def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
 
 
 def split_sound(address: str) -> tuple[str, str]:
-    """Split a text into an address and the sound file for an interface board; empty for no file.
+    """Split a text into an address and an interface board's sound file, which may be empty.
 
     >>> split_sound("/dev/ttyACM0,play=long.wav"), split_sound("/dev/ttyACM0")
     (('/dev/ttyACM0', 'long.wav'), ('/dev/ttyACM0', ''))

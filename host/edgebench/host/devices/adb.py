@@ -1,10 +1,12 @@
 """A shell on a phone through adb: commands with exit codes, files, and the phone's model.
 
-adb's shell runs as user 2000, who may write and execute files only in /data/local/tmp, and has the
-home directory `/`. Therefore all files are in a directory below /data/local/tmp, and each command
+adb's shell runs as user 2000, with the home directory `/`. This user may write and execute files
+only in /data/local/tmp. Therefore all files are in a directory below /data/local/tmp. Each command
 gets environment variables for its home directory, the XDG directories and the directory of
-temporary files. Source: Android Open Source Project, system/sepolicy,
-private/shell.te, and packages/modules/adb, shell_protocol.h and SYNC.TXT.
+temporary files.
+
+Source: Android Open Source Project, system/sepolicy, private/shell.te; and packages/modules/adb,
+shell_protocol.h and SYNC.TXT.
 """
 
 from __future__ import annotations
@@ -95,7 +97,7 @@ class AdbTarget:
 
 
 def parse_target(text: str) -> AdbTarget | None:
-    """Parse adb:SERIAL, where SERIAL is HOST:PORT over Wi-Fi; return None for any other text.
+    """Parse adb:SERIAL (over Wi-Fi, adb:HOST:PORT); return None for any other text.
 
     >>> parse_target("adb:R58M12ABCDE"), str(parse_target("adb:192.168.1.7:5555"))
     (AdbTarget(serial='R58M12ABCDE'), 'adb:192.168.1.7:5555')

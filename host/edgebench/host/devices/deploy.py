@@ -1,4 +1,4 @@
-"""Install an agent on a device through a shell, start it, and pair with it; or remove it.
+"""Install an agent on a device through a shell, start it and pair with it; or remove an agent.
 
     connect ─▶ look ─▶ fetch wheels ─▶ send the missing ─▶ stop the old agent ─▶ install
                        (host)                                                      │

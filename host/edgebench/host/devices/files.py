@@ -43,7 +43,7 @@ class KnownDevice:
     """Seat (one of the devices that an agent serves); empty means the first. It is never stored."""
 
     board: str = ""
-    """Id of the board, which does not change with a new operating system; empty before the first
+    """Id of the board. A new operating system does not change the id. Empty before the first
     connection, or if the board has no id."""
     hardware: Hardware = field(default_factory=Hardware)
     """Machine on which the device's agent runs; empty before the first connection, or if the agent

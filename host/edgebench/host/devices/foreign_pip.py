@@ -1,7 +1,7 @@
 """Run pip as if on another machine; the command line is MARKERS, then pip's arguments.
 
-pip has options for the platform, version and ABI of wheels, but it evaluates markers such as
-"python_version < '3.11'" for the interpreter that runs it, and so omits packages that only the
+pip has options for the platform, version and ABI of wheels. But pip evaluates markers, such as
+"python_version < '3.11'", for the interpreter that runs pip. So it omits packages that only the
 other machine needs. This script makes pip evaluate markers for the other machine.
 """
 

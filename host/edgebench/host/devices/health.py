@@ -2,8 +2,8 @@
 
 Theory of operation
 
-A device that fails several times in a row is quarantined: `--on all` and the conditions of `--on`
-leave the device out, and the reason is printed. The quarantine ends when a run or `edgebench
+A device that fails several times in a row is quarantined. `--on all` and the conditions of `--on`
+then leave the device out, and the reason is printed. The quarantine ends when a run or `edgebench
 devices check` succeeds on the device, or when its agent is deployed again. A quarantined device
 that is named explicitly is still measured.
 
@@ -14,8 +14,8 @@ because it only shows that the device is reachable. Failures in a row are theref
 a completed run between them.
 
 Each device has a small file. The path of the file is derived from the fingerprint of the agent's
-certificate and the name of the seat, not from the device's id, because boards with copies of the
-same SD card share an id. A damaged file counts as empty, and a file that cannot be written does not
+certificate and the name of the seat. The device's id is not used, because boards with copies of the
+same SD card share an id. A damaged file counts as empty. A file that cannot be written does not
 prevent measurements.
 """
 

@@ -22,7 +22,7 @@ UNPACK_TIMEOUT_S = 300.0
 
 
 def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
-    """Return the path of a kit's Python on a device; send the kit if the device does not have it.
+    """Return the path of a kit's Python on a device; send the kit if it is missing there.
 
     If this machine has no kit, the kit on the device is used; an earlier deploy with `--kit FILE`
     has sent it.

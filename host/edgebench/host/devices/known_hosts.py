@@ -8,9 +8,11 @@ lines. If the authority of a certificate is not trusted, the key in the certific
 a key without a certificate. If no line names the host with its port, lines that name the host
 without a port are used. Files that cannot be read count as empty. The files are never written.
 
-Sources: sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"; the order of decisions is that of OpenSSH 9.2,
-`hostfile.c` (hostkeys_foreach_file, check_hostkeys_by_key_or_type), `sshconnect.c`
-(check_host_key), `sshconnect2.c` (order_hostkeyalgs).
+Sources: sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT". The order of decisions is from OpenSSH 9.2:
+
+- `hostfile.c` (hostkeys_foreach_file, check_hostkeys_by_key_or_type)
+- `sshconnect.c` (check_host_key)
+- `sshconnect2.c` (order_hostkeyalgs)
 """
 
 from __future__ import annotations

@@ -74,13 +74,13 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
     Args:
         files: This host's identity and devices.
         path: File that `export_lab` wrote.
-        replaces: Whether this host's identity may be replaced, which removes the devices that are
-            paired with it. The permission is not needed if this host has no devices, or already has
-            the lab's identity.
+        replaces: Whether this host's identity may be replaced. The replacement removes the devices
+            that are paired with the old identity. The permission is not needed if this host has no
+            devices, or already has the lab's identity.
 
     Raises:
-        UsageError: the file is not a lab file, or this host has its own devices and `replaces` is
-            not set.
+        UsageError: the file is not a lab file; or this host has devices that are paired with
+            another identity, and `replaces` is false.
         StoreError: this host's files cannot be read or written.
     """
     lab = read_lab_file(path)

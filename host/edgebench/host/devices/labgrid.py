@@ -8,13 +8,13 @@
     board-7 = "pi5"
     nucleo-rack = "rack/nucleo"
 
-If a place has neither the tag nor a mapping, it stands for the device with the same name as the
-place, if this device exists. Tags of a place become labels (`board=rpi5`). The user who has
+A place without the tag and without a mapping stands for the device with the same name, if such a
+device exists. Tags of a place become labels (`board=rpi5`). The user who has
 acquired a place is shown, but only the lease of the agent locks the device.
 
-The places are read from the coordinator with a single gRPC call; this file describes only the
+The places are read from the coordinator with a single gRPC call. This file describes only the
 fields of the reply that are needed. labgrid itself is not imported, because it depends on a fork of
-pyserial that overwrites pyserial's files.
+pyserial, and the fork overwrites pyserial's files.
 
 Source: labgrid 26.0, labgrid/remote/proto/labgrid-coordinator.proto.
 """

@@ -26,7 +26,7 @@ def is_on_this_machine(word: str) -> bool:
 
 
 def address_of(seat: str, selections: Iterable[str]) -> str | None:
-    """In the values of `--on`, find the name that selects a seat or device; None if there is none.
+    """Find the name in the values of `--on` that selects a seat or device; None if no name does.
 
     >>> address_of("nucleo", ["pi4,pi5/nucleo"]), address_of("nucleo", ["all"])
     ('pi5/nucleo', None)

@@ -458,8 +458,8 @@ def install(
     """Run `pip install` in the spare environment, with the held wheels or with a package index.
 
     The held wheels (the wheel files on the device) must be exactly the wheels that were sent.
-    Otherwise, pip might select an unknown newer wheel in the directory of the held wheels. pip
-    itself also runs from a wheel in that directory, if it contains a wheel of pip.
+    Otherwise, pip might select an unknown newer wheel in the directory of the held wheels. If this
+    directory contains a wheel of pip, pip itself runs from that wheel.
     """
     if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
         return StepReport(problem)
@@ -554,7 +554,7 @@ def _when_ready(
         is_running: Function that returns whether the agent's process is running.
         end: Function that ends the agent.
 
-    Returns: The report; its `error` is an empty string if the agent ended without output.
+    Returns: The report. Its `error` is an empty string if the agent ended without output.
     """
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while (is_alive := is_running()) and time.monotonic() < deadline_s:

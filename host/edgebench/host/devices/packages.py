@@ -4,9 +4,9 @@
               + extras       (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
 
 A set is shared by all devices with the same Python, platform, runtimes, extras and requirements.
-For a day, a set is reused without a request to the index; an older set is reused only if the index
-is unreachable. If a runtime has no wheel, it is left out; if an extra that a meter needs has no
-wheel, an error is raised.
+For a day, a set is reused without a request to the index. An older set is reused only if the index
+is unreachable. A runtime without a wheel is left out. An error is raised if no runtime has a wheel,
+or if an extra that a meter needs has no wheel.
 """
 
 from __future__ import annotations

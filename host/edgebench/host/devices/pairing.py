@@ -54,9 +54,9 @@ def pair(
         deployed_to: Account in which `deploy` installed the agent; None if it was not deployed.
         identity_file: Private key with which the transport logs in, as in `KnownDevice`.
         decide: Called if the agent seems to be on the board of a known device that does not
-            respond: a board that was set up again has a new certificate. Nothing has changed before
-            this call; if `decide` raises an error, the string remains valid for another attempt.
-            None means that the agent is a new device, and known devices are not checked.
+            respond. (A board that was set up again has a new certificate.) Nothing has changed
+            before this call. If `decide` raises an error, the string remains valid for another
+            attempt. With None, the agent counts as a new device, and known devices are not checked.
 
     Raises:
         UsageError: not a pairing string.

@@ -4,8 +4,8 @@
     ssh -S control … -- COMMAND        a session in that login, without another handshake
 
 When this process ends, the input of `cat` is closed, so `cat` and the login also end. Files are
-also sent through `cat`, because many devices have no SFTP. ~/.ssh/config is applied only to the
-login; a session reads no configuration, and opens no connection.
+also sent through `cat`, because many devices have no SFTP. ~/.ssh/config applies only to the login.
+A session reads no configuration, and opens no connection.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def log_in(
     Args:
         program: Path of `ssh`.
         address: Destination of the login.
-        identity_file: The only private key to use; None for the keys that `ssh` uses by default.
+        identity_file: The only private key to use; None for the default keys of `ssh`.
         via: Transport for the agent. None selects a tunnel if `ssh` reaches the device through
             other programs or hosts, and otherwise a direct connection to the agent's port.
         can_prompt: Whether `ssh` may prompt on the terminal, for a password or about a host key.
@@ -300,8 +300,7 @@ def _converse(
             given, no input is sent.
         deadline_s: Time of the monotonic clock at which the transfer fails; None for no deadline.
         quiet_s: Maximum time without a byte in either direction; used if there is no deadline.
-        until: Reading stops when the output contains these bytes; None reads to the end of the
-            output.
+        until: Bytes in the output after which reading stops; None reads to the end of the output.
 
     Returns:
         The output, at most its last `MAX_OUTPUT_BYTES`.

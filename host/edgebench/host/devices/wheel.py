@@ -3,9 +3,9 @@
 No build tool is needed, and edgebench may be installed from a checkout or from a wheel. The same
 files always result in the same bytes, so that a wheel is not sent again to a device that has it.
 
-For a computer with attached microcontrollers, the wheel also contains the firmware bridge (a
-further portion of the namespace package) and the entry points by which the agent finds the bridge.
-The build tag distinguishes the two wheels.
+For a computer with attached microcontrollers, the wheel also contains the firmware bridge, and the
+entry points by which the agent finds the bridge. The bridge is a further portion of the namespace
+package. The build tag distinguishes the two wheels.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ MIN_CHIP_SAMPLES = 2.0
 single chips cannot be detected."""
 TRIED_RUNS = 20
 """If a trace does not contain the load codes of its own run, the codes of up to this many other
-runs are tried, beginning with the runs that are nearest in time."""
+runs are tried. The runs that are nearest in time are tried first."""
 STEP_SAMPLES = 1 << 16
 """Number of samples, at the start of a trace, that determine the resolution of its power."""
 
@@ -88,7 +88,7 @@ def placed(
 ) -> TraceRequest:
     """Find the run's load codes in the trace, and add their position to the request.
 
-    The result also contains properties of the instrument that follow from the trace: the rate of
+    The result also contains properties of the instrument, determined from the trace: the rate of
     its clock, its smoothing time, its noise while the device is idle, and its resolution.
 
     Args:

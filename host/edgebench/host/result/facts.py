@@ -150,8 +150,8 @@ class EnergyRequest:
     trace: TraceRequest | None = None
     """Power file; None if edgebench drives the meter."""
     supply_v: float | None = None
-    """Voltage to which the meter sets the device's supply, from --supply or from an option in
-    `meter`; None if the meter sets no voltage."""
+    """Supply voltage that the meter sets for the device, from --supply or from an option in
+    `meter`. None if the meter sets no voltage."""
 
 
 @dataclass(frozen=True, slots=True)

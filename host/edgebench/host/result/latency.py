@@ -113,8 +113,8 @@ class Stability:
     """The two levels; None if the latency does not switch between two levels."""
     drift_ratio: float | None = None
     """Difference between the medians of the last and the first fifth of the invocations, divided by
-    the overall median; null with few invocations. The drifts of the runs of a set are combined, so
-    that a drift that all runs share is found even if it is too small for a single run."""
+    the overall median; null with few invocations. The drifts of the runs of a set are combined. A
+    drift that all runs share is then found even if it is too small for a single run."""
 
 
 @dataclass(frozen=True, slots=True)

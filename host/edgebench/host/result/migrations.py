@@ -147,11 +147,16 @@ _REDEFINED: dict[str, int] = {
 }
 """Maps keys whose definition changed to the version that introduced the present definition.
 
-Version 1 treated neighbouring queries as independent, did not detect a steady state, and stored the
-share of busy CPUs without the counters behind it, so the recomputed verdict may differ from the
-stored verdict. Up to version 6, the effective count was a simpler estimate that made intervals
-narrower, and the uncertainty due to samples in step with the loop was computed from at most 50
-phases.
+For runs of version 1, the recomputed verdict may differ from the stored verdict:
+
+- Neighbouring queries were treated as independent.
+- A steady state was not detected.
+- The share of busy CPUs was stored without the counters behind it.
+
+Up to version 6:
+
+- The effective count was a simpler estimate, which made intervals narrower.
+- The uncertainty due to samples in step with the loop was computed from at most 50 phases.
 """
 
 

@@ -18,12 +18,12 @@ class Agreement:
     fraction_equal: float
     """Fraction of elements that are bitwise equal; NaN equals NaN."""
     top1_equal_ratio: float | None
-    """Fraction of samples with the same largest element of the first output; None if the output is
-    a single number, or the reference has no such output."""
+    """Fraction of samples in which the largest element of the first output is the same as in the
+    reference. None if the output has fewer than two elements, or the reference is not finite."""
     relative_rms: float | None
     """RMS of the difference divided by the standard deviation of the reference, or by its RMS if
     the reference is constant. If there are several outputs, the largest ratio counts. None if a
-    difference is not finite."""
+    difference is not finite, or if the reference is 0 and the output is not."""
     relative_rms_best: float | None = None
     """Smallest ratio (as in `relative_rms`) of all outputs; constant outputs count only if all
     outputs are constant."""

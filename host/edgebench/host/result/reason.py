@@ -1,12 +1,12 @@
 """Reasons as data, each with an id, and with the numbers and names in its sentence.
 
-A kind of reason is the function that makes the sentence; calling the kind makes a reason. run.json
-stores the reasons, and the sentences are made when they are displayed. A misspelt name of a fact is
-an error for the type checker.
+A kind of reason is the function that makes the sentence. A call of the kind makes a reason.
+run.json stores the reasons. The sentences are made when the reasons are displayed. A misspelt name
+of a fact is an error for the type checker.
 
     too_short(duration_s=…) ──▶ Reason("too_short", facts) ──▶ run.json ──▶ text_of ──▶ a sentence
 
-The kinds of a run's results are in `reasons/`, those of the verdict in its rules
+The kinds of a run's results are in `reasons/`. The kinds of the verdict are in the verdict's rules
 (`analysis/verdict/rule.py`).
 """
 

@@ -83,8 +83,8 @@ class Conditions:
     """Maps each missing sensor to the reason why it is missing."""
     clock: ClockModel | None
     yardstick: Yardstick | None = None
-    """Speed of the device before and after the run, measured with a fixed amount of work; None from
-    older agents, in a failed run, and for a target that timed itself."""
+    """Speed of the device before and after the run, measured with a fixed amount of work. None in a
+    failed run, for a target that timed itself, and from older agents."""
     marks: SyncFacts = field(default_factory=SyncFacts)
     metered: MeterFacts | None = None
     output_sha256: str | None
@@ -93,17 +93,17 @@ class Conditions:
     """Name of the input file; None if the inputs are random."""
     inputs: tuple[TensorSpec, ...]
     inputs_clipped_ratio: float | None = None
-    """Fraction of values in the input file that are clipped by quantisation, for the input with the
-    largest fraction; None if no input was quantised."""
+    """Fraction of values in the input file that quantisation clips. If there are several inputs,
+    the largest fraction counts. None if no input was quantised."""
     outputs: tuple[TensorSpec, ...]
     timed_path: TimedPathFacts | None = None
-    """Comparison of the outputs of timed calls with the outputs of the checks; None in a failed or
+    """Comparison of the outputs of timed calls with the outputs of the checks. None in a failed or
     stopped run, for a target that timed itself, and from older agents."""
     power_source: str | None
     ambient_c: float | None = None
     supply_v: float | None = None
-    """Supply voltage to which the meter set the device, from --supply or from an option of the
-    meter; None if the meter set no voltage."""
+    """Supply voltage that the meter set for the device, from --supply or from an option of the
+    meter. None if the meter set no voltage."""
     firmware: FirmwareFacts | None = None
     """Firmware of a target that timed itself; None for other devices."""
 

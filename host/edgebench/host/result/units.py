@@ -77,7 +77,7 @@ def format_number(number: Number) -> str:
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
-    """A duration with three significant digits; fewer if the half-width is wide.
+    """A duration with three significant digits, or fewer digits if the half-width is wide.
 
     >>> format_ns(1_234_567), format_ns(87), format_ns(None), format_ns(1_234_567, 540_000)
     ('1.23 ms', '87 ns', '—', '1.23 ms')
@@ -127,7 +127,7 @@ def format_amperes(value_a: float) -> str:
 
 
 def format_joules(value_j: float | None, half_width_j: float = 0.0) -> str:
-    """An energy with three significant digits; fewer if the half-width is wide.
+    """An energy with three significant digits, or fewer digits if the half-width is wide.
 
     >>> format_joules(0.00132), format_joules(0.0), format_joules(15000.0)
     ('1.32 mJ', '0 J', '15.0 kJ')
@@ -149,7 +149,7 @@ def format_uncertainty_joules(half_width_j: float) -> str:
 
 
 def format_joules_within(value_j: float, half_width_j: float | None) -> str:
-    """An energy with its expanded uncertainty: in percent, or in joules above 100 %.
+    """An energy with its expanded uncertainty, in percent up to 100 %, above that in joules.
 
     >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.002)
     ('1.32 mJ ±11 %', '2.0000 J ±0.10 %')
@@ -209,7 +209,7 @@ _SHARES_OF_SAMPLES = {"top1"}
 
 
 def format_plain(value: float, half_width: float = 0.0) -> str:
-    """A number without a unit, with at most four decimals; fewer if the half-width is wide.
+    """A number without a unit, with at most four decimals. A wide half-width reduces the decimals.
 
     >>> format_plain(0.975), format_plain(0.97222, 0.018), format_plain(1e-17, 0.1)
     ('0.975', '0.972', '0.00')
@@ -240,7 +240,7 @@ def format_accuracy(metric: str, value: float, half_width: float = 0.0) -> str:
 
 
 def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
-    """A change in percent with two decimals; fewer if the half-width is wide.
+    """A change in percent with two decimals, or fewer decimals if the half-width is wide.
 
     >>> format_change(0.01234), format_change(-0.1234, 0.34), format_change(-1e-9)
     ('+1.23 %', '-12 %', '+0.00 %')
@@ -252,7 +252,7 @@ def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
 
 
 def format_times(ratio: float, half_width: float = 0.0) -> str:
-    """A factor with three significant digits; fewer if the half-width is wide.
+    """A factor with three significant digits, or fewer digits if the half-width is wide.
 
     >>> format_times(1.8, 0.02), format_times(12.345), format_times(123.4, 400.0)
     ('1.80×', '12.3×', '120×')
@@ -262,7 +262,9 @@ def format_times(ratio: float, half_width: float = 0.0) -> str:
 
 
 def _place(half_width: float) -> int:
-    """Decimal place of the second significant digit; negative before the point; 99 for no width.
+    """Decimal place of the second significant digit of a half-width; 99 without a half-width.
+
+    A place before the point is negative.
 
     >>> _place(0.0123), _place(0.0996), _place(4200.0)
     (3, 2, -2)
@@ -274,7 +276,9 @@ def _place(half_width: float) -> int:
 
 
 def _place_of(value: float, half_width: float, most: int) -> int:
-    """Decimal place to round a value with this half-width to; the first digit is always kept.
+    """Decimal place to which a value with this half-width is rounded, at most `most`.
+
+    A wide half-width does not remove the first digit of the value.
 
     >>> _place_of(1234.0, 56.0, 2), _place_of(1234.0, 56000.0, 2), _place_of(1.234, 0.0, 2)
     (0, -3, 2)
@@ -283,7 +287,9 @@ def _place_of(value: float, half_width: float, most: int) -> int:
 
 
 def _rounded(value: float, place: int) -> str:
-    """A value rounded to a decimal place, padded with zeros before the point; zero has no sign.
+    """A value rounded to a decimal place; a negative place is before the point.
+
+    Digits before the point that are rounded away become zeros. Zero has no sign.
 
     >>> _rounded(1234.5, -2), _rounded(-0.001, 1)
     ('1200', '0.0')
@@ -417,11 +423,11 @@ def is_lopsided(value: float, interval: Sequence[float]) -> bool:
 
 
 def half_width_of(interval: Sequence[float] | None, value: float | None = None) -> float:
-    """Half-width of an interval, or the distance of its nearer bound; 0 without an interval.
+    """Half-width of an interval, or the distance from the value to the nearer bound.
 
-    The interval of a tail percentile is wider on one side. The result sets the number of digits
-    that are shown, so it is the distance from the value to the nearer bound: then the rounded value
-    stays within the interval.
+    The result is 0 without an interval. It sets the number of digits that are shown. The interval
+    of a tail percentile is wider on one side, so the distance to the nearer bound is used: then the
+    rounded value stays within the interval.
 
     >>> half_width_of([8.0, 12.0]), half_width_of([43.5, 10000.0], 43.9)
     (2.0, 0.3999999999999986)
@@ -453,7 +459,7 @@ def format_interval_ns(value_ns: float | None, interval: Sequence[float] | None)
 
 
 def format_rate(per_s: float, half_width_per_s: float = 0.0) -> str:
-    """A rate with at least three significant digits; fewer if the half-width is wide.
+    """A rate with three or more significant digits, or fewer digits if the half-width is wide.
 
     >>> format_rate(37591.2), format_rate(12.345), format_rate(37591.2, 4200)
     ('37,591', '12.3', '37,600')

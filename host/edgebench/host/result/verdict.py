@@ -1,7 +1,7 @@
 """Verdict on a run: whether its numbers can be trusted, with every rule's finding.
 
-A verdict has a state for the run, and a state for each kind of number, because a failed rule harms
-only the kinds of numbers that the rule is about. An invalid run has no numbers of any kind.
+A verdict has a state for the run, and a state for each kind of number. A failed rule harms only the
+kinds of numbers that the rule is about. An invalid run has no numbers of any kind.
 
 A finding contains a value, a limit and a unit; `show.sentences` formats it as a line. No decision
 depends on the text of a line.

@@ -34,8 +34,8 @@ class WindowSummary:
     shortest inference, if single inferences are timed). Differences below this ratio are not
     significant. None if neither the target nor an interface board timed anything."""
     clock_ratio: float | None = None
-    """Time on the target's counter divided by time on the clock of the machine that the target is
-    attached to; None if the target is emulated or reports no time."""
+    """Duration of the windows by the target's counter, divided by their duration by the clock of
+    the connected machine. None if the target is emulated or reports no time."""
     is_timed_by_meter: bool = False
     """Whether a meter measured the times, from the edges of the target's pin."""
 

@@ -31,8 +31,8 @@ MAX_ROWS_OF_ONE_TIME = 1 << 20
 """Maximum number of buffered rows that share a time, enough for 200 s at 5000 samples per
 second."""
 FULL_RATIO = 0.9
-"""If a file's rate is more than this share of the instrument's full rate, it is assumed that the
-instrument ran at its full rate and that samples were lost."""
+"""If a file's rate is more than this share of the instrument's full rate, the assumption is that
+the instrument ran at its full rate and samples were lost."""
 STEADY_SHARE = 0.9
 """Gaps are detected only if at least this share of the time steps is uniform; a choice of
 edgebench."""
@@ -40,7 +40,7 @@ ALIKE_RATIO = 0.5
 """A time step counts as uniform if it deviates by at most this ratio from the typical step. The
 ratio is large, because a busy computer logs late."""
 GAP_STEPS = 1.9
-"""A time step is a gap only if it is longer than this many typical steps; the limit is the same as
+"""A time step is a gap only if it is longer than this many typical steps. The limit is the same as
 for a polled meter."""
 LATE_STEPS = 2.5
 """A long step is a gap only if it and the step after it together exceed this many typical steps.
@@ -172,8 +172,8 @@ def saturated(values: Floats | None, limit: float | None) -> NDArray[np.uint8] |
     """Flags of values at the end of an instrument's range, or beyond it.
 
     Args:
-        values: Currents or voltages, NaN if missing, shape (n,); None: not recorded.
-        limit: End of the range; None: unknown.
+        values: Currents or voltages, shape (n,), NaN if missing; None if they were not recorded.
+        limit: End of the range; None if it is unknown.
     """
     if values is None or limit is None:
         return 0
@@ -431,9 +431,9 @@ def _spread_ns(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Spread equal times evenly up to the next time.
 
-    Rows before a gap get the typical duration of a row and are not spread into the gap. If fewer
-    rows than usual have the first time of the file, these rows are placed right before the second
-    time, because the recording may have begun in the middle of a time step.
+    Rows before a gap get the typical duration of a row and are not spread into the gap. The
+    recording may begin in the middle of a time step. Then fewer rows than usual have the first time
+    of the file, and these rows are placed right before the second time.
 
     Args:
         time_ns: Times of the rows, shape (n,), n >= 1.
@@ -441,8 +441,8 @@ def _spread_ns(
         is_begin: Whether these are the first rows of the file.
 
     Returns:
-        The times, shape (n,); a mask of the rows that are the first with their time, shape (n,);
-        the typical duration of a row.
+        A tuple: the times, shape (n,); a mask of the first row with each time, shape (n,); the
+        typical duration of a row.
     """
     stamped_ns = np.maximum.accumulate(time_ns.astype(np.int64))
     is_first = np.diff(stamped_ns, prepend=stamped_ns[0] - 1) > 0

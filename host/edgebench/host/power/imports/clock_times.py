@@ -4,7 +4,7 @@
     11/22/2026 9:00:00 PM              (with a 12-hour clock, the month is first)
     11-22-2026 09:00:00                (only for programs that are known to write the month first)
 
-Only differences of times are used, so a date or zone may be missing; times without a date continue
+Only differences of times are used, so a date or zone may be missing. Times without a date continue
 across midnight.
 """
 

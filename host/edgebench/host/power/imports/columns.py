@@ -5,8 +5,9 @@
 
 Units are never guessed, because a factor of a thousand would go unnoticed in the result. A column
 without a unit, such as power_factor or time_utc, is ignored if another column has the quantity. Two
-kinds of times need no unit: clock times, such as 2026-11-22T09:00:00.5Z, and seconds since 1970 (or
-ms, µs, ns), which are distinguished by their magnitude. Options that name columns take precedence.
+kinds of times need no unit: clock times, such as 2026-11-22T09:00:00.5Z, and times since 1970 in s,
+ms, µs or ns. The magnitude gives the unit of a time since 1970. Options that name columns take
+precedence.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Layout of a table in text: its header, the separators, and how numbers are written.
 
 Any lines may precede the header. Columns are separated by `,` `;` tab or blanks; in a table of
-aligned columns, any number of blanks may separate two values. A row of units may follow the header,
-a time of the Arduino serial monitor may precede each line, and a table without a header has the
-columns #1, #2, … If each line is a JSON object, its keys are the columns.
+aligned columns, any number of blanks may separate two values. A row of units may follow the header.
+A time of the Arduino serial monitor may precede each line. In a table without a header, the columns
+are #1, #2, … If each line is a JSON object, the keys of the object are the columns.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     metadata            [device 1] samplerate=5 kHz · analog1=A0 · analog2=A2 …
     analog-1-NUMBER-K   part K of the samples of channel NUMBER, float32; K starts at 1
 
-The values are in volts, amperes or watts, but the file does not state the unit, so the user must
-name the channels with their units. The file records neither lost samples nor the time of day.
+The values are in volts, amperes or watts. The file does not state the unit, so the user must name
+the channels with their units. The file records neither lost samples nor the time of day.
 
 Source: files of sigrok-cli 0.7.2; sigrok.org/wiki/File_format:Sigrok/v2.
 """

@@ -1,7 +1,7 @@
 """Repairs the times of a table if its counter wraps, its clock is set back, or times are equal.
 
-Theory of operation. A first pass over the file finds the places where times do not ascend, and one
-of these reasons for each place:
+Theory of operation. A first pass over the file finds the places where times do not ascend. Each
+place gets one of these reasons:
 
     wrapped        the counter of a microcontroller starts again at 0: the time continues
     set back       a local clock falls back by an hour: the time continues

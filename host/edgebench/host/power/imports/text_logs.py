@@ -267,8 +267,8 @@ def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogS
     """Yield the samples of all lines, up to BATCH_LINES at a time.
 
     Raises:
-        FileRefused: a line is invalid, belongs to another channel, or lacks a required time; or
-            rails have more power than the total that includes them.
+        FileRefused: a line is invalid, belongs to another channel, or lacks a required time.
+            Also if the rails of a total have more power than the total itself.
     """
     batch: list[LogSample] = []
     first: str | None = None

@@ -1,7 +1,7 @@
 """The part of a file between `--from` and `--until`.
 
 --from 10s               seconds since the first sample that is read
---from 4000.5            time of the file, in the unit of its time column, or in seconds without one
+--from 4000.5            time of the file, in the unit of its time column (default: seconds)
 --from 09:00:05          clock time of the file, with or without a date
 """
 
