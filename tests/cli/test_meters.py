@@ -170,7 +170,6 @@ def test_saturation_is_a_reason_to_refuse(edgebench: Run) -> None:
 
 def test_selftest_passes_on_a_good_meter(edgebench: Run, ppk2: Ppk2Emulator) -> None:
     """Otherwise a good meter would be refused, or the test would test nothing."""
-
     words = ("meters", "selftest", name(ppk2), "--duration", "5s")  # a clock needs 2 s
 
     def late(said: Said) -> str | None:
